@@ -1,0 +1,148 @@
+//! The built-in programs of `sbt demo`: parallel programs whose barriers behave in a known way.
+//!
+//! A monitor is learnt best on a program whose trouble one knows beforehand. These are the case
+//! studies of the literature (matrix product, LU with two distributions, radix sort, ocean,
+//! water) with real algorithms and real `pthread_barrier_wait`s, and a program that hangs. `sbt`
+//! starts itself as the target, so they are watched from outside like any other process and know
+//! nothing of the monitor. Each checks its own result: a monitor that disturbs its target shows.
+//!
+//! All are SPMD: every thread, the main thread being number 0, calls the same phase functions in
+//! the same order, and every phase ends at the barrier wait inside its function. That function's
+//! name is what a report shows as the site.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail that way"))]
+
+pub mod barrier;
+mod deadlock;
+mod grid;
+mod lu;
+mod matmul;
+mod molecules;
+mod ocean;
+mod radix;
+mod random;
+mod shared;
+mod team;
+mod water;
+
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Name of each program, and in one line what one will see in it.
+pub const NAMES: &[(&str, &str)] = &[
+    (
+        "lu-block",
+        "LU, rows in blocks: the first threads run out of work, the last is the straggler",
+    ),
+    (
+        "lu-cyclic",
+        "LU, rows dealt round robin: the same program with its work spread evenly",
+    ),
+    (
+        "matmul",
+        "matrix product in two phases: even, nothing to complain of",
+    ),
+    (
+        "radix",
+        "radix sort: a tree sum in which half of the threads, then one, have work",
+    ),
+    (
+        "ocean",
+        "red-black relaxation on a grid: even sweeps and a serial residual sum",
+    ),
+    (
+        "water",
+        "molecular dynamics, triangular pair loop: the last thread has the most work",
+    ),
+    (
+        "deadlock",
+        "a worker leaves early, the others wait for it for ever (ends itself after 5 s)",
+    ),
+];
+
+/// Runs the program `name` with `threads` threads, the caller being one of them.
+///
+/// `scale` is the amount of work against the default, which takes about 5 s on two CPUs. Prints a
+/// line with the problem's size first and one with the outcome of its check at the end. It is an
+/// error if there is no such program or if its result is wrong. `deadlock` does not return: it
+/// ends the process with status 1.
+pub fn run(name: &str, threads: usize, scale: f64) -> Result<()> {
+    ensure!(threads > 0, "a program needs at least one thread");
+    ensure!(
+        scale.is_finite() && scale > 0.0,
+        "the scale must be above 0, not {scale}"
+    );
+    let start = Instant::now();
+    let verdict = match name {
+        "lu-block" => lu::run(lu::Layout::Block, threads, scale),
+        "lu-cyclic" => lu::run(lu::Layout::Cyclic, threads, scale),
+        "matmul" => matmul::run(threads, scale),
+        "radix" => radix::run(threads, scale),
+        "ocean" => ocean::run(threads, scale),
+        "water" => water::run(threads, scale),
+        "deadlock" => deadlock::run(threads, scale),
+        _ => return check(name),
+    }
+    .with_context(|| format!("demo {name}"))?;
+    say(&format!(
+        "{name}: {verdict}, OK, {:.2} s",
+        start.elapsed().as_secs_f64()
+    ))
+}
+
+/// Whether there is a program of this name; the error lists those that there are.
+pub fn check(name: &str) -> Result<()> {
+    if NAMES.iter().any(|(known, _)| *known == name) {
+        return Ok(());
+    }
+    let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    bail!(
+        "no demo is called \"{name}\"; there are: {}",
+        known.join(", ")
+    );
+}
+
+/// Prints one line at once; unlike `println!`, a closed pipe is an error and not a panic.
+fn say(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
+}
+
+/// `base` times `factor`, but at least `least`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a size, positive by the check in `run`; a float cast saturates"
+)]
+fn scaled(base: usize, factor: f64, least: usize) -> usize {
+    ((base as f64 * factor) as usize).max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_runs_and_checks_its_result() {
+        for (name, _) in NAMES.iter().filter(|(name, _)| *name != "deadlock") {
+            run(name, 3, 1e-4).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_the_known_ones() {
+        let error = run("lu", 4, 1.0).unwrap_err().to_string();
+        assert!(error.contains("lu-block, lu-cyclic"), "{error}");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(run("matmul", 0, 1.0).is_err());
+        assert!(run("matmul", 1, 0.0).is_err());
+        assert!(run("matmul", 1, f64::NAN).is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! Molecular dynamics with a loop over all pairs j < i: the molecules are shared out evenly, but
+//! the last ones have the most partners.
+//!
+//! The shape of SPLASH's water (n squared): a predictor, the forces between all pairs, their
+//! reduction over the threads, a corrector, and the energies. Molecule i is paired with those
+//! before it, and the threads get equal contiguous parts, so with four threads the last one has
+//! 7/16 of all pairs. The two phases with pair loops hold nearly all of the time.
+//!
+//! Molecules are points with a Lennard-Jones force, in its units, in a periodic box; velocity
+//! Verlet steps.
+
+use std::ops::Range;
+
+use anyhow::{Result, ensure};
+
+use super::barrier::Barrier;
+use super::molecules::{self, Space, Vector};
+use super::shared::Shared;
+use super::{say, scaled, team};
+
+/// Molecules along each edge of the initial lattice.
+const EDGE: usize = 16;
+const STEPS: usize = 90;
+/// Length of a time step.
+const DT: f64 = 0.002;
+/// Of the total energy's change against the kinetic energy.
+const DRIFT_TOLERANCE: f64 = 0.01;
+/// Of momentum and force sums, and of forces against those computed serially.
+const ROUNDING: f64 = 1e-8;
+const KINETIC: usize = 0;
+const POTENTIAL: usize = 1;
+
+struct Water {
+    space: Space,
+    count: usize,
+    steps: usize,
+    threads: usize,
+    positions: Shared<Vector>,
+    velocities: Shared<Vector>,
+    forces: Shared<Vector>,
+    /// Per thread, the forces on all molecules that its pairs exert.
+    partial: Shared<Vector>,
+    /// Per step, kind and thread.
+    energies: Shared<f64>,
+    barrier: Barrier,
+}
+
+/// Runs the time steps and checks what is conserved; gives the check's outcome.
+pub fn run(threads: usize, scale: f64) -> Result<String> {
+    let steps = scaled(STEPS, scale, 1);
+    say(&format!(
+        "water, {} molecules, {steps} time steps, {threads} threads",
+        EDGE.pow(3)
+    ))?;
+    let drift = Water::new(EDGE, steps, threads)?.simulate()?;
+    Ok(format!("energy within {:.2} %", 100.0 * drift))
+}
+
+impl Water {
+    fn new(edge: usize, steps: usize, threads: usize) -> Result<Self> {
+        let (space, count) = (Space::new(edge), edge.pow(3));
+        let water = Self {
+            space,
+            count,
+            steps,
+            threads,
+            positions: Shared::new(count, [0.0; 3]),
+            velocities: Shared::new(count, [0.0; 3]),
+            forces: Shared::new(count, [0.0; 3]),
+            partial: Shared::new(threads * count, [0.0; 3]),
+            energies: Shared::new(steps * 2 * threads, 0.0),
+            barrier: Barrier::new(threads)?,
+        };
+        let (positions, velocities) = molecules::lattice(edge);
+        // SAFETY: nobody else knows the arrays yet.
+        unsafe {
+            water.positions.write(0..count).copy_from_slice(&positions);
+            water
+                .velocities
+                .write(0..count)
+                .copy_from_slice(&velocities);
+        }
+        Ok(water)
+    }
+
+    /// Largest relative change of the energy; it is an error if anything is not conserved.
+    fn simulate(mut self) -> Result<f64> {
+        team::run("water", self.threads, |me| {
+            self.pair_forces(me);
+            self.reduce_forces(me);
+            for step in 0..self.steps {
+                self.predict(me);
+                self.pair_forces(me);
+                self.reduce_forces(me);
+                self.correct(me);
+                self.kinetic_energy(me, step);
+                self.potential_energy(me, step);
+            }
+        })?;
+        self.check()
+    }
+
+    #[inline(never)]
+    fn predict(&self, me: usize) {
+        // SAFETY: this phase uses them in this way only.
+        let (positions, velocities, forces) = unsafe { self.mine(me) };
+        for ((position, velocity), force) in positions.iter_mut().zip(velocities).zip(forces) {
+            for axis in 0..3 {
+                velocity[axis] += 0.5 * DT * force[axis];
+                let moved = position[axis] + DT * velocity[axis];
+                position[axis] = self.space.wrap(moved);
+            }
+        }
+        self.barrier.wait();
+    }
+
+    #[inline(never)]
+    fn pair_forces(&self, me: usize) {
+        // SAFETY: nobody moves molecules in this phase; the row of partial forces is our own.
+        let (positions, partial) = unsafe {
+            (
+                self.positions.read(0..self.count),
+                self.partial.write(self.row(me)),
+            )
+        };
+        partial.fill([0.0; 3]);
+        for i in self.part(me) {
+            let mut on_i = [0.0; 3];
+            for (other, on_other) in positions[..i].iter().zip(&mut *partial) {
+                if let Some(force) = self.space.force(&positions[i], other) {
+                    for axis in 0..3 {
+                        on_i[axis] += force[axis];
+                        on_other[axis] -= force[axis];
+                    }
+                }
+            }
+            for axis in 0..3 {
+                partial[i][axis] += on_i[axis];
+            }
+        }
+        self.barrier.wait();
+    }
+
+    #[inline(never)]
+    fn reduce_forces(&self, me: usize) {
+        let part = self.part(me);
+        // SAFETY: a thread's own molecules.
+        let forces = unsafe { self.forces.write(part.clone()) };
+        forces.fill([0.0; 3]);
+        for thread in 0..self.threads {
+            let row = thread * self.count;
+            // SAFETY: partial forces are only read in this phase.
+            let partial = unsafe { self.partial.read(row + part.start..row + part.end) };
+            for (sum, force) in forces.iter_mut().zip(partial) {
+                for axis in 0..3 {
+                    sum[axis] += force[axis];
+                }
+            }
+        }
+        self.barrier.wait();
+    }
+
+    #[inline(never)]
+    fn correct(&self, me: usize) {
+        // SAFETY: this phase uses them in this way only.
+        let (_, velocities, forces) = unsafe { self.mine(me) };
+        for (velocity, force) in velocities.iter_mut().zip(forces) {
+            for axis in 0..3 {
+                velocity[axis] += 0.5 * DT * force[axis];
+            }
+        }
+        self.barrier.wait();
+    }
+
+    #[inline(never)]
+    fn kinetic_energy(&self, me: usize, step: usize) {
+        // SAFETY: this phase uses them in this way only.
+        let (_, velocities, _) = unsafe { self.mine(me) };
+        let twice: f64 = velocities.iter().flatten().map(|v| v * v).sum();
+        self.record(me, step, KINETIC, 0.5 * twice);
+        self.barrier.wait();
+    }
+
+    #[inline(never)]
+    fn potential_energy(&self, me: usize, step: usize) {
+        // SAFETY: nobody moves molecules in this phase.
+        let positions = unsafe { self.positions.read(0..self.count) };
+        let mut sum = 0.0;
+        for i in self.part(me) {
+            for other in &positions[..i] {
+                sum += self.space.energy(&positions[i], other);
+            }
+        }
+        self.record(me, step, POTENTIAL, sum);
+        self.barrier.wait();
+    }
+
+    /// Positions, velocities and forces of a thread's own molecules.
+    ///
+    /// # Safety
+    /// In this phase no thread uses another one's molecules, nor its own in a second way.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "exclusive by the contract, not the type"
+    )]
+    unsafe fn mine(&self, me: usize) -> (&mut [Vector], &mut [Vector], &[Vector]) {
+        let part = self.part(me);
+        // SAFETY: the caller's promise.
+        unsafe {
+            (
+                self.positions.write(part.clone()),
+                self.velocities.write(part.clone()),
+                self.forces.read(part),
+            )
+        }
+    }
+
+    fn record(&self, me: usize, step: usize, kind: usize, energy: f64) {
+        let place = (2 * step + kind) * self.threads + me;
+        // SAFETY: only thread `me` uses this place before the end.
+        unsafe { self.energies.set(place, energy) }
+    }
+
+    fn part(&self, me: usize) -> Range<usize> {
+        team::part(self.count, self.threads, me)
+    }
+
+    fn row(&self, me: usize) -> Range<usize> {
+        me * self.count..(me + 1) * self.count
+    }
+
+    fn check(&mut self) -> Result<f64> {
+        let (positions, forces) = (self.positions.as_slice(), self.forces.as_slice());
+        for molecule in (0..5).map(|sample| sample * (self.count - 1) / 4) {
+            let serial = self.space.force_on(molecule, positions);
+            ensure!(
+                molecules::distance(&serial, &forces[molecule]) < ROUNDING,
+                "the force on molecule {molecule} is not the one computed serially"
+            );
+        }
+        for (what, vectors) in [("force", forces), ("momentum", self.velocities.as_slice())] {
+            let total = molecules::length(&molecules::sum(vectors));
+            ensure!(
+                total < ROUNDING * self.count as f64,
+                "the total {what} is {total:.1e}"
+            );
+        }
+        let energies = self.energies.as_slice();
+        let kinetic: f64 = energies[..self.threads].iter().sum();
+        let totals: Vec<f64> = energies
+            .chunks_exact(2 * self.threads)
+            .map(|step| step.iter().sum())
+            .collect();
+        let change = |total: &f64| (total - totals[0]).abs() / kinetic;
+        let drift = totals.iter().map(change).fold(0.0, f64::max);
+        ensure!(
+            drift < DRIFT_TOLERANCE,
+            "the energy changes by {drift:.1e} of the kinetic energy"
+        );
+        Ok(drift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energy_and_momentum_are_conserved() {
+        for threads in [1, 3, 4] {
+            Water::new(6, 50, threads).unwrap().simulate().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_wrong_force_is_found() {
+        let mut water = Water::new(6, 1, 1).unwrap();
+        water.predict(0);
+        water.pair_forces(0);
+        // Left out: reduce_forces.
+        assert!(water.check().is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! `sbt doctor`: what this machine and this user may do, and what to type if
+//! not. Every answer comes from trying the thing itself where that is possible.
+
+use std::{fs, path::Path};
+
+use sbt_common::layout;
+
+use crate::{
+    event::Event,
+    session::privilege,
+    source::{QUEUE, Source as _, ebpf::Ebpf},
+    target::{elf::Function, files::ProbedFile, libraries},
+};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What.
+    pub what: &'static str,
+    /// How it stands.
+    pub state: State,
+}
+
+/// How a thing stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As it should be.
+    Ok(String),
+    /// sbt works, but not as well: what is missing, and what to type.
+    Less(String),
+    /// sbt does not work: what is missing, and what to type.
+    Bad(String),
+}
+
+/// Looks at everything, prints it, and says whether sbt can work.
+pub fn examine() -> bool {
+    let effective = privilege::effective();
+    let mut findings = vec![
+        kernel(&read("/proc/sys/kernel/osrelease")),
+        btf(Path::new("/sys/kernel/btf/vmlinux").exists()),
+        uprobes(
+            Path::new("/sys/bus/event_source/devices/uprobe").exists(),
+            &read("/proc/sys/kernel/osrelease"),
+        ),
+        tracepoints(Path::new("/sys/bus/event_source/devices/tracepoint").exists()),
+        tracefs(
+            ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
+                .iter()
+                .any(|path| Path::new(path).exists()),
+        ),
+        capabilities(effective),
+        sysctls(
+            &read("/proc/sys/kernel/perf_event_paranoid"),
+            &read("/proc/sys/kernel/unprivileged_bpf_disabled"),
+            &read("/proc/sys/kernel/yama/ptrace_scope"),
+        ),
+        lockdown(&read("/sys/kernel/security/lockdown")),
+    ];
+    findings.extend(
+        libraries::well_known()
+            .iter()
+            .filter_map(|path| library(path)),
+    );
+    findings.push(rehearsal());
+    let mut works = true;
+    for Finding { what, state } in &findings {
+        let (mark, text) = match state {
+            State::Ok(text) => ("OK  ", text),
+            State::Less(text) => ("less", text),
+            State::Bad(text) => ("NO  ", text),
+        };
+        works &= !matches!(state, State::Bad(_));
+        println!("{mark}  {what:<13} {text}");
+    }
+    works
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// The first two numbers of a kernel's version.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn kernel(release: &str) -> Finding {
+    let state = match version(release) {
+        Some(version) if version >= (5, 15) => State::Ok(release.to_owned()),
+        _ => State::Bad(format!(
+            "{release}: ring buffers and probe cookies need Linux 5.15; install a newer kernel"
+        )),
+    };
+    Finding {
+        what: "kernel",
+        state,
+    }
+}
+
+fn btf(exists: bool) -> Finding {
+    Finding {
+        what: "BTF",
+        state: if exists {
+            State::Ok("/sys/kernel/btf/vmlinux".into())
+        } else {
+            State::Bad(
+                "the kernel does not describe its types: use one built with CONFIG_DEBUG_INFO_BTF"
+                    .into(),
+            )
+        },
+    }
+}
+
+fn uprobes(exists: bool, release: &str) -> Finding {
+    let state = if !exists {
+        State::Bad("the kernel is built without them: use one with CONFIG_UPROBE_EVENTS".into())
+    } else if version(release) >= Some((6, 6)) {
+        State::Ok("uprobe_multi".into())
+    } else {
+        State::Less(
+            "one perf event a probe: needs root and detaches slowly; Linux 6.6 does better".into(),
+        )
+    };
+    Finding {
+        what: "uprobes",
+        state,
+    }
+}
+
+fn tracepoints(exists: bool) -> Finding {
+    Finding {
+        what: "tracepoints",
+        state: if exists {
+            State::Ok("sched_process_exec, sched_process_exit".into())
+        } else {
+            State::Less("the kernel has none: the end of threads is not seen".into())
+        },
+    }
+}
+
+fn tracefs(mounted: bool) -> Finding {
+    Finding {
+        what: "tracefs",
+        state: State::Ok(
+            if mounted {
+                "mounted (not needed)"
+            } else {
+                "not mounted (not needed)"
+            }
+            .into(),
+        ),
+    }
+}
+
+fn capabilities(effective: u64) -> Finding {
+    let missing = privilege::missing(effective);
+    let state = if !missing.is_empty() {
+        State::Bad(format!(
+            "missing {}: {}",
+            missing.join(" and "),
+            privilege::remedy()
+        ))
+    } else if effective >> privilege::PTRACE.0 & 1 == 0 {
+        State::Less(format!(
+            "missing {}: only your own processes can be attached to; {}",
+            privilege::PTRACE.1,
+            privilege::remedy()
+        ))
+    } else {
+        State::Ok("CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE or more".into())
+    };
+    Finding {
+        what: "capabilities",
+        state,
+    }
+}
+
+fn sysctls(paranoid: &str, unprivileged: &str, ptrace: &str) -> Finding {
+    let show = |name: &str, value: &str| {
+        let value = if value.is_empty() { "absent" } else { value };
+        format!("{name} = {value}")
+    };
+    // None of them binds a process that has the capabilities.
+    Finding {
+        what: "sysctls",
+        state: State::Ok(format!(
+            "{}, {}, {}: no obstacle with the capabilities above",
+            show("kernel.perf_event_paranoid", paranoid),
+            show("kernel.unprivileged_bpf_disabled", unprivileged),
+            show("kernel.yama.ptrace_scope", ptrace),
+        )),
+    }
+}
+
+fn lockdown(state: &str) -> Finding {
+    let locked = state.contains("[confidentiality]");
+    Finding {
+        what: "lockdown",
+        state: if locked {
+            State::Bad(
+                "confidentiality: programs may not read memory; boot with lockdown=integrity"
+                    .into(),
+            )
+        } else {
+            State::Ok("none that hinders".into())
+        },
+    }
+}
+
+/// A C library, if it has barriers.
+fn library(path: &Path) -> Option<Finding> {
+    let file = ProbedFile::open(path, path).ok()?;
+    let point = file
+        .points
+        .iter()
+        .find(|point| point.function == Function::BarrierWait)?;
+    let family = match point.layout {
+        layout::GLIBC => "glibc",
+        layout::MUSL => "musl",
+        _ => "of an unknown library: participant counts will be missing",
+    };
+    let text = format!(
+        "{}: pthread_barrier_wait ({family}), probed at {:#x}",
+        path.display(),
+        point.entry_offset
+    );
+    Some(Finding {
+        what: "libc",
+        state: if point.entry_emulated {
+            State::Ok(text)
+        } else {
+            State::Less(format!(
+                "{text}, where the kernel must single-step: each arrival costs more"
+            ))
+        },
+    })
+}
+
+/// Does it all once, with this very process as the target.
+fn rehearsal() -> Finding {
+    let state = match rehearse() {
+        Ok(text) => State::Ok(text),
+        Err(error) => State::Bad(format!("{error:#}")),
+    };
+    Finding {
+        what: "rehearsal",
+        state,
+    }
+}
+
+fn rehearse() -> anyhow::Result<String> {
+    let pid = std::process::id();
+    let mut source = Ebpf::load(pid, true).map_err(privilege::explain)?;
+    let mut resolver = crate::target::sites::Resolver::new(pid, None);
+    resolver.refresh();
+    for file in resolver.new_files() {
+        source.attach(file)?;
+    }
+    let (sink, mut batches) = tokio::sync::mpsc::channel(QUEUE);
+    source.start(sink, crate::clock::now_ns(), std::collections::HashMap::new())?;
+    crate::demo::barrier::Barrier::new(1)?.wait();
+    let totals = source.stop()?;
+    let (mut arrivals, mut departures, mut with_clocks) = (0, 0, 0);
+    while let Ok(batch) = batches.try_recv() {
+        for event in &batch {
+            match event {
+                Event::Arrive { clocks, .. } => {
+                    arrivals += 1;
+                    with_clocks += i32::from(clocks.run_ns.is_some() && clocks.delay_ns.is_some());
+                }
+                Event::Depart { .. } => departures += 1,
+                _ => {}
+            }
+        }
+    }
+    anyhow::ensure!(
+        arrivals == 1 && departures == 1 && totals.lost == 0,
+        "a barrier was passed once, but {arrivals} arrivals and {departures} departures were seen: \
+         the probe is not where it should be"
+    );
+    anyhow::ensure!(
+        with_clocks == 1,
+        "the kernel did not tell how long the thread had run: running, ready and blocked will be \
+         unknown"
+    );
+    Ok("one barrier passed: arrival and departure seen".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_bad(finding: &Finding) -> bool {
+        matches!(finding.state, State::Bad(_))
+    }
+
+    #[test]
+    fn versions_are_read_from_releases() {
+        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
+        assert_eq!(version("5.15"), Some((5, 15)));
+        assert_eq!(version(""), None);
+    }
+
+    #[test]
+    fn an_old_kernel_and_a_missing_capability_are_named_with_a_remedy() {
+        assert!(is_bad(&kernel("4.19.0")));
+        assert!(!is_bad(&kernel("6.1.0-13-amd64")));
+        assert!(is_bad(&capabilities(0)));
+        let State::Bad(text) = capabilities(0).state else {
+            return;
+        };
+        assert!(text.contains("CAP_BPF") && text.contains("setcap"), "{text}");
+        assert!(!is_bad(&capabilities(u64::MAX)));
+    }
+
+    #[test]
+    fn kernels_before_uprobe_multi_work_less_well() {
+        let finding = uprobes(true, "6.1.0");
+        assert!(matches!(finding.state, State::Less(_)));
+        assert!(is_bad(&uprobes(false, "6.18.0")));
+    }
+}

@@ -1,0 +1,162 @@
+//! What a source says about the target: the one boundary between everything
+//! that touches a kernel and everything that does not.
+//!
+//! Events come in the order of their times. Whatever they refer to has been
+//! introduced by an earlier event: a thread by [`Event::Thread`], a chain of
+//! callers by [`Event::Callers`].
+
+/// A thread, as the kernel numbers it (in its first pid namespace).
+pub type Tid = u32;
+
+/// A chain of callers, numbered by the source in the order of first sight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallersId(pub u32);
+
+/// Where a thread stands: when, and what it has used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`, ns.
+    pub time_ns: u64,
+    /// Time on a CPU since the thread began, ns; `None` where it is unknown.
+    pub run_ns: Option<u64>,
+    /// Time runnable without a CPU since the thread began, ns, likewise.
+    pub delay_ns: Option<u64>,
+}
+
+impl Clocks {
+    /// A moment of which only the time is known.
+    pub const fn at(time_ns: u64) -> Self {
+        Self {
+            time_ns,
+            run_ns: None,
+            delay_ns: None,
+        }
+    }
+}
+
+/// How a barrier was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `pthread_barrier_wait` of a C library.
+    Pthread,
+}
+
+impl Kind {
+    /// The name of the kind in reports and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pthread => "pthread",
+        }
+    }
+}
+
+/// One thing that happened in the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A thread is seen for the first time.
+    Thread {
+        /// Its number from here on.
+        tid: Tid,
+        /// Its number, and its process's, as the user sees them.
+        shown: (u32, u32),
+        /// Its name in the kernel, not yet made safe to print.
+        name: String,
+        /// When watching it began, or when it was created if that is later.
+        since: Clocks,
+        /// Where its program's own code begins in memory, if known.
+        code_start: Option<u64>,
+    },
+    /// A chain of callers is seen for the first time: return addresses in the
+    /// target, innermost first. How far the source can look decides the length.
+    Callers {
+        /// Its number from here on.
+        id: CallersId,
+        /// The addresses; empty if the stack could not be read.
+        addresses: Box<[u64]>,
+    },
+    /// A thread enters a barrier.
+    Arrive {
+        /// Who, and when.
+        tid: Tid,
+        /// Stamped before the barrier counts the thread.
+        clocks: Clocks,
+        /// Address of the barrier object in the target.
+        object: u64,
+        /// What kind of barrier it is.
+        kind: Kind,
+        /// From where.
+        callers: CallersId,
+    },
+    /// A thread leaves the barrier that it entered last.
+    Depart {
+        /// Who.
+        tid: Tid,
+        /// When.
+        clocks: Clocks,
+    },
+    /// What a barrier object held just before an arrival, by its own memory.
+    Memory {
+        /// Who is about to arrive.
+        tid: Tid,
+        /// When it was read, ns.
+        time_ns: u64,
+        /// Address of the barrier object in the target.
+        object: u64,
+        /// Number of participants.
+        count: u32,
+        /// The running round and how many arrived in it before, where the
+        /// object tells.
+        round: Option<Round>,
+    },
+    /// A barrier object is initialised, for `count` participants.
+    Init {
+        /// When, ns.
+        time_ns: u64,
+        /// Address of the barrier object in the target.
+        object: u64,
+        /// What kind of barrier it is.
+        kind: Kind,
+        /// Whose process the object lives in.
+        tid: Tid,
+        /// Number of participants.
+        count: u32,
+    },
+    /// A thread ends.
+    Exit {
+        /// Who.
+        tid: Tid,
+        /// When; its clocks for the last time.
+        clocks: Clocks,
+    },
+    /// Libraries were mapped or unmapped in the target.
+    Mapped {
+        /// When, ns.
+        time_ns: u64,
+    },
+    /// The target has executed another program: every address is a new one.
+    Exec {
+        /// When, ns.
+        time_ns: u64,
+    },
+    /// Events of a thread are missing just before this point.
+    Lost {
+        /// Whose.
+        tid: Tid,
+        /// How many.
+        count: u32,
+    },
+    /// From here on departures are reported, or no longer.
+    Departures {
+        /// Whether they are.
+        on: bool,
+    },
+}
+
+/// A round of a glibc barrier, as its memory shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// `current_round`: the same for all arrivals of one episode, modulo 2³².
+    pub number: u32,
+    /// How many had been counted in it.
+    pub arrived: u32,
+}

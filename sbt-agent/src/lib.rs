@@ -1,0 +1,20 @@
+//! `sbt` shows where the threads of a running, unmodified parallel program
+//! wait for each other.
+//!
+//! Data flows one way: [`source`] → [`model`] → [`report`] → [`views`], with
+//! [`target`] finding out what to watch and [`session`] wiring one run. See
+//! docs/architecture.md.
+
+pub mod cli;
+pub mod clock;
+pub mod demo;
+pub mod doctor;
+pub mod event;
+pub mod model;
+pub mod output;
+pub mod place;
+pub mod report;
+pub mod session;
+pub mod source;
+pub mod target;
+pub mod views;

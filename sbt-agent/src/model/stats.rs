@@ -1,0 +1,130 @@
+//! Running statistics in constant memory.
+
+/// Count, sum, extremes, mean and deviation of a stream of durations in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stat {
+    count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+    mean: f64,
+    /// Sum of squared deviations from the mean.
+    m2: f64,
+}
+
+impl Stat {
+    /// Takes one value in. Mean and deviation by Welford, Technometrics 4(3),
+    /// 1962: one pass, and no difference of large sums.
+    pub fn add(&mut self, value: u64) {
+        self.min = if self.count == 0 {
+            value
+        } else {
+            self.min.min(value)
+        };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum += value;
+        let delta = value as f64 - self.mean;
+        self.mean += delta / self.count as f64;
+        self.m2 += delta * (value as f64 - self.mean);
+    }
+
+    /// How many values there were.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum, ns.
+    pub const fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The least, ns; `None` without values.
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// The greatest, ns; `None` without values.
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// The mean, ns; `None` without values.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.mean)
+    }
+
+    /// The standard deviation of the values seen, ns; `None` without values.
+    pub fn stddev(&self) -> Option<f64> {
+        (self.count > 0).then(|| (self.m2 / self.count as f64).sqrt())
+    }
+}
+
+/// A sum of which some parts may be unknown: then so is the sum, unless no
+/// part of it was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownSum {
+    sum: u64,
+    known: u64,
+    unknown: u64,
+}
+
+impl KnownSum {
+    /// Takes one part in.
+    pub fn add(&mut self, part: Option<u64>) {
+        match part {
+            Some(part) => {
+                self.sum += part;
+                self.known += 1;
+            }
+            None => self.unknown += 1,
+        }
+    }
+
+    /// The sum of the known parts, ns; `None` if no part is known.
+    pub const fn get(self) -> Option<u64> {
+        if self.known > 0 { Some(self.sum) } else { None }
+    }
+
+    /// How many parts were unknown.
+    pub const fn unknown(self) -> u64 {
+        self.unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_naive_recomputation(values in prop::collection::vec(0u64..1 << 40, 1..200)) {
+            let mut stat = Stat::default();
+            for value in &values {
+                stat.add(*value);
+            }
+            let n = values.len() as f64;
+            let mean = values.iter().map(|v| *v as f64).sum::<f64>() / n;
+            let variance = values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / n;
+            prop_assert_eq!(stat.sum(), values.iter().sum::<u64>());
+            prop_assert_eq!(stat.min(), values.iter().min().copied());
+            prop_assert_eq!(stat.max(), values.iter().max().copied());
+            let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs().max(1.0);
+            prop_assert!(close(stat.mean().unwrap_or(-1.0), mean));
+            prop_assert!(close(stat.stddev().unwrap_or(-1.0), variance.sqrt()));
+        }
+    }
+
+    #[test]
+    fn nothing_seen_is_unknown_and_not_zero() {
+        let stat = Stat::default();
+        assert_eq!((stat.min(), stat.max(), stat.mean()), (None, None, None));
+        let mut sum = KnownSum::default();
+        sum.add(None);
+        assert_eq!((sum.get(), sum.unknown()), (None, 1));
+        sum.add(Some(0));
+        assert_eq!(sum.get(), Some(0));
+    }
+}

@@ -1,0 +1,218 @@
+//! Threads: what is kept while one lives, and the row that stays of it.
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    episode::Seat,
+    site::SiteId,
+    stats::KnownSum,
+};
+use crate::event::{Clocks, Round, Tid};
+
+/// A row of the thread table, in the order of first appearance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId(pub u32);
+
+impl ThreadId {
+    /// Its place in a table of threads.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// More rows than this are not kept apart: later threads share the last one.
+/// So memory does not grow with a program that starts threads for ever.
+pub const MAX_ROWS: usize = 4096;
+
+/// What a thread did with the time between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// On a CPU, ns.
+    pub running_ns: Option<u64>,
+    /// Runnable, but without a CPU, ns.
+    pub ready_ns: Option<u64>,
+    /// Neither: asleep in the kernel, ns.
+    pub blocked_ns: Option<u64>,
+}
+
+impl Split {
+    /// From the clocks at both ends. The parts never exceed the whole, which
+    /// the kernel's own figures may do by the length of an interrupt.
+    pub fn between(from: Clocks, to: Clocks) -> Self {
+        let whole = to.time_ns.saturating_sub(from.time_ns);
+        let delta = |a: Option<u64>, b: Option<u64>| Some(b?.saturating_sub(a?));
+        let running_ns = delta(from.run_ns, to.run_ns).map(|run| run.min(whole));
+        let ready_ns = delta(from.delay_ns, to.delay_ns)
+            .map(|ready| ready.min(whole - running_ns.unwrap_or(0)));
+        let blocked_ns = match (running_ns, ready_ns) {
+            (Some(running), Some(ready)) => Some(whole - running - ready),
+            _ => None,
+        };
+        Self {
+            running_ns,
+            ready_ns,
+            blocked_ns,
+        }
+    }
+}
+
+/// Sums of [`Split`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitSum {
+    /// On a CPU.
+    pub running: KnownSum,
+    /// Runnable, but without a CPU.
+    pub ready: KnownSum,
+    /// Asleep in the kernel.
+    pub blocked: KnownSum,
+}
+
+impl SplitSum {
+    /// Takes one interval in.
+    pub fn add(&mut self, split: Split) {
+        self.running.add(split.running_ns);
+        self.ready.add(split.ready_ns);
+        self.blocked.add(split.blocked_ns);
+    }
+}
+
+/// What stays of a thread: sums over the whole run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Thread and process id, as the user sees them.
+    pub shown: (u32, u32),
+    /// The kernel's name of the thread, as it is.
+    pub name: String,
+    /// How many threads share this row; more than one only in the last.
+    pub threads: u64,
+    /// Arrivals, of complete and incomplete episodes.
+    pub arrivals: u64,
+    /// Complete episodes it took part in.
+    pub episodes: u64,
+    /// How often it came last in them.
+    pub last: u64,
+    /// Work: from the start of each phase to the arrival, and from the last
+    /// departure to the thread's end.
+    pub work: KnownSum,
+    /// Waiting for others.
+    pub idle_ns: u64,
+    /// From the last arrival to this thread's departure.
+    pub release: KnownSum,
+    /// How `work` splits up.
+    pub split: SplitSum,
+    /// It has ended.
+    pub ended: bool,
+}
+
+/// From where a thread's present work is reckoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// When it began. The clocks may be those of the arrival before it, where
+    /// departures are not traced: a thread does not run in a barrier.
+    pub clocks: Clocks,
+    /// The site of the episode it left; `None` before the first.
+    pub site: Option<SiteId>,
+}
+
+/// A thread that lives.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Its row.
+    pub row: ThreadId,
+    /// Its process.
+    pub process: u32,
+    /// Where it sits waiting, or sat and was not seen to leave.
+    pub seat: Option<Seat>,
+    /// Since when it works; `None` after an episode whose end is unknown.
+    pub since: Option<Since>,
+    /// What the memory of the object it is about to enter held.
+    pub hint: Option<Hint>,
+}
+
+/// See [`crate::event::Event::Memory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Address of the object.
+    pub object: u64,
+    /// Number of participants.
+    pub count: u32,
+    /// The running round, if the object tells.
+    pub round: Option<Round>,
+}
+
+/// All threads.
+#[derive(Debug, Default)]
+pub struct Threads {
+    live: FxHashMap<Tid, Live>,
+    rows: Vec<Row>,
+}
+
+impl Threads {
+    /// The rows, by [`ThreadId`].
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// A row.
+    pub fn row(&mut self, id: ThreadId) -> &mut Row {
+        &mut self.rows[id.index()]
+    }
+
+    /// A living thread.
+    pub fn live(&mut self, tid: Tid) -> Option<&mut Live> {
+        self.live.get_mut(&tid)
+    }
+
+    /// Both a living thread and its row.
+    pub fn both(&mut self, tid: Tid) -> Option<(&mut Live, &mut Row)> {
+        let live = self.live.get_mut(&tid)?;
+        let row = &mut self.rows[live.row.index()];
+        Some((live, row))
+    }
+
+    /// Every living thread.
+    pub fn living(&mut self) -> impl Iterator<Item = (&Tid, &mut Live)> {
+        self.live.iter_mut()
+    }
+
+    /// A thread introduces itself, or is first met without having done so.
+    /// Again by one that is known: only its name is taken.
+    pub fn meet(&mut self, tid: Tid, shown: (u32, u32), name: &str, since: Option<Clocks>) {
+        if let Some(live) = self.live.get(&tid) {
+            let row = &mut self.rows[live.row.index()];
+            if row.threads == 1 {
+                name.clone_into(&mut row.name);
+            }
+            return;
+        }
+        let row = if self.rows.len() < MAX_ROWS {
+            self.rows.push(Row {
+                shown,
+                name: name.to_owned(),
+                ..Row::default()
+            });
+            self.rows.len() - 1
+        } else {
+            MAX_ROWS - 1
+        };
+        self.rows[row].threads += 1;
+        self.rows[row].ended = false;
+        self.live.insert(
+            tid,
+            Live {
+                row: ThreadId(u32::try_from(row).unwrap_or(u32::MAX)),
+                process: shown.1,
+                seat: None,
+                since: since.map(|clocks| Since { clocks, site: None }),
+                hint: None,
+            },
+        );
+    }
+
+    /// A thread has ended; what it was is returned.
+    pub fn bury(&mut self, tid: Tid) -> Option<Live> {
+        let live = self.live.remove(&tid)?;
+        self.rows[live.row.index()].ended = true;
+        Some(live)
+    }
+}

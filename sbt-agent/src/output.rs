@@ -1,0 +1,146 @@
+//! Where a report goes, and in which form.
+
+use std::{
+    fs,
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+use crate::{
+    report::Report,
+    target::launch::Invoker,
+    views::{table::Style, text},
+};
+
+/// When to use bold and colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// JSON instead of text; to standard output if no file is named.
+    pub json: bool,
+    /// A file instead of a stream.
+    pub file: Option<PathBuf>,
+    /// See [`Color`].
+    pub color: Color,
+    /// Nothing, if all went well and no file was named.
+    pub quiet: bool,
+}
+
+/// How standard error wants its text.
+pub fn style(color: Color, terminal: bool) -> Style {
+    let color = match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .unwrap_or_default()
+        .to_lowercase();
+    Style {
+        width: if terminal { terminal_width() } else { 80 },
+        color,
+        unicode: locale.contains("utf-8") || locale.contains("utf8"),
+    }
+}
+
+fn terminal_width() -> usize {
+    // SAFETY: a structure of integers, which the call fills.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is ours and the structure is the one meant.
+    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if result == 0 && size.ws_col > 0 {
+        usize::from(size.ws_col).max(60)
+    } else {
+        80
+    }
+}
+
+/// Writes a report where it belongs.
+pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
+    if let Some(path) = &wish.file {
+        let text = if wish.json {
+            json(report)?
+        } else {
+            let plain = Style {
+                width: 80,
+                color: wish.color == Color::Always,
+                unicode: true,
+            };
+            text::render(report, plain)
+        };
+        return write_file(path, &text);
+    }
+    if wish.json {
+        let text = json(report)?;
+        return ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()));
+    }
+    if !wish.quiet {
+        let terminal = io::stderr().is_terminal();
+        let text = text::render(report, style(wish.color, terminal));
+        ignore_broken_pipe(io::stderr().lock().write_all(text.as_bytes()))?;
+    }
+    Ok(())
+}
+
+fn json(report: &Report) -> anyhow::Result<String> {
+    let mut text = serde_json::to_string_pretty(report).context("writing JSON")?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// A reader that has gone away is no failure of ours.
+fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("writing the report")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes sure, before anything is measured, that a file can be written.
+pub fn check_file(path: &Path) -> anyhow::Result<()> {
+    open(path)
+        .map(drop)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn open(path: &Path) -> io::Result<fs::File> {
+    let existed = path.exists();
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    if !existed && let Some(invoker) = Invoker::from_sudo() {
+        // What sbt writes under sudo belongs to who called sudo.
+        std::os::unix::fs::fchown(&file, Some(invoker.uid.as_raw()), Some(invoker.gid.as_raw()))?;
+    }
+    Ok(file)
+}
+
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    let write = || -> io::Result<()> {
+        let mut file = open(path)?;
+        // /dev/stdout and pipes cannot be cut off.
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        file.write_all(text.as_bytes())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

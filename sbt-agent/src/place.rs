@@ -1,0 +1,130 @@
+//! Places in the program's source, and how to name them.
+
+use std::path::Path;
+
+/// A function that is being executed, with the line where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame {
+    /// Demangled, if known.
+    pub function: Option<String>,
+    /// As the compiler wrote it, if known.
+    pub file: Option<String>,
+    /// From 1, if known.
+    pub line: Option<u32>,
+}
+
+/// From where a barrier was called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The file that holds the calling code, by its last component.
+    pub binary: String,
+    /// Address of the call in that file's own numbering (as `nm` and `objdump`
+    /// print it): of the first call seen from this place.
+    pub offset: u64,
+    /// The caller first, then what it was inlined into or called from.
+    pub frames: Vec<Frame>,
+}
+
+impl Place {
+    /// What tells two places apart: the chain of lines, where there are any,
+    /// however many addresses a compiler has made of it; else the address.
+    pub fn key(&self) -> Self {
+        let has_lines = self.frames.first().is_some_and(|frame| frame.line.is_some());
+        Self {
+            offset: if has_lines { 0 } else { self.offset },
+            ..self.clone()
+        }
+    }
+
+    /// The frame by which to name this place among others: the innermost at
+    /// which it differs from every place that shares the frames below. So a
+    /// wrapper through which everybody calls does not hide who does, and a
+    /// function that is inlined still names its own barrier.
+    pub fn naming_frame(&self, others: &[&Self]) -> usize {
+        let mut depth = 0;
+        while depth + 1 < self.frames.len() {
+            let shared = &self.frames[..=depth];
+            let rival = others.iter().any(|other| {
+                other.frames != self.frames && other.frames.get(..=depth) == Some(shared)
+            });
+            if !rival {
+                break;
+            }
+            depth += 1;
+        }
+        depth
+    }
+}
+
+/// The last component of a path; the path itself if it has none.
+pub fn short(path: &str) -> &str {
+    Path::new(path)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(path)
+}
+
+/// Text from the target made safe to print: control characters, and those that
+/// change the direction of writing, become `?`.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if c.is_control() || turns { '?' } else { c }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(frames: &[(&str, u32)]) -> Place {
+        Place {
+            binary: "prog".into(),
+            offset: 0x10,
+            frames: frames
+                .iter()
+                .map(|(function, line)| Frame {
+                    function: Some((*function).into()),
+                    file: Some("a.c".into()),
+                    line: Some(*line),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_wrapper_used_from_two_places_names_neither() {
+        let a = place(&[("sync", 5), ("factor", 40), ("main", 90)]);
+        let b = place(&[("sync", 5), ("update", 60), ("main", 91)]);
+        assert_eq!(a.naming_frame(&[&a, &b]), 1);
+        assert_eq!(b.naming_frame(&[&a, &b]), 1);
+        assert_eq!(a.naming_frame(&[&a]), 0);
+    }
+
+    #[test]
+    fn an_inlined_function_names_its_own_barrier() {
+        let a = place(&[("factor", 40), ("main", 90)]);
+        let b = place(&[("update", 60), ("main", 90)]);
+        assert_eq!(a.naming_frame(&[&a, &b]), 0);
+    }
+
+    #[test]
+    fn copies_of_one_line_are_one_place_and_unknown_lines_are_not() {
+        let mut copy = place(&[("factor", 40)]);
+        copy.offset = 0x99;
+        assert_eq!(copy.key(), place(&[("factor", 40)]).key());
+        let unknown = |offset| Place {
+            offset,
+            frames: Vec::new(),
+            ..place(&[])
+        };
+        assert_ne!(unknown(1).key(), unknown(2).key());
+    }
+
+    #[test]
+    fn names_from_the_target_cannot_drive_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc\u{202e}d"), "a?[2Jb?c?d");
+    }
+}

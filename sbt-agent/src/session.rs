@@ -1,0 +1,427 @@
+//! One run, wired up: target → source → model → report.
+
+use std::{
+    ffi::OsString,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use tokio::{
+    io::unix::AsyncFd,
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, Interval, MissedTickBehavior, interval, sleep_until},
+};
+
+use crate::{
+    clock,
+    event::Event,
+    model::Model,
+    report::{Report, Run},
+    source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
+    target::{
+        launch::{self, Held, Invoker, Running},
+        libraries, process,
+        sites::{self, Resolver},
+    },
+};
+
+mod departures;
+pub mod privilege;
+mod signals;
+
+pub use departures::Departures;
+use departures::Governor;
+use signals::{Heard, Signals};
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A program to be started.
+    Run {
+        /// The program and its arguments.
+        command: Vec<OsString>,
+        /// As whom, if not as ourselves.
+        invoker: Option<Invoker>,
+        /// How the command is shown, if not as it is.
+        shown: Option<Vec<String>>,
+    },
+    /// A process that runs.
+    Attach {
+        /// It, or one of its threads.
+        pid: u32,
+    },
+}
+
+/// How to watch.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether to watch departures.
+    pub departures: Departures,
+    /// For how long; without it until the target ends.
+    pub duration: Option<Duration>,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was found.
+    pub report: Report,
+    /// A program that we started and that still runs: somebody must wait for it.
+    pub running: Option<Running>,
+}
+
+/// A target that is ready to be watched, with its probes in place.
+struct Prepared {
+    pid: u32,
+    command: Vec<String>,
+    held: Option<Held>,
+    source: Ebpf,
+    resolver: Resolver,
+}
+
+/// Watches a target to its end, or until told to stop.
+pub fn watch(target: &Target, options: Options) -> anyhow::Result<Outcome> {
+    // The child is forked while there is only one thread.
+    let prepared = match target {
+        Target::Run {
+            command,
+            invoker,
+            shown,
+        } => prepare_run(command, invoker.as_ref(), shown.clone(), options)?,
+        Target::Attach { pid } => prepare_attach(*pid, options)?,
+    };
+    let signals = Signals::block().context("cannot take over the handling of signals")?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?
+        .block_on(async { Session::begin(prepared, options, signals)?.run().await })
+}
+
+fn prepare_run(
+    command: &[OsString],
+    invoker: Option<&Invoker>,
+    shown: Option<Vec<String>>,
+    options: Options,
+) -> anyhow::Result<Prepared> {
+    let held = launch::hold(command, invoker)?;
+    let pid = held.pid();
+    let program = command
+        .first()
+        .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    match attach_to_program(pid, program.as_deref(), invoker, options) {
+        Ok(source) => Ok(Prepared {
+            pid,
+            command: shown.unwrap_or_else(|| {
+                command
+                    .iter()
+                    .map(|argument| argument.to_string_lossy().into_owned())
+                    .collect()
+            }),
+            held: Some(held),
+            source,
+            resolver: Resolver::new(pid, program),
+        }),
+        Err(error) => {
+            held.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn attach_to_program(
+    pid: u32,
+    program: Option<&std::path::Path>,
+    invoker: Option<&Invoker>,
+    options: Options,
+) -> anyhow::Result<Ebpf> {
+    let mut source = load(pid, options)?;
+    let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
+    // A program that is not there fails at its exec, with the right message.
+    let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
+    for file in sites::open_all(&files) {
+        source.attach(&file)?;
+    }
+    Ok(source)
+}
+
+fn prepare_attach(pid: u32, options: Options) -> anyhow::Result<Prepared> {
+    let found = process::find(pid)?;
+    privilege::check_process(found.pid)?;
+    let mut source = load(found.pid, options)?;
+    let mut resolver = Resolver::new(found.pid, None);
+    resolver.refresh();
+    for file in resolver.new_files() {
+        source.attach(file)?;
+    }
+    Ok(Prepared {
+        pid: found.pid,
+        command: found.command,
+        held: None,
+        source,
+        resolver,
+    })
+}
+
+fn load(pid: u32, options: Options) -> anyhow::Result<Ebpf> {
+    Ebpf::load(pid, options.departures != Departures::Off).map_err(privilege::explain)
+}
+
+/// Why the watching ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The target has ended.
+    Target,
+    /// Time is up, or we were told to.
+    Asked,
+}
+
+struct Session {
+    pid: u32,
+    command: Vec<String>,
+    options: Options,
+    signals: Signals,
+    running: Option<Running>,
+    pidfd: AsyncFd<OwnedFd>,
+    source: Option<Ebpf>,
+    stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
+    method: String,
+    batches: mpsc::Receiver<Batch>,
+    resolver: Resolver,
+    model: Model,
+    governor: Governor,
+    start_ns: u64,
+    end_ns: u64,
+    exit_status: Option<u8>,
+    notes: Vec<String>,
+}
+
+impl Session {
+    /// Starts to listen and lets the target go.
+    fn begin(prepared: Prepared, options: Options, signals: Signals) -> anyhow::Result<Self> {
+        let Prepared {
+            pid,
+            command,
+            held,
+            mut source,
+            resolver,
+        } = prepared;
+        let pidfd =
+            launch::pidfd(pid).with_context(|| format!("process {pid} has ended already"))?;
+        // SAFETY: the descriptor is owned by what is registered: it stays the same.
+        let pidfd = unsafe { AsyncFd::register(pidfd) }
+            .context("cannot wait for the program's end")?;
+        let (sink, batches) = mpsc::channel(QUEUE);
+        let start_ns = clock::now_ns();
+        source.start(sink, start_ns, process::usage(pid))?;
+        let running = held.map(Held::release).transpose()?;
+        Ok(Self {
+            pid,
+            command,
+            options,
+            signals,
+            running,
+            pidfd,
+            method: source.method(),
+            source: Some(source),
+            stopping: None,
+            batches,
+            resolver,
+            model: Model::new(start_ns, options.departures != Departures::Off),
+            governor: Governor::new(options.departures, start_ns),
+            start_ns,
+            end_ns: start_ns,
+            exit_status: None,
+            notes: Vec::new(),
+        })
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut source) = self.source.take() {
+            self.end_ns = clock::now_ns();
+            // On a thread of its own: it waits for the last batches to be
+            // handed over, which is for us to take.
+            self.stopping = Some(tokio::task::spawn_blocking(move || source.stop()));
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) {
+        let mut maps_changed = false;
+        for event in batch {
+            match event {
+                Event::Callers { id, addresses } => {
+                    let place = self.resolver.place(*id, addresses);
+                    self.model.define_place(*id, place);
+                }
+                Event::Thread { code_start, .. } => self.resolver.set_code_start(*code_start),
+                Event::Exec { .. } => {
+                    self.resolver.executed();
+                    maps_changed = true;
+                }
+                Event::Mapped { .. } => maps_changed = true,
+                _ => {}
+            }
+            self.model.push(event);
+        }
+        if maps_changed {
+            self.resolver.refresh();
+        }
+        self.probe_new_files();
+    }
+
+    fn probe_new_files(&mut self) {
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        for file in self.resolver.new_files() {
+            if let Err(error) = source.attach(file) {
+                self.notes.push(format!("{error:#}"));
+            }
+        }
+    }
+
+    /// Decides anew whether departures are worth their cost.
+    fn govern(&mut self) {
+        let totals = self.model.totals();
+        let threads = self.model.threads().rows().len();
+        let change = self
+            .governor
+            .tick(clock::now_ns(), totals.arrivals, threads);
+        if let (Some(on), Some(source)) = (change, &mut self.source) {
+            match source.set_departures(on) {
+                Ok(()) => self.model.push(&Event::Departures { on }),
+                Err(error) => self.notes.push(format!("{error:#}")),
+            }
+        }
+    }
+
+    fn finish(mut self, totals: Totals) -> Outcome {
+        self.model.finish();
+        self.notes.extend(totals.notes);
+        self.notes.extend(self.governor.note());
+        if self.exit_status.is_some() {
+            self.running = None;
+        }
+        let run = Run {
+            backend: "ebpf".into(),
+            method: self.method,
+            command: self.command,
+            pid: self.pid,
+            wall_ns: self.end_ns.saturating_sub(self.start_ns),
+            exit_status: self.exit_status,
+            lost: totals.lost,
+            departures: self.governor.summary(),
+            notes: self.notes,
+            own_cpu_ns: clock::process_cpu_ns(),
+        };
+        Outcome {
+            report: Report::new(&self.model, self.resolver.places(), run, self.end_ns),
+            running: self.running,
+        }
+    }
+}
+
+/// How long a program that was told to end is waited for before the report is
+/// written without it.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Session {
+    async fn run(mut self) -> anyhow::Result<Outcome> {
+        let deadline = self
+            .options
+            .duration
+            .map(|duration| Instant::now() + duration);
+        let mut ending: Option<Ending> = None;
+        let mut ticks = ticks(Duration::from_millis(250));
+        loop {
+            tokio::select! {
+                batch = self.batches.recv() => match batch {
+                    Some(batch) => self.take(&batch),
+                    // The source has stopped and handed everything over.
+                    None => break,
+                },
+                result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
+                    drop(result.context("waiting for the program")?);
+                    ending = Some(Ending::Target);
+                    self.reap()?;
+                    self.stop();
+                }
+                heard = self.signals.next() => {
+                    let heard = heard.context("waiting for signals")?;
+                    if ending.is_some() && heard.is_interrupt() {
+                        std::process::exit(130);
+                    }
+                    ending = ending.or(Some(Ending::Asked));
+                    self.pass_on(heard);
+                    self.stop();
+                }
+                () = until(deadline), if ending.is_none() => {
+                    ending = Some(Ending::Asked);
+                    self.stop();
+                }
+                _ = ticks.tick() => self.govern(),
+            }
+        }
+        let totals = match self.stopping.take() {
+            Some(stopping) => stopping.await.context("stopping the probes")??,
+            None => anyhow::bail!("the reader of the ring buffers ended by itself"),
+        };
+        if self.options.duration.is_none() && ending == Some(Ending::Asked) && self.running.is_some()
+        {
+            self.wait_a_little().await?;
+        }
+        Ok(self.finish(totals))
+    }
+
+    /// Takes the exit status of a program that we started.
+    fn reap(&mut self) -> anyhow::Result<()> {
+        if let Some(running) = self.running {
+            self.exit_status = Some(running.wait()?);
+        }
+        Ok(())
+    }
+
+    /// The program gets a signal as it would without us: what the terminal
+    /// sends reaches it anyway, what was sent to us alone it gets from us.
+    fn pass_on(&self, heard: Heard) {
+        if let (Some(running), false) = (self.running, heard.from_terminal) {
+            running.signal(heard.number);
+        }
+    }
+
+    async fn wait_a_little(&mut self) -> anyhow::Result<()> {
+        if self.exit_status.is_some() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + GRACE;
+        tokio::select! {
+            result = self.pidfd.readable() => {
+                drop(result.context("waiting for the program")?);
+                self.reap()
+            }
+            heard = self.signals.next() => {
+                if heard?.is_interrupt() {
+                    std::process::exit(130);
+                }
+                Ok(())
+            }
+            () = sleep_until(deadline) => Ok(()),
+        }
+    }
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

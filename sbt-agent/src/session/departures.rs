@@ -1,0 +1,121 @@
+//! Whether departures are worth what they cost: a pure decision.
+//!
+//! Idle times follow from the arrivals alone. Departures add the release
+//! latency and make the start of a phase exact, for about the price of the
+//! arrival once more; a program with very short phases should not pay it.
+
+/// Above this many arrivals a second and thread, departures go off by
+/// themselves: they would cost more than half a percent of its time.
+const TOO_MANY: f64 = 5_000.0;
+/// Below this they come back.
+const FEW: f64 = TOO_MANY / 4.0;
+/// After this many quiet ticks.
+const QUIET_TICKS: u32 = 20;
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Departures {
+    /// On while arrivals are not too frequent.
+    Auto,
+    /// Always.
+    On,
+    /// Never: the release latency then is unknown.
+    Off,
+}
+
+/// Decides from the rate of arrivals.
+#[derive(Debug)]
+pub struct Governor {
+    wish: Departures,
+    on: bool,
+    ever_off: bool,
+    last: (u64, u64),
+    quiet: u32,
+}
+
+impl Governor {
+    /// Begins at `now_ns`.
+    pub fn new(wish: Departures, now_ns: u64) -> Self {
+        let on = wish != Departures::Off;
+        Self {
+            wish,
+            on,
+            ever_off: !on,
+            last: (now_ns, 0),
+            quiet: 0,
+        }
+    }
+
+    /// Takes the number of arrivals so far, and of threads; says when
+    /// departures should be switched, and to what.
+    pub fn tick(&mut self, now_ns: u64, arrivals: u64, threads: usize) -> Option<bool> {
+        let (then_ns, before) = std::mem::replace(&mut self.last, (now_ns, arrivals));
+        let seconds = now_ns.saturating_sub(then_ns) as f64 / 1e9;
+        if self.wish != Departures::Auto || seconds <= 0.0 || threads == 0 {
+            return None;
+        }
+        let rate = arrivals.saturating_sub(before) as f64 / seconds / threads as f64;
+        self.quiet = if rate < FEW { self.quiet + 1 } else { 0 };
+        if self.on && rate > TOO_MANY {
+            self.on = false;
+            self.ever_off = true;
+            Some(false)
+        } else if !self.on && self.quiet >= QUIET_TICKS {
+            self.on = true;
+            Some(true)
+        } else {
+            None
+        }
+    }
+
+    /// Whether departures were watched: all the time, never, or in part.
+    pub fn summary(&self) -> Option<bool> {
+        match (self.on, self.ever_off) {
+            (true, false) => Some(true),
+            (false, true) if self.wish == Departures::Off => Some(false),
+            _ => None,
+        }
+    }
+
+    /// What to tell the user, if departures went off by themselves.
+    pub fn note(&self) -> Option<String> {
+        (self.wish == Departures::Auto && self.ever_off).then(|| {
+            format!(
+                "departures were not watched while a thread arrived more than {TOO_MANY} times a \
+                 second: release times cover the rest only (--departures on watches all)"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: u64 = 250_000_000;
+
+    #[test]
+    fn goes_off_above_the_limit_and_comes_back_after_a_quiet_time() {
+        let mut governor = Governor::new(Departures::Auto, 0);
+        assert_eq!(governor.tick(TICK, 1_000, 4), None);
+        // 24 000 more in a quarter second, four threads: 24 000/s each.
+        assert_eq!(governor.tick(2 * TICK, 25_000, 4), Some(false));
+        assert_eq!(governor.tick(3 * TICK, 49_000, 4), None);
+        for tick in 4..23 {
+            assert_eq!(governor.tick(tick * TICK, 49_000, 4), None);
+        }
+        assert_eq!(governor.tick(23 * TICK, 49_000, 4), Some(true));
+        assert_eq!(governor.summary(), None);
+        assert!(governor.note().is_some());
+    }
+
+    #[test]
+    fn a_wish_is_never_overruled() {
+        for (wish, summary) in [(Departures::On, true), (Departures::Off, false)] {
+            let mut governor = Governor::new(wish, 0);
+            assert_eq!(governor.tick(TICK, 1_000_000, 1), None);
+            assert_eq!(governor.summary(), Some(summary));
+            assert_eq!(governor.note(), None);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The bpf system call, as far as sbt needs what aya does not offer: loading
+//! for and attaching to many places of a file at once (`uprobe_multi`, kernel
+//! 6.6), which needs two capabilities instead of root, detaches fifty times
+//! faster, and outlives the target's first thread.
+
+use std::{
+    ffi::CString,
+    io,
+    mem::zeroed,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+};
+
+use aya_obj::generated::{
+    bpf_attach_type::{BPF_PERF_EVENT, BPF_TRACE_UPROBE_MULTI},
+    bpf_attr, bpf_cmd, bpf_insn,
+    bpf_prog_type::{BPF_PROG_TYPE_KPROBE, BPF_PROG_TYPE_RAW_TRACEPOINT},
+};
+
+/// `BPF_F_UPROBE_MULTI_RETURN` of linux/bpf.h.
+const UPROBE_MULTI_RETURN: u32 = 1;
+
+fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i32> {
+    // SAFETY: every pointer that the callers of this function put into `attr`
+    // is valid for the duration of the call, and unused fields are zero.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command as u32,
+            std::ptr::from_mut(attr),
+            size_of::<bpf_attr>(),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(result).map_err(io::Error::other)
+}
+
+fn empty() -> bpf_attr {
+    // SAFETY: a union of plain integers; all zero is valid for each variant.
+    unsafe { zeroed() }
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn raw(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// What a map is made of.
+pub struct MapSpec {
+    /// One of `BPF_MAP_TYPE_*`.
+    pub map_type: u32,
+    /// Bytes.
+    pub key_size: u32,
+    /// Bytes.
+    pub value_size: u32,
+    /// Entries; for a ring, bytes.
+    pub max_entries: u32,
+    /// `BPF_F_*`.
+    pub flags: u32,
+}
+
+/// Creates a map; `inner` is the model of the maps that an array of maps holds.
+pub fn map_create(spec: &MapSpec, inner: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_CREATE reads.
+    let map = unsafe { &mut attr.__bindgen_anon_1 };
+    map.map_type = spec.map_type;
+    map.key_size = spec.key_size;
+    map.value_size = spec.value_size;
+    map.max_entries = spec.max_entries;
+    map.map_flags = spec.flags;
+    map.inner_map_fd = inner.map_or(0, raw);
+    bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).map(owned)
+}
+
+/// Stores `value` under `key`, which must have the map's sizes.
+pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_UPDATE_ELEM reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = raw(map);
+    element.key = (&raw const key) as u64;
+    element.__bindgen_anon_1.value = value.as_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
+}
+
+/// Reads what is stored under `key` into `value`, which must be long enough:
+/// for a map per CPU, eight bytes for each possible CPU.
+pub fn map_lookup(map: BorrowedFd<'_>, key: u32, value: &mut [u64]) -> io::Result<()> {
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = raw(map);
+    element.key = (&raw const key) as u64;
+    element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+}
+
+/// Makes a map read-only for us, so that the verifier may rely on its values.
+pub fn map_freeze(map: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = empty();
+    attr.__bindgen_anon_2.map_fd = raw(map);
+    bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr).map(drop)
+}
+
+/// What a program will be attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// Many places of a file by one link.
+    UprobeMulti,
+    /// One place by one perf event.
+    Uprobe,
+    /// A raw tracepoint.
+    RawTracepoint,
+}
+
+/// Loads a program. The error carries the end of the verifier's log, if any.
+pub fn program_load(
+    name: &str,
+    kind: ProgramKind,
+    instructions: &[bpf_insn],
+) -> io::Result<OwnedFd> {
+    let load = |log: &mut [u8]| {
+        let mut attr = empty();
+        // SAFETY: the variant that BPF_PROG_LOAD reads.
+        let program = unsafe { &mut attr.__bindgen_anon_3 };
+        program.prog_type = match kind {
+            ProgramKind::UprobeMulti | ProgramKind::Uprobe => BPF_PROG_TYPE_KPROBE as u32,
+            ProgramKind::RawTracepoint => BPF_PROG_TYPE_RAW_TRACEPOINT as u32,
+        };
+        if kind == ProgramKind::UprobeMulti {
+            program.expected_attach_type = BPF_TRACE_UPROBE_MULTI as u32;
+        }
+        program.insns = instructions.as_ptr() as u64;
+        program.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
+        program.license = c"Dual MIT/GPL".as_ptr() as u64;
+        for (to, from) in program.prog_name.iter_mut().zip(name.bytes().take(15)) {
+            *to = from.cast_signed();
+        }
+        if !log.is_empty() {
+            program.log_level = 1;
+            program.log_buf = log.as_mut_ptr() as u64;
+            program.log_size = u32::try_from(log.len()).map_err(io::Error::other)?;
+        }
+        bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr).map(owned)
+    };
+    load(&mut []).or_else(|error| {
+        // Once more with a log, for the message alone; lack of privilege has none.
+        if error.raw_os_error() == Some(libc::EPERM) {
+            return Err(error);
+        }
+        let mut log = vec![0; 1 << 20];
+        load(&mut log).map_err(|error| {
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(0);
+            let text = String::from_utf8_lossy(&log[..end]);
+            let last: Vec<_> = text.lines().rev().take(12).collect();
+            let last: Vec<_> = last.into_iter().rev().collect();
+            io::Error::new(error.kind(), format!("{error}: {}", last.join("\n")))
+        })
+    })
+}
+
+/// Runs a raw tracepoint's program here and now, in our own context.
+pub fn program_run(program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = empty();
+    attr.test.prog_fd = raw(program);
+    bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
+}
+
+/// A place in a file, and what its probe is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbePoint {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Handed to the program with each hit.
+    pub cookie: u64,
+}
+
+/// Attaches a program to places of one file, for one process and its threads.
+/// Closing the descriptor detaches. `returns`: on return instead of on entry.
+pub fn attach_uprobe_multi(
+    program: BorrowedFd<'_>,
+    path: &CString,
+    points: &[ProbePoint],
+    returns: bool,
+    pid: u32,
+) -> io::Result<OwnedFd> {
+    let offsets: Vec<u64> = points.iter().map(|point| point.offset).collect();
+    let cookies: Vec<u64> = points.iter().map(|point| point.cookie).collect();
+    let mut attr = empty();
+    attr.link_create.__bindgen_anon_1.prog_fd = raw(program);
+    attr.link_create.attach_type = BPF_TRACE_UPROBE_MULTI as u32;
+    // SAFETY: the variant that this attach type reads.
+    let multi = unsafe { &mut attr.link_create.__bindgen_anon_3.uprobe_multi };
+    multi.path = path.as_ptr() as u64;
+    multi.offsets = offsets.as_ptr() as u64;
+    multi.cookies = cookies.as_ptr() as u64;
+    multi.cnt = u32::try_from(points.len()).map_err(io::Error::other)?;
+    multi.flags = if returns { UPROBE_MULTI_RETURN } else { 0 };
+    multi.pid = pid;
+    bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr).map(owned)
+}
+
+/// Attaches a program to a raw tracepoint of the kernel.
+pub fn attach_raw_tracepoint(program: BorrowedFd<'_>, name: &CString) -> io::Result<OwnedFd> {
+    let mut attr = empty();
+    attr.raw_tracepoint.name = name.as_ptr() as u64;
+    attr.raw_tracepoint.prog_fd = raw(program);
+    bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).map(owned)
+}
+
+/// Binds a program to an open perf event; both descriptors must be kept.
+pub fn attach_perf_event(
+    program: BorrowedFd<'_>,
+    event: BorrowedFd<'_>,
+    cookie: u64,
+) -> io::Result<OwnedFd> {
+    let mut attr = empty();
+    attr.link_create.__bindgen_anon_1.prog_fd = raw(program);
+    attr.link_create.__bindgen_anon_2.target_fd = raw(event);
+    attr.link_create.attach_type = BPF_PERF_EVENT as u32;
+    attr.link_create.__bindgen_anon_3.perf_event.bpf_cookie = cookie;
+    bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr).map(owned)
+}

@@ -1,0 +1,315 @@
+//! Records of the ring → events. Pure: the same records give the same events.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use sbt_common::{Arrive, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read};
+
+use crate::event::{CallersId, Clocks, Event, Kind, Round, Tid};
+
+/// One record, checked for kind and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// A thread entered a barrier.
+    Arrive(Arrive),
+    /// A thread left one, ended, or is the agent itself: see its kind.
+    Depart(Depart),
+    /// What a barrier object held.
+    Memory(Memory),
+    /// A barrier object is being initialised.
+    Init(Init),
+    /// A thread announces itself.
+    Thread(Thread),
+    /// The mappings have changed.
+    Mapping(Mapping),
+}
+
+impl Raw {
+    /// Reads a record; `None` if its kind or its length is not one of ours.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let head: Head = read(bytes.get(..size_of::<Head>())?)?;
+        match head.kind {
+            kind::ARRIVE => read(bytes).map(Self::Arrive),
+            kind::DEPART | kind::EXIT | kind::CALIBRATE => read(bytes).map(Self::Depart),
+            kind::MEMORY => read(bytes).map(Self::Memory),
+            kind::INIT => read(bytes).map(Self::Init),
+            kind::THREAD => read(bytes).map(Self::Thread),
+            kind::MAPPED | kind::EXEC => read(bytes).map(Self::Mapping),
+            _ => None,
+        }
+    }
+
+    /// When the record was made, `CLOCK_MONOTONIC` ns.
+    pub fn time_ns(&self) -> u64 {
+        match self {
+            Self::Arrive(record) => record.clocks.time_ns,
+            Self::Depart(record) => record.clocks.time_ns,
+            Self::Thread(record) => record.clocks.time_ns,
+            Self::Memory(record) => record.time_ns,
+            Self::Init(record) => record.time_ns,
+            Self::Mapping(record) => record.time_ns,
+        }
+    }
+}
+
+/// What a thread had used when watching it began, by its number as shown.
+pub type Baselines = HashMap<u32, (Option<u64>, Option<u64>)>;
+
+/// What the decoder must know beforehand.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// When watching began, ns.
+    pub time_ns: u64,
+    /// What the kernel's run time is ahead of the truth, ns: see
+    /// [`sbt_common::Clocks::run_ns`]. `None` if it was not measured.
+    pub run_offset: Option<u64>,
+    /// The threads that existed then.
+    pub baselines: Baselines,
+}
+
+/// Turns records into events, and finds the losses.
+#[derive(Default)]
+pub struct Decoder {
+    start: Start,
+    expected: FxHashMap<Tid, u32>,
+    callers: FxHashMap<u64, CallersId>,
+    known: u32,
+}
+
+impl Decoder {
+    /// A decoder for one run.
+    pub fn new(start: Start) -> Self {
+        Self {
+            start,
+            ..Self::default()
+        }
+    }
+
+    fn clocks(&self, clocks: &sbt_common::Clocks) -> Clocks {
+        let run_ns = match self.start.run_offset {
+            Some(offset) if clocks.run_ns != UNKNOWN => Some(clocks.run_ns.wrapping_sub(offset)),
+            _ => None,
+        };
+        Clocks {
+            time_ns: clocks.time_ns,
+            // The offset is measured to a microsecond or so: a thread that has
+            // hardly run may come out just below zero.
+            run_ns: run_ns.map(|run| if run > i64::MAX as u64 { 0 } else { run }),
+            delay_ns: (clocks.delay_ns != UNKNOWN).then_some(clocks.delay_ns),
+        }
+    }
+
+    fn check(&mut self, tid: Tid, seq: u32, out: &mut Vec<Event>) {
+        let expected = self.expected.entry(tid).or_insert(0);
+        let count = seq.wrapping_sub(*expected);
+        *expected = seq.wrapping_add(1);
+        if count != 0 {
+            out.push(Event::Lost { tid, count });
+        }
+    }
+
+    fn callers(&mut self, address: u64, out: &mut Vec<Event>) -> CallersId {
+        *self.callers.entry(address).or_insert_with(|| {
+            let id = CallersId(self.known);
+            self.known += 1;
+            let addresses = if address == 0 {
+                Box::default()
+            } else {
+                Box::new([address]) as Box<[u64]>
+            };
+            out.push(Event::Callers { id, addresses });
+            id
+        })
+    }
+
+    fn thread(&mut self, record: &Thread) -> Event {
+        self.expected.insert(record.head.tid, 0);
+        let shown = if record.ns_tid == 0 {
+            (record.head.tid, 0)
+        } else {
+            (record.ns_tid, record.ns_tgid)
+        };
+        let end = record.comm.iter().position(|byte| *byte == 0);
+        let name = &record.comm[..end.unwrap_or(record.comm.len())];
+        let since = if record.start_ns >= self.start.time_ns {
+            // Born under our eyes: it had used nothing.
+            Clocks {
+                time_ns: record.start_ns,
+                run_ns: Some(0),
+                delay_ns: Some(0),
+            }
+        } else {
+            let (run_ns, delay_ns) = self
+                .start
+                .baselines
+                .get(&shown.0)
+                .copied()
+                .unwrap_or_default();
+            Clocks {
+                time_ns: self.start.time_ns,
+                run_ns,
+                delay_ns,
+            }
+        };
+        Event::Thread {
+            tid: record.head.tid,
+            shown,
+            name: String::from_utf8_lossy(name).into_owned(),
+            since,
+            code_start: (record.start_code != 0).then_some(record.start_code),
+        }
+    }
+
+    /// Appends what one record says to `out`.
+    pub fn decode(&mut self, raw: &Raw, out: &mut Vec<Event>) {
+        match raw {
+            Raw::Thread(record) => {
+                let event = self.thread(record);
+                out.push(event);
+            }
+            Raw::Arrive(record) => {
+                let tid = record.head.tid;
+                self.check(tid, record.seq, out);
+                let callers = self.callers(record.caller, out);
+                out.push(Event::Arrive {
+                    tid,
+                    clocks: self.clocks(&record.clocks),
+                    object: record.object,
+                    kind: Kind::Pthread,
+                    callers,
+                });
+            }
+            Raw::Depart(record) => {
+                let tid = record.head.tid;
+                if record.head.kind == kind::CALIBRATE {
+                    return;
+                }
+                self.check(tid, record.seq, out);
+                let clocks = self.clocks(&record.clocks);
+                if record.head.kind == kind::EXIT {
+                    self.expected.remove(&tid);
+                    out.push(Event::Exit { tid, clocks });
+                } else {
+                    out.push(Event::Depart { tid, clocks });
+                }
+            }
+            Raw::Memory(record) => {
+                let tid = record.head.tid;
+                self.check(tid, record.seq, out);
+                if record.count != 0 {
+                    let round = (record.head.layout == layout::GLIBC).then(|| Round {
+                        number: record.round,
+                        arrived: record.arrived.wrapping_sub(record.round),
+                    });
+                    out.push(Event::Memory {
+                        tid,
+                        time_ns: record.time_ns,
+                        object: record.object,
+                        count: record.count,
+                        round,
+                    });
+                }
+            }
+            Raw::Init(record) => {
+                let tid = record.head.tid;
+                self.check(tid, record.seq, out);
+                out.push(Event::Init {
+                    time_ns: record.time_ns,
+                    object: record.object,
+                    kind: Kind::Pthread,
+                    tid,
+                    count: record.count,
+                });
+            }
+            Raw::Mapping(record) => {
+                if record.head.kind == kind::EXEC {
+                    // Addresses mean something else from here on.
+                    self.callers.clear();
+                    out.push(Event::Exec {
+                        time_ns: record.time_ns,
+                    });
+                } else {
+                    out.push(Event::Mapped {
+                        time_ns: record.time_ns,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
+        Raw::Arrive(Arrive {
+            head: Head {
+                kind: kind::ARRIVE,
+                layout: layout::GLIBC,
+                reserved: 0,
+                tid,
+            },
+            clocks: sbt_common::Clocks {
+                time_ns,
+                run_ns: 1_000,
+                delay_ns: UNKNOWN,
+            },
+            object: 0x1000,
+            caller: 0x2000,
+            seq,
+            reserved: 0,
+        })
+    }
+
+    fn decode(raws: &[Raw]) -> Vec<Event> {
+        let mut decoder = Decoder::new(Start {
+            run_offset: Some(400),
+            ..Start::default()
+        });
+        let mut out = Vec::new();
+        for raw in raws {
+            decoder.decode(raw, &mut out);
+        }
+        out
+    }
+
+    #[test]
+    fn a_gap_in_a_threads_numbers_is_a_loss_of_that_thread() {
+        let out = decode(&[arrive(7, 0, 10), arrive(8, 0, 11), arrive(7, 3, 12)]);
+        let losses: Vec<_> = out
+            .iter()
+            .filter(|event| matches!(event, Event::Lost { .. }))
+            .collect();
+        assert_eq!(losses, [&Event::Lost { tid: 7, count: 2 }]);
+    }
+
+    #[test]
+    fn callers_are_introduced_once_and_clocks_are_corrected() {
+        let out = decode(&[arrive(7, 0, 10), arrive(7, 1, 12)]);
+        assert_eq!(
+            out[0],
+            Event::Callers {
+                id: CallersId(0),
+                addresses: Box::new([0x2000])
+            }
+        );
+        let expected = Clocks {
+            time_ns: 10,
+            run_ns: Some(600),
+            delay_ns: None,
+        };
+        assert!(matches!(out[1], Event::Arrive { clocks, .. } if clocks == expected));
+        assert_eq!(out.len(), 3);
+    }
+
+    #[test]
+    fn bytes_of_the_wrong_length_or_kind_are_refused() {
+        assert_eq!(Raw::parse(&[]), None);
+        assert_eq!(Raw::parse(&[kind::ARRIVE, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Raw::parse(&[200; 56]), None);
+        let mut bytes = vec![0; size_of::<Mapping>()];
+        bytes[0] = kind::EXEC;
+        assert!(matches!(Raw::parse(&bytes), Some(Raw::Mapping(_))));
+    }
+}

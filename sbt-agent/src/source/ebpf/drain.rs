@@ -1,0 +1,85 @@
+//! The thread that reads the rings: at its own pace, never woken per event.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use super::{
+    decode::{Decoder, Raw, Start},
+    ring::Rings,
+};
+use crate::{
+    clock,
+    source::{BATCH, Sink},
+};
+
+/// How long to sleep between two passes, by how much the last one found. A
+/// program that fills the ring to a quarter before that wakes us.
+struct Pace {
+    silent: u32,
+}
+
+impl Pace {
+    fn next(&mut self, bytes: usize) -> Duration {
+        if bytes == 0 {
+            self.silent = self.silent.saturating_add(1);
+        } else {
+            self.silent = 0;
+        }
+        Duration::from_millis(match (bytes, self.silent) {
+            (65_536.., _) => 5,
+            (1.., _) | (0, ..=50) => 20,
+            // Nothing for a second.
+            _ => 100,
+        })
+    }
+}
+
+/// Reads until `stopping`, then what is left; closes the sink by dropping it.
+pub fn run(mut rings: Rings, start: Start, sink: &Sink, stopping: &AtomicBool) -> Rings {
+    let mut decoder = Decoder::new(start);
+    let mut raws: Vec<Raw> = Vec::new();
+    let mut pace = Pace { silent: 0 };
+    loop {
+        let last = stopping.load(Ordering::Acquire);
+        let bytes = rings.drain(clock::now_ns(), &mut raws);
+        if last {
+            rings.drain_rest(&mut raws);
+        }
+        for chunk in raws.chunks(BATCH) {
+            let mut batch = Vec::with_capacity(chunk.len() + 16);
+            for raw in chunk {
+                decoder.decode(raw, &mut batch);
+            }
+            // Fails only if the reader is gone, and then nobody wants it.
+            let _gone = sink.blocking_send(batch);
+        }
+        raws.clear();
+        raws.shrink_to(4 * BATCH);
+        if last {
+            return rings;
+        }
+        sleep(&rings, pace.next(bytes), stopping);
+    }
+}
+
+/// Sleeps, but wakes when a ring asks for it or when we are to stop.
+fn sleep(rings: &Rings, time: Duration, stopping: &AtomicBool) {
+    let mut polls: Vec<libc::pollfd> = rings
+        .descriptors()
+        .map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    if stopping.load(Ordering::Acquire) {
+        return;
+    }
+    let count = polls.len() as libc::nfds_t;
+    let millis = i32::try_from(time.as_millis()).unwrap_or(100);
+    // SAFETY: `polls` is an array of `count` initialised elements. An error
+    // (a signal) only ends the sleep early.
+    unsafe { libc::poll(polls.as_mut_ptr(), count, millis) };
+}

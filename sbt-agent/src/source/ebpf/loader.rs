@@ -1,0 +1,260 @@
+//! The embedded object → maps and programs in the kernel.
+//!
+//! aya-obj parses and relocates; what is ours is the attach type that the
+//! programs are loaded for, which aya 0.14 cannot set, and the array of rings.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+};
+
+use aya::maps::{Map, MapData, RingBuf};
+use aya_obj::{
+    EbpfSectionKind, Object, ProgramSection,
+    generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
+};
+use sbt_common::{Config, MAX_RINGS, RING_BYTES, name};
+use thiserror::Error;
+
+use super::{
+    bpf::{self, MapSpec, ProgramKind},
+    btf::Btf,
+};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../sbt-ebpf/object/sbt.bpf.o"
+));
+
+/// Why the programs could not be brought into the kernel.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The kernel refused for want of privilege.
+    #[error("missing privilege for {0}")]
+    Privilege(&'static str),
+    /// The kernel lacks something or refused the program.
+    #[error("{what}: {source}")]
+    Kernel {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The embedded object is broken.
+    #[error("the embedded BPF object cannot be read: {0}")]
+    Object(String),
+}
+
+impl LoadError {
+    fn kernel(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::Privilege("loading eBPF programs"),
+            _ => Self::Kernel { what, source },
+        }
+    }
+}
+
+/// The programs of the object, in the kernel and not yet attached.
+pub struct Loaded {
+    programs: HashMap<String, OwnedFd>,
+    lost: OwnedFd,
+    /// The rings, to be drained.
+    pub rings: Vec<RingBuf<MapData>>,
+    /// How uprobes are attached.
+    pub uprobes: ProgramKind,
+    /// What of the kernel's structures was found.
+    pub config: Config,
+    // The programs refer to these; they must live as long.
+    _maps: Vec<OwnedFd>,
+}
+
+impl Loaded {
+    /// A program by the name of its function.
+    pub fn program(&self, name: &str) -> Result<BorrowedFd<'_>, LoadError> {
+        self.programs
+            .get(name)
+            .map(|fd| fd.as_fd())
+            .ok_or_else(|| LoadError::Object(format!("no program {name}")))
+    }
+
+    /// Records that found no room so far, over all CPUs.
+    pub fn lost(&self) -> io::Result<u64> {
+        let mut per_cpu = vec![0; possible_cpus()];
+        bpf::map_lookup(self.lost.as_fd(), 0, &mut per_cpu)?;
+        Ok(per_cpu.iter().sum())
+    }
+}
+
+fn possible_cpus() -> usize {
+    aya::util::nr_cpus().unwrap_or(1)
+}
+
+/// The settings for this kernel and this target. What cannot be found stays 0
+/// and is done without.
+pub fn configure(target: u32) -> Config {
+    let mut config = Config {
+        target,
+        ..Config::default()
+    };
+    if let Ok(namespace) = fs::metadata("/proc/self/ns/pid") {
+        config.ns_dev = namespace.dev();
+        config.ns_ino = namespace.ino();
+    }
+    let data = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let structures = [
+        "task_struct",
+        "sched_entity",
+        "sched_info",
+        "cfs_rq",
+        "rq",
+        "mm_struct",
+    ];
+    if let Ok(btf) = Btf::parse(&data, &structures) {
+        let find = |structure, path: &[&str]| btf.offset(structure, path).unwrap_or(0);
+        config.run_delay = find("task_struct", &["sched_info", "run_delay"]);
+        config.start_time = find("task_struct", &["start_time"]);
+        config.mm = find("task_struct", &["mm"]);
+        config.start_code = find("mm_struct", &["start_code"]);
+        // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
+        // first; so 0 means absent for each of these.
+        let run = [
+            find("task_struct", &["se", "sum_exec_runtime"]),
+            find("task_struct", &["se", "exec_start"]),
+            find("task_struct", &["se", "cfs_rq"]),
+            find("cfs_rq", &["rq"]),
+            find("rq", &["clock"]),
+            find("rq", &["clock_task"]),
+        ];
+        if run.iter().all(|offset| *offset != 0) {
+            [
+                config.sum_exec_runtime,
+                config.exec_start,
+                config.cfs_rq,
+                config.rq,
+                config.clock,
+                config.clock_task,
+            ] = run;
+        }
+    }
+    let rings = u32::try_from(possible_cpus())
+        .unwrap_or(1)
+        .next_power_of_two()
+        .min(MAX_RINGS);
+    config.ring_mask = rings - 1;
+    config
+}
+
+/// Loads everything: for `uprobe_multi`, or, where the kernel is older than
+/// 6.6, for one perf event a probe.
+pub fn load(config: Config, uprobes: ProgramKind) -> Result<Loaded, LoadError> {
+    let mut object = Object::parse(OBJECT).map_err(|e| LoadError::Object(e.to_string()))?;
+    let settings = settings_bytes(&config);
+    object
+        .patch_map_data(HashMap::from([(name::CONFIG, (settings.as_slice(), true))]))
+        .map_err(|e| LoadError::Object(e.to_string()))?;
+
+    let rings = create_rings(&config)?;
+    let mut maps = HashMap::new();
+    for (map_name, map) in &object.maps {
+        let fd = create_map(map_name, map, &rings)?;
+        maps.insert(map_name.clone(), fd);
+    }
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let definitions = object.maps.clone();
+    object
+        .relocate_maps(
+            maps.iter()
+                .map(|(name, fd)| (name.as_str(), fd.as_raw_fd(), &definitions[name])),
+            &text,
+        )
+        .map_err(|e| LoadError::Object(e.to_string()))?;
+    object
+        .relocate_calls(&text)
+        .map_err(|e| LoadError::Object(e.to_string()))?;
+
+    let mut programs = HashMap::new();
+    for (program_name, program) in &object.programs {
+        let kind = match program.section {
+            ProgramSection::UProbe { .. } | ProgramSection::URetProbe { .. } => uprobes,
+            _ => ProgramKind::RawTracepoint,
+        };
+        let function = &object.functions[&program.function_key()];
+        let fd = bpf::program_load(program_name, kind, &function.instructions)
+            .map_err(LoadError::kernel(format!("BPF program {program_name}")))?;
+        programs.insert(program_name.clone(), fd);
+    }
+    let lost = maps
+        .remove(name::LOST)
+        .ok_or_else(|| LoadError::Object("no map LOST".into()))?;
+    Ok(Loaded {
+        programs,
+        lost,
+        rings,
+        uprobes,
+        config,
+        _maps: maps.into_values().collect(),
+    })
+}
+
+/// The settings as the bytes that stand in the object's read-only data.
+fn settings_bytes(config: &Config) -> [u8; size_of::<Config>()] {
+    // SAFETY: Config is repr(C) of integers without padding, as its size shows.
+    unsafe { std::mem::transmute_copy(config) }
+}
+
+fn create_rings(config: &Config) -> Result<Vec<RingBuf<MapData>>, LoadError> {
+    let spec = MapSpec {
+        map_type: BPF_MAP_TYPE_RINGBUF as u32,
+        key_size: 0,
+        value_size: 0,
+        max_entries: RING_BYTES,
+        flags: 0,
+    };
+    (0..=config.ring_mask)
+        .map(|_| {
+            let fd = bpf::map_create(&spec, None).map_err(LoadError::kernel("ring buffer"))?;
+            MapData::from_fd(fd)
+                .and_then(|data| RingBuf::try_from(Map::RingBuf(data)))
+                .map_err(|error| LoadError::Kernel {
+                    what: "ring buffer".into(),
+                    source: io::Error::other(error),
+                })
+        })
+        .collect()
+}
+
+fn create_map(
+    map_name: &str,
+    map: &aya_obj::Map,
+    rings: &[RingBuf<MapData>],
+) -> Result<OwnedFd, LoadError> {
+    let failed = || LoadError::kernel(format!("BPF map {map_name}"));
+    let is_rings = map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
+    let spec = MapSpec {
+        map_type: map.map_type(),
+        key_size: map.key_size(),
+        value_size: map.value_size(),
+        max_entries: map.max_entries(),
+        flags: map.map_flags(),
+    };
+    let model = rings.first().filter(|_| is_rings).map(|ring| ring.as_fd());
+    let fd = bpf::map_create(&spec, model).map_err(failed())?;
+    if is_rings {
+        for (index, ring) in (0..).zip(rings) {
+            let inner = ring.as_raw_fd().to_ne_bytes();
+            bpf::map_update(fd.as_fd(), index, &inner).map_err(failed())?;
+        }
+    }
+    if !map.data().is_empty() {
+        bpf::map_update(fd.as_fd(), 0, map.data()).map_err(failed())?;
+    }
+    if map.section_kind() == EbpfSectionKind::Rodata {
+        bpf::map_freeze(fd.as_fd()).map_err(failed())?;
+    }
+    Ok(fd)
+}

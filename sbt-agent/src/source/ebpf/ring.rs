@@ -1,0 +1,132 @@
+//! Draining the rings, and merging them exactly by time.
+//!
+//! The programs stamp a record after they have reserved its room. So whatever
+//! is stamped before the moment at which a pass over the rings begins can be
+//! seen by that pass, unless its writer was interrupted between reserving and
+//! submitting; then the ring shows a record that is not ready, and everything
+//! waits for it. Hence the beginning of the last pass that found no such
+//! record is a watermark: before it nothing is missing.
+
+use std::{io, os::fd::AsRawFd as _, sync::atomic::AtomicU64, sync::atomic::Ordering};
+
+use aya::maps::{MapData, RingBuf};
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::decode::Raw;
+
+/// More than this many records are not held back for one that is not ready.
+const MOST_PENDING: usize = 1 << 20;
+
+struct Ring {
+    ring: RingBuf<MapData>,
+    consumed: MmapRaw,
+    produced: MmapRaw,
+}
+
+impl Ring {
+    fn new(ring: RingBuf<MapData>) -> io::Result<Self> {
+        // The first page holds the reader's position, the second the
+        // writer's (kernel/bpf/ringbuf.c); aya maps them but does not show them.
+        let page = usize::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(4096))
+            .map_err(io::Error::other)?;
+        let map = |offset: usize| {
+            MmapOptions::new()
+                .offset(offset as u64)
+                .len(page)
+                .map_raw_read_only(ring.as_raw_fd())
+        };
+        let consumed = map(0)?;
+        let produced = map(page)?;
+        Ok(Self {
+            ring,
+            consumed,
+            produced,
+        })
+    }
+
+    /// Whether a record lies in the ring that its writer has not finished.
+    fn has_unfinished(&self) -> bool {
+        let position = |map: &MmapRaw| {
+            // SAFETY: the page starts with an aligned word which the kernel
+            // and we only ever access as a whole.
+            let word = unsafe { &*map.as_ptr().cast::<AtomicU64>() };
+            word.load(Ordering::Acquire)
+        };
+        position(&self.produced) > position(&self.consumed)
+    }
+}
+
+/// All rings, and what was read from them but is not yet in order.
+pub struct Rings {
+    rings: Vec<Ring>,
+    pending: Vec<Raw>,
+    watermark: u64,
+    late: u64,
+}
+
+impl Rings {
+    /// Takes the rings over.
+    pub fn new(rings: Vec<RingBuf<MapData>>) -> io::Result<Self> {
+        Ok(Self {
+            rings: rings.into_iter().map(Ring::new).collect::<io::Result<_>>()?,
+            pending: Vec::new(),
+            watermark: 0,
+            late: 0,
+        })
+    }
+
+    /// The descriptors that become readable when a program asks for attention.
+    pub fn descriptors(&self) -> impl Iterator<Item = i32> {
+        self.rings.iter().map(|ring| ring.ring.as_raw_fd())
+    }
+
+    /// One pass over all rings, begun at `now` (`CLOCK_MONOTONIC`, ns).
+    /// Appends to `out`, in the order of time, every record before the
+    /// watermark. Returns how many bytes were read.
+    pub fn drain(&mut self, now: u64, out: &mut Vec<Raw>) -> usize {
+        let mut bytes = 0;
+        let mut finished = true;
+        for ring in &mut self.rings {
+            // Bounded, so that a flood in one ring cannot hold back the rest.
+            let mut left = 4 * sbt_common::RING_BYTES as usize;
+            while let Some(item) = ring.ring.next() {
+                bytes += item.len();
+                left = left.saturating_sub(item.len());
+                match Raw::parse(&item) {
+                    Some(raw) => self.pending.push(raw),
+                    None => self.late += 1,
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+            finished &= left != 0 && !ring.has_unfinished();
+        }
+        if finished {
+            self.watermark = now;
+        } else if self.pending.len() > MOST_PENDING {
+            self.watermark = u64::MAX;
+        }
+        // Each ring is nearly sorted already, which this sort makes use of.
+        self.pending.sort_by_key(Raw::time_ns);
+        let ready = self
+            .pending
+            .partition_point(|raw| raw.time_ns() < self.watermark);
+        out.extend(self.pending.drain(..ready));
+        if self.watermark == u64::MAX {
+            self.watermark = now;
+        }
+        bytes
+    }
+
+    /// Everything that is left, in order, when no more will come.
+    pub fn drain_rest(&mut self, out: &mut Vec<Raw>) {
+        self.drain(u64::MAX, out);
+        out.append(&mut self.pending);
+    }
+
+    /// Records that could not be read.
+    pub fn unreadable(&self) -> u64 {
+        self.late
+    }
+}

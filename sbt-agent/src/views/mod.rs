@@ -1,0 +1,4 @@
+//! The report as a reader wants it.
+
+pub mod table;
+pub mod text;

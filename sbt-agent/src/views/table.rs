@@ -1,0 +1,263 @@
+//! Columns of figures: one unit a column, so that rows compare at a glance.
+
+/// How a terminal wants its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns to fill; 80 where the output is not a terminal.
+    pub width: usize,
+    /// Whether to use bold and dim.
+    pub color: bool,
+    /// Whether characters beyond ASCII can be shown.
+    pub unicode: bool,
+}
+
+impl Style {
+    /// Emphasised.
+    pub fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    /// Put into the background.
+    pub fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A bar for a share from 0 to 1.
+    pub fn bar(self, share: f64, width: usize) -> String {
+        let mark = if self.unicode { '█' } else { '#' };
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a small width"
+        )]
+        let filled = (share.clamp(0.0, 1.0) * width as f64).round() as usize;
+        let mut bar: String = std::iter::repeat_n(mark, filled).collect();
+        bar.extend(std::iter::repeat_n(' ', width - filled));
+        bar
+    }
+}
+
+/// What is not known.
+pub const UNKNOWN: &str = "?";
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unit {
+    /// How it is written.
+    pub name: &'static str,
+    ns: f64,
+    decimals: usize,
+}
+
+impl Unit {
+    /// The unit in which the greatest of some durations (ns) has one to four
+    /// digits before the point.
+    pub fn fitting(values: impl IntoIterator<Item = Option<u64>>) -> Self {
+        let max = values.into_iter().flatten().max().unwrap_or(0);
+        let unit = |name, ns: u64| {
+            let digits = (max / ns).checked_ilog10().unwrap_or(0);
+            Self {
+                name,
+                ns: ns as f64,
+                decimals: if digits == 0 { 2 } else { usize::from(digits == 1) },
+            }
+        };
+        match max {
+            0..10_000 => Self {
+                name: "ns",
+                ns: 1.0,
+                decimals: 0,
+            },
+            10_000..10_000_000 => unit("µs", 1_000),
+            10_000_000..10_000_000_000 => unit("ms", 1_000_000),
+            _ => unit("s", 1_000_000_000),
+        }
+    }
+
+    /// A duration in this unit, without its name.
+    pub fn write(self, value: Option<u64>) -> String {
+        value.map_or_else(
+            || UNKNOWN.into(),
+            |value| grouped(&format!("{:.*}", self.decimals, value as f64 / self.ns)),
+        )
+    }
+
+    /// The name, in ASCII if need be.
+    pub fn label(self, style: Style) -> &'static str {
+        if self.name == "µs" && !style.unicode {
+            "us"
+        } else {
+            self.name
+        }
+    }
+}
+
+/// A single duration with its unit: `1.23 ms`.
+pub fn duration(value: Option<u64>, style: Style) -> String {
+    let unit = Unit::fitting([value]);
+    match value {
+        Some(_) => format!("{} {}", unit.write(value), unit.label(style)),
+        None => UNKNOWN.into(),
+    }
+}
+
+/// A count with its thousands set apart: `12 345`.
+pub fn count(value: u64) -> String {
+    grouped(&value.to_string())
+}
+
+fn grouped(number: &str) -> String {
+    let whole = number.find('.').unwrap_or(number.len());
+    if whole <= 4 {
+        return number.to_owned();
+    }
+    let mut out = String::new();
+    for (index, c) in number.char_indices() {
+        if index > 0 && index < whole && (whole - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A share in per cent.
+pub fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.0} %"))
+}
+
+/// A table: the first column to the left, the others to the right.
+#[derive(Debug, Default)]
+pub struct Table {
+    columns: Vec<(String, Vec<String>)>,
+}
+
+impl Table {
+    /// Adds a column of text.
+    pub fn column(&mut self, title: impl Into<String>, cells: Vec<String>) -> &mut Self {
+        self.columns.push((title.into(), cells));
+        self
+    }
+
+    /// Adds a column of durations in ns, in a unit of its own.
+    pub fn durations(&mut self, title: &str, cells: &[Option<u64>], style: Style) -> &mut Self {
+        let unit = Unit::fitting(cells.iter().copied());
+        let title = format!("{title} {}", unit.label(style));
+        let cells = cells.iter().map(|cell| unit.write(*cell)).collect();
+        self.column(title, cells)
+    }
+
+    /// Writes the table out. A first cell that is too long for its column
+    /// gets a line to itself: nothing is cut.
+    pub fn write(&self, out: &mut String, style: Style, first_at_most: usize) {
+        let length = |text: &str| text.chars().count();
+        let widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, (title, cells))| {
+                let fits = |cell: &&String| index > 0 || length(cell) <= first_at_most;
+                cells
+                    .iter()
+                    .filter(fits)
+                    .map(|cell| length(cell))
+                    .chain([length(title)])
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let mut line = String::new();
+            for (index, (cell, width)) in cells.zip(&widths).enumerate() {
+                let pad = " ".repeat(width.saturating_sub(length(cell)));
+                if index == 0 {
+                    line.push_str(cell);
+                    line.push_str(&pad);
+                } else {
+                    line.push_str("  ");
+                    line.push_str(&pad);
+                    line.push_str(cell);
+                }
+            }
+            line.truncate(line.trim_end().len());
+            line
+        };
+        let title = line(&mut self.columns.iter().map(|(title, _)| title.as_str()));
+        out.push_str(&style.dim(&title));
+        out.push('\n');
+        let rows = self.columns.first().map_or(0, |(_, cells)| cells.len());
+        for row in 0..rows {
+            let first = &self.columns[0].1[row];
+            let alone = length(first) > widths[0];
+            if alone {
+                out.push_str(first);
+                out.push('\n');
+            }
+            let mut cells = self.columns.iter().enumerate().map(|(index, (_, cells))| {
+                if index == 0 && alone {
+                    ""
+                } else {
+                    cells[row].as_str()
+                }
+            });
+            out.push_str(&line(&mut cells));
+            out.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Style = Style {
+        width: 80,
+        color: false,
+        unicode: true,
+    };
+
+    #[test]
+    fn durations_keep_three_figures() {
+        let written = |value| duration(Some(value), PLAIN);
+        assert_eq!(written(0), "0 ns");
+        assert_eq!(written(9_999), "9999 ns");
+        assert_eq!(written(12_345), "12.3 µs");
+        assert_eq!(written(1_234_567), "1235 µs");
+        assert_eq!(written(12_345_678), "12.3 ms");
+        assert_eq!(written(4_812_000_000), "4812 ms");
+        assert_eq!(written(14_812_000_000), "14.8 s");
+        assert_eq!(duration(None, PLAIN), "?");
+    }
+
+    #[test]
+    fn thousands_are_set_apart_above_four_digits() {
+        assert_eq!(count(1234), "1234");
+        assert_eq!(count(12_345), "12 345");
+        assert_eq!(count(1_234_567), "1 234 567");
+    }
+
+    #[test]
+    fn a_long_first_cell_is_not_cut() {
+        let mut table = Table::default();
+        table
+            .column("site", vec!["a".into(), "a_very_long_name".into()])
+            .column("n", vec!["1".into(), "22".into()]);
+        let mut out = String::new();
+        table.write(&mut out, PLAIN, 6);
+        assert_eq!(out, "site   n\na      1\na_very_long_name\n      22\n");
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(PLAIN.bar(0.5, 4), "██  ");
+        assert_eq!(PLAIN.bar(7.0, 4), "████");
+    }
+}

@@ -1,0 +1,283 @@
+//! The types that cross from the kernel to the agent, and nothing else.
+//!
+//! Both sides are compiled from this file, by different compilers: so every
+//! record is `repr(C)`, has no implicit padding, holds only integers, and its
+//! size is asserted at compile time. A record is told apart by its first eight
+//! bytes, the [`Head`], which are the same in all of them.
+#![no_std]
+#![allow(missing_docs, reason = "head and clocks of each record are explained at their types")]
+
+/// What a record in the ring is; the value of [`Head::kind`].
+pub mod kind {
+    /// [`super::Arrive`]: a thread has entered a barrier.
+    pub const ARRIVE: u8 = 1;
+    /// [`super::Depart`]: a thread has left the barrier it entered last.
+    pub const DEPART: u8 = 2;
+    /// [`super::Memory`]: what a barrier object held when a thread entered it.
+    pub const MEMORY: u8 = 3;
+    /// [`super::Init`]: a barrier object is being initialised.
+    pub const INIT: u8 = 4;
+    /// [`super::Thread`]: the first record of a thread.
+    pub const THREAD: u8 = 5;
+    /// [`super::Depart`] as well: a thread ends; its clocks for the last time.
+    pub const EXIT: u8 = 6;
+    /// [`super::Mapping`]: the dynamic linker has mapped or unmapped a library.
+    pub const MAPPED: u8 = 7;
+    /// [`super::Mapping`]: the process has executed another program.
+    pub const EXEC: u8 = 8;
+    /// [`super::Depart`] once more: the agent's own clocks, to compare them
+    /// with what the agent knows of itself.
+    pub const CALIBRATE: u8 = 9;
+}
+
+/// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
+pub mod layout {
+    /// The object cannot be read: the participant count stays unknown.
+    pub const OPAQUE: u8 = 0;
+    /// glibc ≥ 2.25, `struct pthread_barrier` (sysdeps/nptl/internaltypes.h):
+    /// `in`, `current_round`, `count`, `shared`, `out`, 32 bits each.
+    pub const GLIBC: u8 = 1;
+    /// musl, `pthread_barrier_t` (include/alltypes.h.in, pthread_impl.h):
+    /// `_b_lock`, `_b_waiters`, `_b_limit` (count - 1, sign bit if shared), …
+    pub const MUSL: u8 = 2;
+}
+
+/// What a probe tells the program that it runs, packed into its 64-bit cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// One of [`layout`].
+    pub layout: u8,
+    /// How many bytes the prologue has moved the stack pointer down before the
+    /// probed instruction: the return address lies that far above it.
+    pub stack_moved: u16,
+}
+
+impl Cookie {
+    /// Packs: bits 0-7 the layout, bits 16-31 the stack's move.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        self.layout as u64 | (self.stack_moved as u64) << 16
+    }
+
+    /// The inverse of [`Cookie::pack`].
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "taking the fields apart is the point"
+    )]
+    pub const fn unpack(bits: u64) -> Self {
+        Self {
+            layout: bits as u8,
+            stack_moved: (bits >> 16) as u16,
+        }
+    }
+}
+
+/// The first eight bytes of every record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Head {
+    /// One of [`kind`].
+    pub kind: u8,
+    /// For arrivals, the layout of the barrier that the probe knows.
+    pub layout: u8,
+    /// Zero.
+    pub reserved: u16,
+    /// The thread, as the kernel's first pid namespace numbers it.
+    pub tid: u32,
+}
+
+/// Where a thread stands: when, and what it has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`, ns.
+    pub time_ns: u64,
+    /// Time on a CPU so far, ns, plus a constant of the machine that the agent
+    /// measures at start. [`UNKNOWN`] where the kernel does not tell.
+    pub run_ns: u64,
+    /// Time runnable but without a CPU so far, ns, or [`UNKNOWN`].
+    pub delay_ns: u64,
+}
+
+/// A clock that could not be read.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// A thread has entered a barrier. Stamped before the barrier counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Arrive {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// Address of the barrier object in the target.
+    pub object: u64,
+    /// Return address of the call, or 0 if the stack could not be read.
+    pub caller: u64,
+    /// Number of this record in its thread, from 0: a gap is a loss.
+    pub seq: u32,
+    pub reserved: u32,
+}
+
+/// A thread has left the barrier that it entered last, or has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Depart {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    pub reserved: u32,
+}
+
+/// What a barrier object held just before a thread's arrival was counted.
+///
+/// Sent when the thread first meets the object, after any object was
+/// initialised, after a loss, and every 64th record: enough to know count and
+/// round at every moment without reading the target's memory each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Memory {
+    pub head: Head,
+    pub time_ns: u64,
+    pub object: u64,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// Number of participants; 0 if the object could not be read.
+    pub count: u32,
+    /// glibc: the number of the running round, a multiple of `count`.
+    pub round: u32,
+    /// glibc: how many had arrived in all rounds so far. Elsewhere equal to `round`.
+    pub arrived: u32,
+}
+
+/// `pthread_barrier_init` was entered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Init {
+    pub head: Head,
+    pub time_ns: u64,
+    pub object: u64,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// The number of participants asked for.
+    pub count: u32,
+}
+
+/// The first record of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Thread {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// When the thread was created, `CLOCK_MONOTONIC` ns; 0 if unknown.
+    pub start_ns: u64,
+    /// Where the program's own code begins in memory; 0 if unknown.
+    pub start_code: u64,
+    /// Thread and process as sbt's own pid namespace numbers them; 0 if unknown.
+    pub ns_tid: u32,
+    pub ns_tgid: u32,
+    /// The kernel's name of the thread, zero-padded.
+    pub comm: [u8; 16],
+}
+
+/// Something about the process's mappings has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Mapping {
+    pub head: Head,
+    pub time_ns: u64,
+}
+
+/// A type that may be copied out of raw bytes.
+///
+/// # Safety
+/// The type is `repr(C)`, without padding, and every bit pattern is a value.
+pub unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: integers and arrays of them only; the sizes below leave no padding.
+unsafe impl Plain for Head {}
+// SAFETY: as above.
+unsafe impl Plain for Arrive {}
+// SAFETY: as above.
+unsafe impl Plain for Depart {}
+// SAFETY: as above.
+unsafe impl Plain for Memory {}
+// SAFETY: as above.
+unsafe impl Plain for Init {}
+// SAFETY: as above.
+unsafe impl Plain for Thread {}
+// SAFETY: as above.
+unsafe impl Plain for Mapping {}
+
+/// Copies a record out of the bytes of the ring; `None` if they are of
+/// another length.
+#[must_use]
+pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() != size_of::<T>() {
+        return None;
+    }
+    // SAFETY: long enough by the check above, and T is Plain.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+const _: () = {
+    assert!(size_of::<Head>() == 8);
+    assert!(size_of::<Clocks>() == 24);
+    assert!(size_of::<Arrive>() == 56);
+    assert!(size_of::<Depart>() == 40);
+    assert!(size_of::<Memory>() == 40);
+    assert!(size_of::<Init>() == 32);
+    assert!(size_of::<Thread>() == 72);
+    assert!(size_of::<Mapping>() == 16);
+    assert!(size_of::<Config>() == 64);
+};
+
+/// What the agent tells the programs before they are loaded: constants to the
+/// verifier. An offset of 0 means that this kernel does not have the field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Config {
+    /// Device and inode of the pid namespace in which `target` is a number.
+    pub ns_dev: u64,
+    pub ns_ino: u64,
+    /// The target process.
+    pub target: u32,
+    /// `task_struct` → `se.sum_exec_runtime`
+    pub sum_exec_runtime: u32,
+    /// `task_struct` → `se.exec_start`
+    pub exec_start: u32,
+    /// `task_struct` → `sched_info.run_delay`
+    pub run_delay: u32,
+    /// `task_struct` → `se.cfs_rq`, with the next three or all four 0.
+    pub cfs_rq: u32,
+    /// `cfs_rq` → `rq`
+    pub rq: u32,
+    /// `rq` → `clock`
+    pub clock: u32,
+    /// `rq` → `clock_task`
+    pub clock_task: u32,
+    /// `task_struct` → `start_time`
+    pub start_time: u32,
+    /// `task_struct` → `mm`
+    pub mm: u32,
+    /// `mm_struct` → `start_code`
+    pub start_code: u32,
+    /// How many rings there are, less one: rings are a power of two.
+    pub ring_mask: u32,
+}
+
+/// Names of maps and globals that the agent looks up in the object.
+pub mod name {
+    /// Array of ring buffers, one per CPU up to [`super::MAX_RINGS`].
+    pub const RINGS: &str = "RINGS";
+    /// [`super::Config`], read-only.
+    pub const CONFIG: &str = "CONFIG";
+    /// Records lost for want of room, per CPU: the array at index 0.
+    pub const LOST: &str = "LOST";
+}
+
+/// Size of one ring, bytes: a power of two times the page.
+pub const RING_BYTES: u32 = 1 << 20;
+
+/// More rings than this are not made; CPUs then share them.
+pub const MAX_RINGS: u32 = 64;

@@ -1,0 +1,202 @@
+//! The BPF programs: one per kind of moment, each as short as it can be.
+//!
+//! Every program answers the same way: find the thread's slot, reserve room in
+//! the ring of this CPU, stamp, fill, submit. The order matters. The stamp is
+//! taken *after* the reservation, so a record that is stamped before some
+//! moment is already visible in its ring at that moment, and the reader can
+//! merge the rings exactly instead of guessing how late a record may come.
+#![no_std]
+#![no_main]
+
+mod ring;
+mod target;
+mod task;
+mod thread;
+
+use aya_ebpf::{
+    EbpfContext as _,
+    helpers::{bpf_get_attach_cookie, bpf_probe_read_user},
+    macros::{raw_tracepoint, uprobe, uretprobe},
+    programs::{ProbeContext, RawTracePointContext, RetProbeContext},
+};
+use sbt_common::{Arrive, Cookie, Depart, Head, Init, Mapping, Memory, kind, layout};
+
+use crate::{ring::send, task::Task};
+
+const fn head(kind: u8, layout: u8, tid: u32) -> Head {
+    Head {
+        kind,
+        layout,
+        reserved: 0,
+        tid,
+    }
+}
+
+/// A thread enters a barrier; the first argument is the object.
+#[uprobe]
+pub fn arrive(ctx: ProbeContext) -> u32 {
+    let task = Task::current();
+    let Some(slot) = thread::slot(&task) else {
+        return 0;
+    };
+    // SAFETY: the context of a uprobe is the probed thread's registers.
+    let regs = unsafe { &*ctx.regs };
+    let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    let object = regs.rdi;
+
+    if slot.must_read(object) {
+        remember(&task, slot, cookie.layout, object);
+    }
+
+    let at = regs.rsp.wrapping_add(u64::from(cookie.stack_moved)) as *const u64;
+    let caller = unsafe { bpf_probe_read_user(at) }.unwrap_or(0);
+    let seq = slot.next_seq();
+    let sent = send(|| Arrive {
+        head: head(kind::ARRIVE, cookie.layout, task.tid()),
+        clocks: task.clocks(),
+        object,
+        caller,
+        seq,
+        reserved: 0,
+    });
+    if !sent {
+        thread::distrust();
+    }
+    0
+}
+
+/// Sends what the object holds; kept out of the common path.
+#[inline(never)]
+fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
+    let (count, round, arrived) = match layout {
+        layout::GLIBC => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
+            .map_or((0, 0, 0), |[arrived, round, count]| (count, round, arrived)),
+        layout::MUSL => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
+            .map_or((0, 0, 0), |[_, _, limit]| {
+                ((limit & 0x7fff_ffff) + 1, 0, 0)
+            }),
+        _ => (0, 0, 0),
+    };
+    let seq = slot.next_seq();
+    let sent = send(|| Memory {
+        head: head(kind::MEMORY, layout, task.tid()),
+        time_ns: task::now(),
+        object,
+        seq,
+        count,
+        round,
+        arrived,
+    });
+    if sent {
+        slot.has_read(object);
+    } else {
+        thread::distrust();
+    }
+}
+
+/// The function that a thread entered returns.
+#[uretprobe]
+pub fn depart(_ctx: RetProbeContext) -> u32 {
+    leave(kind::DEPART)
+}
+
+fn leave(kind: u8) -> u32 {
+    let task = Task::current();
+    let Some(slot) = thread::slot(&task) else {
+        return 0;
+    };
+    let seq = slot.next_seq();
+    let sent = send(|| Depart {
+        head: head(kind, 0, task.tid()),
+        clocks: task.clocks(),
+        seq,
+        reserved: 0,
+    });
+    if !sent {
+        thread::distrust();
+    }
+    0
+}
+
+/// `pthread_barrier_init(object, attributes, count)` is entered: whatever was
+/// remembered of objects may be stale from here on.
+#[uprobe]
+pub fn init(ctx: ProbeContext) -> u32 {
+    let task = Task::current();
+    let Some(slot) = thread::slot(&task) else {
+        return 0;
+    };
+    // SAFETY: as in `arrive`.
+    let regs = unsafe { &*ctx.regs };
+    thread::distrust();
+    let seq = slot.next_seq();
+    send(|| Init {
+        head: head(kind::INIT, 0, task.tid()),
+        time_ns: task::now(),
+        object: regs.rdi,
+        seq,
+        count: regs.rdx as u32,
+    });
+    0
+}
+
+/// The dynamic linker tells debuggers that the list of libraries has changed.
+#[uprobe]
+pub fn mapped(_ctx: ProbeContext) -> u32 {
+    mapping(kind::MAPPED);
+    0
+}
+
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+pub fn exec(_ctx: RawTracePointContext) -> i32 {
+    if target::is_current() {
+        mapping(kind::EXEC);
+    }
+    0
+}
+
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+pub fn exit(_ctx: RawTracePointContext) -> i32 {
+    if target::is_current() {
+        leave(kind::EXIT);
+    }
+    0
+}
+
+fn mapping(kind: u8) {
+    let tid = Task::current().tid();
+    ring::send_and_wake(|| Mapping {
+        head: head(kind, 0, tid),
+        time_ns: task::now(),
+    });
+}
+
+/// Run by the agent in its own context, once at start.
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+pub fn calibrate(_ctx: RawTracePointContext) -> i32 {
+    leave(kind::CALIBRATE);
+    0
+}
+
+/// The empty program: what a probe costs before it does anything. Used by the
+/// benchmarks as the unit of measure.
+#[uprobe]
+pub fn empty(_ctx: ProbeContext) -> u32 {
+    0
+}
+
+/// As [`empty`], on return.
+#[uretprobe]
+pub fn empty_return(_ctx: RetProbeContext) -> u32 {
+    0
+}
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

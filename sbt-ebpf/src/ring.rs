@@ -1,0 +1,101 @@
+//! The way out: a ring per CPU, with losses counted where they happen.
+
+use core::{cell::UnsafeCell, ffi::c_void};
+
+use aya_ebpf::{
+    bindings::{
+        BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, bpf_map_def,
+        bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_PERCPU_ARRAY},
+    },
+    helpers::{
+        bpf_get_smp_processor_id, bpf_map_lookup_elem, bpf_ringbuf_query, bpf_ringbuf_reserve,
+        bpf_ringbuf_submit,
+    },
+};
+use sbt_common::MAX_RINGS;
+
+use crate::target::config;
+
+/// A map definition of the classic kind; aya-ebpf has no array of maps.
+#[repr(transparent)]
+pub struct MapDef(UnsafeCell<bpf_map_def>);
+
+// SAFETY: only its address is ever used, as the name of a map.
+unsafe impl Sync for MapDef {}
+
+impl MapDef {
+    const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
+        Self(UnsafeCell::new(bpf_map_def {
+            type_,
+            key_size: 4,
+            value_size,
+            max_entries,
+            map_flags: 0,
+            id: 0,
+            pinning: 0,
+        }))
+    }
+
+    const fn as_ptr(&self) -> *mut c_void {
+        self.0.get().cast()
+    }
+}
+
+#[unsafe(link_section = "maps")]
+#[unsafe(no_mangle)]
+static RINGS: MapDef = MapDef::new(BPF_MAP_TYPE_ARRAY_OF_MAPS, 4, MAX_RINGS);
+
+#[unsafe(link_section = "maps")]
+#[unsafe(no_mangle)]
+static LOST: MapDef = MapDef::new(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 1);
+
+/// Above this many unread bytes the reader is woken: a quarter of the smallest
+/// ring that the agent makes. Below it the reader comes by itself.
+const WAKE_ABOVE: u64 = sbt_common::RING_BYTES as u64 / 4;
+
+fn submit<T: 'static>(fill: impl FnOnce() -> T, wake: bool) -> bool {
+    let index = unsafe { bpf_get_smp_processor_id() } & config!(ring_mask);
+    let ring = unsafe { bpf_map_lookup_elem(RINGS.as_ptr(), (&raw const index).cast()) };
+    if ring.is_null() {
+        return false;
+    }
+    let room = unsafe { bpf_ringbuf_reserve(ring, size_of::<T>() as u64, 0) };
+    if room.is_null() {
+        count_loss();
+        return false;
+    }
+    // SAFETY: the reservation is as long as T, aligned to 8, and ours alone.
+    unsafe { room.cast::<T>().write(fill()) };
+    let wake =
+        wake || unsafe { bpf_ringbuf_query(ring, u64::from(BPF_RB_AVAIL_DATA)) } > WAKE_ABOVE;
+    let flags = if wake {
+        BPF_RB_FORCE_WAKEUP
+    } else {
+        BPF_RB_NO_WAKEUP
+    };
+    unsafe { bpf_ringbuf_submit(room, u64::from(flags)) };
+    true
+}
+
+/// Reserves, fills, submits. `fill` runs after the reservation, so that a time
+/// it takes is later than the moment from which the record can be seen.
+/// Returns false, and counts it, if the ring is full.
+#[inline(always)]
+pub fn send<T: 'static>(fill: impl FnOnce() -> T) -> bool {
+    submit(fill, false)
+}
+
+/// As [`send`], for what the agent should hear of at once.
+#[inline(always)]
+pub fn send_and_wake<T: 'static>(fill: impl FnOnce() -> T) -> bool {
+    submit(fill, true)
+}
+
+#[inline(always)]
+fn count_loss() {
+    let zero = 0u32;
+    let lost = unsafe { bpf_map_lookup_elem(LOST.as_ptr(), (&raw const zero).cast()) };
+    if let Some(lost) = unsafe { lost.cast::<u64>().as_mut() } {
+        *lost += 1;
+    }
+}

@@ -1,0 +1,98 @@
+//! The current task: its ids and what it has used of the CPUs.
+//!
+//! Fields of kernel structures are read straight through BTF pointers, at
+//! offsets that the agent has looked up in the kernel's own BTF.
+
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
+use sbt_common::{Clocks, UNKNOWN};
+
+use crate::target::config;
+
+/// `CLOCK_MONOTONIC`, ns.
+#[inline(always)]
+pub fn now() -> u64 {
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// The task that a program runs in.
+pub struct Task {
+    task: *const u8,
+    tid: u32,
+}
+
+/// Loads a field through a pointer that the verifier knows the type of.
+#[inline(always)]
+fn field<T: Copy>(base: *const u8, offset: u32) -> T {
+    // SAFETY: the verifier checks the offset against the type's BTF and the
+    // kernel catches a fault in such a load; the offset is from that BTF.
+    unsafe { core::ptr::read_volatile(base.add(offset as usize).cast::<T>()) }
+}
+
+impl Task {
+    #[inline(always)]
+    pub fn current() -> Self {
+        Self {
+            task: unsafe { bpf_get_current_task_btf() }.cast::<u8>().cast_const(),
+            tid: bpf_get_current_pid_tgid() as u32,
+        }
+    }
+
+    #[inline(always)]
+    pub const fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    /// Time, run time and run delay, all of this moment.
+    ///
+    /// `sum_exec_runtime` of a running task is only brought up to date at a
+    /// tick or a switch. What is missing is the scheduler's clock now less
+    /// `exec_start`. That clock is the CPU's clock less its interrupt and
+    /// stolen time, whose difference the run queue shows (`clock` -
+    /// `clock_task`), and the CPU's clock runs along with ours; so the result
+    /// is exact up to one constant, which falls out of every difference.
+    #[inline(always)]
+    pub fn clocks(&self) -> Clocks {
+        let time_ns = now();
+        let mut run_ns = UNKNOWN;
+        if config!(sum_exec_runtime) != 0 && config!(cfs_rq) != 0 {
+            let sum: u64 = field(self.task, config!(sum_exec_runtime));
+            let since: u64 = field(self.task, config!(exec_start));
+            let cfs_rq: *const u8 = field(self.task, config!(cfs_rq));
+            let rq: *const u8 = field(cfs_rq, config!(rq));
+            let clock: u64 = field(rq, config!(clock));
+            let clock_task: u64 = field(rq, config!(clock_task));
+            run_ns = sum
+                .wrapping_add(time_ns)
+                .wrapping_sub(since)
+                .wrapping_sub(clock.wrapping_sub(clock_task));
+        }
+        let mut delay_ns = UNKNOWN;
+        if config!(run_delay) != 0 {
+            delay_ns = field(self.task, config!(run_delay));
+        }
+        Clocks {
+            time_ns,
+            run_ns,
+            delay_ns,
+        }
+    }
+
+    /// When the task was created, or 0.
+    #[inline(always)]
+    pub fn start_ns(&self) -> u64 {
+        if config!(start_time) == 0 {
+            return 0;
+        }
+        field(self.task, config!(start_time))
+    }
+
+    /// Where the program's code begins, or 0.
+    #[inline(always)]
+    pub fn start_code(&self) -> u64 {
+        if config!(mm) == 0 || config!(start_code) == 0 {
+            return 0;
+        }
+        let mm: *const u8 = field(self.task, config!(mm));
+        field(mm, config!(start_code))
+    }
+}

@@ -1,0 +1,138 @@
+//! What is kept per thread in the kernel: a sequence number, and which
+//! barrier objects have been read lately.
+//!
+//! A table indexed by the low bits of the thread id costs a few nanoseconds
+//! where a map lookup costs fifty. Only the thread itself touches its slot, so
+//! nothing is locked. Two live threads whose ids differ by a multiple of
+//! [`SLOTS`] take the slot from each other: each then announces itself again,
+//! which costs time but loses nothing.
+
+use core::cell::UnsafeCell;
+
+use aya_ebpf::helpers::bpf_get_current_comm;
+use sbt_common::{Thread, kind};
+
+use crate::{head, ring::send, target, task, task::Task};
+
+const SLOTS: usize = 16384;
+const CACHED: usize = 4;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Cached {
+    object: u64,
+    trust: u64,
+}
+
+/// One thread's slot.
+#[repr(C)]
+pub struct Slot {
+    tid: u32,
+    seq: u32,
+    cached: [Cached; CACHED],
+}
+
+#[repr(transparent)]
+struct Shared<T>(UnsafeCell<T>);
+
+// SAFETY: a slot is touched by its own thread alone; the word of TRUST is only
+// ever read and stored whole.
+unsafe impl<T> Sync for Shared<T> {}
+
+static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
+    [const {
+        Slot {
+            tid: 0,
+            seq: 0,
+            cached: [Cached {
+                object: 0,
+                trust: 0,
+            }; CACHED],
+        }
+    }; SLOTS],
+));
+
+/// Changed whenever what is remembered of objects may be wrong.
+static TRUST: Shared<u64> = Shared(UnsafeCell::new(1));
+
+/// Forget, in all threads, what is remembered of barrier objects.
+#[inline(always)]
+pub fn distrust() {
+    // The time serves as a value never stored before, so that a plain store
+    // does; this target has no atomic add that Rust offers.
+    // SAFETY: an aligned word that lives as long as the program.
+    unsafe { core::ptr::write_volatile(TRUST.0.get(), task::now()) }
+}
+
+/// The current thread's slot; announces the thread if it is new here.
+#[inline(always)]
+pub fn slot(task: &Task) -> Option<&'static mut Slot> {
+    let index = task.tid() as usize & (SLOTS - 1);
+    // SAFETY: the index is in bounds, and no other thread uses this slot
+    // while it bears this thread's id.
+    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    if slot.tid != task.tid() {
+        announce(task, slot);
+    }
+    Some(slot)
+}
+
+#[inline(never)]
+fn announce(task: &Task, slot: &mut Slot) {
+    let sent = send(|| {
+        let (ns_tid, ns_tgid) = target::current_ids().unwrap_or((0, 0));
+        Thread {
+            head: head(kind::THREAD, 0, task.tid()),
+            clocks: task.clocks(),
+            start_ns: task.start_ns(),
+            start_code: task.start_code(),
+            ns_tid,
+            ns_tgid,
+            comm: bpf_get_current_comm().unwrap_or([0; 16]),
+        }
+    });
+    // Unsent, the slot stays foreign and the next record tries again.
+    slot.tid = if sent { task.tid() } else { 0 };
+    slot.seq = 0;
+    for cached in &mut slot.cached {
+        cached.object = 0;
+    }
+}
+
+impl Slot {
+    /// The number of the thread's next record.
+    #[inline(always)]
+    pub fn next_seq(&mut self) -> u32 {
+        let seq = self.seq;
+        self.seq = seq.wrapping_add(1);
+        seq
+    }
+
+    #[inline(always)]
+    fn cached(&mut self, object: u64) -> &mut Cached {
+        // Objects are at least 32 bytes long; the fold spreads those that
+        // stand a page or a cache line apart.
+        let index = ((object >> 5) ^ (object >> 12)) as usize & (CACHED - 1);
+        // SAFETY: in bounds by the mask, which the verifier sees as well.
+        unsafe { self.cached.get_unchecked_mut(index) }
+    }
+
+    /// Whether the object's memory has to be read with this arrival.
+    #[inline(always)]
+    pub fn must_read(&mut self, object: u64) -> bool {
+        let refresh = self.seq & 63 == 63;
+        // SAFETY: an aligned word; a stale value only delays a reading.
+        let trust = unsafe { core::ptr::read_volatile(TRUST.0.get()) };
+        let cached = self.cached(object);
+        refresh || cached.object != object || cached.trust != trust
+    }
+
+    /// The object's memory has been sent.
+    #[inline(always)]
+    pub fn has_read(&mut self, object: u64) {
+        let trust = unsafe { core::ptr::read_volatile(TRUST.0.get()) };
+        let cached = self.cached(object);
+        cached.object = object;
+        cached.trust = trust;
+    }
+}

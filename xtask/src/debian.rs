@@ -1,0 +1,205 @@
+//! The compiler from Debian's packages, unpacked into the target folder.
+//!
+//! Debian's newest rustc is packaged for building browsers, and conflicts with
+//! rustup. Unpacking needs neither root nor the removal of anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// Unpacks the compiler under `dir`, unless a former run did, and returns its
+/// prefix (the folder with `bin` and `lib`).
+pub fn unpack(dir: &Path) -> Result<PathBuf> {
+    let root = dir.join("debian");
+    let prefix = root.join("usr");
+    // Written last: an interrupted run leaves none.
+    let complete = root.join("packages.txt");
+    if complete.exists() {
+        return Ok(prefix);
+    }
+    for tool in ["apt-get", "apt-cache", "dpkg"] {
+        if process::on_path(tool).is_none() {
+            bail!(
+                "no {tool} here, so no Debian packages: run `rustup toolchain install nightly --component rust-src`"
+            );
+        }
+    }
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    let archives = root.join("archives");
+    fs::create_dir_all(&archives)
+        .with_context(|| format!("cannot create {}", archives.display()))?;
+    let packages = compiler_packages()?;
+    eprintln!("downloading {}", packages.join(" "));
+    let mut download = process::command("apt-get");
+    download
+        .arg("-q")
+        .arg("download")
+        .args(&packages)
+        .current_dir(&archives);
+    if is_root() {
+        // Else apt would want its own user to write to the target folder.
+        download.args(["-o", "APT::Sandbox::User=root"]);
+    }
+    process::run(&mut download).context("is the package list old? run `apt-get update`")?;
+    for archive in fs::read_dir(&archives)? {
+        let archive = archive?.path();
+        process::run(process::command("dpkg").arg("-x").arg(&archive).arg(&root))?;
+    }
+    fs::remove_dir_all(&archives)?;
+    fs::write(complete, packages.join("\n") + "\n")?;
+    Ok(prefix)
+}
+
+/// The folder under `prefix` with the compiler's shared libraries, LLVM's too.
+pub fn library_dir(prefix: &Path) -> Result<PathBuf> {
+    for entry in fs::read_dir(prefix.join("lib"))? {
+        let dir = entry?.path();
+        if !dir.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(&dir)? {
+            if file?
+                .file_name()
+                .to_string_lossy()
+                .starts_with("librustc_driver")
+            {
+                return Ok(dir);
+            }
+        }
+    }
+    bail!(
+        "{} holds no compiler: remove it and try again",
+        prefix.display()
+    )
+}
+
+/// Installs those of `packages` that are missing: by apt-get as root, else the
+/// error says how.
+pub fn require(packages: &[String]) -> Result<()> {
+    if process::on_path("dpkg-query").is_none() {
+        // Not Debian: whatever is missing will be named by the build.
+        return Ok(());
+    }
+    let missing: Vec<&String> = packages.iter().filter(|name| !is_installed(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing
+        .iter()
+        .map(|name| name.as_str())
+        .collect::<Vec<_>>()
+        .join(" ");
+    if !is_root() {
+        bail!("packages are missing: run `sudo apt-get install {names}`");
+    }
+    if missing.iter().any(|name| show(name).is_err()) {
+        update()?;
+    }
+    for name in &missing {
+        show(name)?;
+    }
+    eprintln!("installing {names}");
+    process::run(
+        process::command("apt-get")
+            .args(["-q", "-y", "--no-install-recommends", "install"])
+            .args(&missing)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+/// The compiler's packages. Two names carry versions: that of the standard
+/// library follows from the compiler's, that of LLVM is a dependency of it.
+fn compiler_packages() -> Result<Vec<String>> {
+    let rustc = show("rustc-web").or_else(|_| {
+        if !is_root() {
+            bail!("the package rustc-web is unknown: run `sudo apt-get update`");
+        }
+        update()?;
+        show("rustc-web").context(
+            "this Debian has no rustc-web: run `rustup toolchain install nightly --component rust-src`",
+        )
+    })?;
+    let version = field(&rustc, "Version").context("rustc-web has no version")?;
+    let std = format!("libstd-rust-web-{}", major_minor(version));
+    let about_std = show(&std)?;
+    let llvm = field(&about_std, "Depends")
+        .and_then(llvm_of)
+        .with_context(|| format!("{std} does not say which LLVM it needs"))?;
+    let names = [
+        "rustc-web",
+        "rust-web-src",
+        "libstd-rust-web-dev",
+        &std,
+        llvm,
+    ];
+    Ok(names.map(str::to_owned).to_vec())
+}
+
+/// What the package lists say about the version of `package` that would be installed.
+fn show(package: &str) -> Result<String> {
+    let text =
+        process::read(process::command("apt-cache").args(["show", "--no-all-versions", package]));
+    match text {
+        Ok(text) if !text.trim().is_empty() => Ok(text),
+        _ => bail!("there is no package {package}"),
+    }
+}
+
+fn update() -> Result<()> {
+    process::run(process::command("apt-get").args(["-q", "update"]))
+}
+
+fn is_installed(package: &str) -> bool {
+    process::read(process::command("dpkg-query").args([
+        "--show",
+        "--showformat=${db:Status-Status}\\n",
+        package,
+    ]))
+    .is_ok_and(|status| status.lines().any(|line| line == "installed"))
+}
+
+fn is_root() -> bool {
+    process::read(process::command("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+fn field<'a>(paragraph: &'a str, name: &str) -> Option<&'a str> {
+    paragraph
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// `1.96` of `1.96.0+dfsg1-1`.
+fn major_minor(version: &str) -> String {
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+/// `libllvm22` of `libc6 (>= 2.34), libllvm22 (>= 1:22), libstdc++6`.
+fn llvm_of(depends: &str) -> Option<&str> {
+    depends
+        .split(',')
+        .filter_map(|dependency| dependency.split_whitespace().next())
+        .find(|name| name.starts_with("libllvm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn package_names_follow_from_the_lists() {
+        let paragraph = "Package: x\nVersion: 1.96.0+dfsg1-1\nDepends: libc6 (>= 2.34), libllvm22 (>= 1:22), libz1\n";
+        assert_eq!(field(paragraph, "Version"), Some("1.96.0+dfsg1-1"));
+        assert_eq!(field(paragraph, "Vers"), None);
+        assert_eq!(major_minor("1.96.0+dfsg1-1"), "1.96");
+        assert_eq!(
+            field(paragraph, "Depends").and_then(llvm_of),
+            Some("libllvm22")
+        );
+        assert_eq!(llvm_of("libc6"), None);
+    }
+}

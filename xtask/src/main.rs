@@ -1,0 +1,43 @@
+//! The chores of this repository that plain cargo cannot do: `cargo xtask --help`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod debian;
+mod ebpf;
+mod linker;
+mod object;
+mod process;
+mod record;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The chores of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the BPF object from source, or check the committed one
+    Ebpf(ebpf::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Ebpf(args) => ebpf::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
