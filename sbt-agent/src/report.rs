@@ -248,10 +248,11 @@ impl Report {
     /// Draws the report up. `places`: by [`crate::model::site::PlaceId`].
     pub fn new(model: &Model, places: &[Rc<Place>], run: Run, end_ns: u64) -> Self {
         let all: Vec<&Place> = places.iter().map(AsRef::as_ref).collect();
+        let order = Order::new(model.threads().rows());
         let totals = model.totals();
         let mut sites: Vec<SiteReport> = (0..)
             .zip(model.sites().all())
-            .map(|(id, site)| site_report(id, site, &all))
+            .map(|(id, site)| site_report(id, site, &all, &order))
             .collect();
         sites.sort_by_key(|site| (std::cmp::Reverse(site.lost_ns), site.id));
         let mut phases: Vec<PhaseReport> = model
@@ -280,7 +281,7 @@ impl Report {
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
             lost_events: run.lost,
-            threads: thread_reports(model.threads().rows()),
+            threads: thread_reports(model.threads().rows(), &order),
             barriers: (0..)
                 .zip(model.barriers().all())
                 .filter(|(_, barrier)| barrier.heard_ns > 0)
@@ -294,7 +295,7 @@ impl Report {
                 .collect(),
             sites,
             phases,
-            unfinished: unfinished_reports(model, end_ns),
+            unfinished: unfinished_reports(model, &order, end_ns),
             efficiency: None,
             verdicts: None,
             hang: None,
@@ -309,7 +310,7 @@ impl Report {
         }
     }
 
-    /// A thread by its id; ids have gaps where threads met no barrier.
+    /// A thread by its id.
     pub fn thread(&self, id: u32) -> Option<&ThreadReport> {
         self.threads.iter().find(|thread| thread.id == id)
     }
@@ -325,10 +326,40 @@ impl Report {
     }
 }
 
-fn thread_reports(rows: &[Row]) -> Vec<ThreadReport> {
-    (0..)
-        .zip(rows)
-        .filter(|(_, row)| row.arrivals > 0)
+/// The numbers by which a report calls threads: those that met a barrier, in
+/// the order of their birth, from 0.
+struct Order(Vec<u32>);
+
+impl Order {
+    fn new(rows: &[Row]) -> Self {
+        let mut born: Vec<usize> = (0..rows.len())
+            .filter(|index| rows[*index].arrivals > 0)
+            .collect();
+        born.sort_by_key(|index| (rows[*index].since_ns, rows[*index].shown));
+        let mut numbers = vec![u32::MAX; rows.len()];
+        for (number, index) in (0..).zip(born) {
+            numbers[index] = number;
+        }
+        Self(numbers)
+    }
+
+    fn number(&self, thread: ThreadId) -> u32 {
+        self.0.get(thread.index()).copied().unwrap_or(u32::MAX)
+    }
+
+    /// Pairs what is kept by thread with the thread's number, in its order.
+    fn sorted<'a, T>(&self, by_thread: &'a [T]) -> Vec<(u32, &'a T)> {
+        let mut pairs: Vec<_> = self.0.iter().copied().zip(by_thread).collect();
+        pairs.retain(|(number, _)| *number != u32::MAX);
+        pairs.sort_by_key(|(number, _)| *number);
+        pairs
+    }
+}
+
+fn thread_reports(rows: &[Row], order: &Order) -> Vec<ThreadReport> {
+    order
+        .sorted(rows)
+        .into_iter()
         .map(|(id, row)| {
             let SplitSum {
                 running,
@@ -357,8 +388,10 @@ fn thread_reports(rows: &[Row]) -> Vec<ThreadReport> {
         .collect()
 }
 
-fn unfinished_reports(model: &Model, end_ns: u64) -> Vec<UnfinishedReport> {
-    let ids = |threads: &mut dyn Iterator<Item = ThreadId>| threads.map(|ThreadId(id)| id).collect();
+fn unfinished_reports(model: &Model, order: &Order, end_ns: u64) -> Vec<UnfinishedReport> {
+    let ids = |threads: &mut dyn Iterator<Item = ThreadId>| {
+        threads.map(|thread| order.number(thread)).collect()
+    };
     model
         .unfinished()
         .iter()
@@ -376,7 +409,7 @@ fn unfinished_reports(model: &Model, end_ns: u64) -> Vec<UnfinishedReport> {
         .collect()
 }
 
-fn site_report(id: u32, site: &Site, places: &[&Place]) -> SiteReport {
+fn site_report(id: u32, site: &Site, places: &[&Place], order: &Order) -> SiteReport {
     let mine: Vec<(&Place, usize)> = site
         .places
         .iter()
@@ -416,9 +449,10 @@ fn site_report(id: u32, site: &Site, places: &[&Place]) -> SiteReport {
         idle_ns: stat(&site.idle),
         release_ns: stat(&site.release),
         work_ns: stat(&site.work),
-        straggler: straggler_report(site),
-        threads: (0..)
-            .zip(&site.threads)
+        straggler: straggler_report(site, order),
+        threads: order
+            .sorted(&site.threads)
+            .into_iter()
             .filter(|(_, thread)| thread.episodes > 0)
             .map(|(id, thread)| site_thread_report(id, thread))
             .collect(),
@@ -440,9 +474,10 @@ fn site_thread_report(id: u32, thread: &SiteThread) -> SiteThreadReport {
     }
 }
 
-fn straggler_report(site: &Site) -> Option<StragglerReport> {
-    let (thread, most) = (0..)
-        .zip(&site.threads)
+fn straggler_report(site: &Site, order: &Order) -> Option<StragglerReport> {
+    let (thread, most) = order
+        .sorted(&site.threads)
+        .into_iter()
         .max_by_key(|(id, thread)| (thread.last, std::cmp::Reverse(*id)))?;
     (site.episodes > 0).then(|| StragglerReport {
         pattern: None,

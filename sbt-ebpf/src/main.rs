@@ -158,6 +158,8 @@ pub fn exec(_ctx: RawTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn exit(_ctx: RawTracePointContext) -> i32 {
     if target::is_current() {
+        // Once more with its name, which it may have changed meanwhile.
+        thread::announce_again();
         leave(kind::EXIT);
     }
     0

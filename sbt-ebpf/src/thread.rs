@@ -77,6 +77,17 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     Some(slot)
 }
 
+/// Makes the current thread's next record announce it again.
+pub fn announce_again() {
+    let task = Task::current();
+    let index = task.tid() as usize & (SLOTS - 1);
+    // SAFETY: as in `slot`.
+    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    if slot.tid == task.tid() {
+        slot.tid = 0;
+    }
+}
+
 #[inline(never)]
 fn announce(task: &Task, slot: &mut Slot) {
     let sent = send(|| {

@@ -83,6 +83,8 @@ pub struct Row {
     pub shown: (u32, u32),
     /// The kernel's name of the thread, as it is.
     pub name: String,
+    /// When watching it began, ns: with its number the order of its birth.
+    pub since_ns: u64,
     /// How many threads share this row; more than one only in the last.
     pub threads: u64,
     /// Arrivals, of complete and incomplete episodes.
@@ -180,7 +182,7 @@ impl Threads {
     pub fn meet(&mut self, tid: Tid, shown: (u32, u32), name: &str, since: Option<Clocks>) {
         if let Some(live) = self.live.get(&tid) {
             let row = &mut self.rows[live.row.index()];
-            if row.threads == 1 {
+            if row.threads == 1 && !name.is_empty() {
                 name.clone_into(&mut row.name);
             }
             return;
@@ -189,6 +191,7 @@ impl Threads {
             self.rows.push(Row {
                 shown,
                 name: name.to_owned(),
+                since_ns: since.map_or(0, |clocks| clocks.time_ns),
                 ..Row::default()
             });
             self.rows.len() - 1
