@@ -176,8 +176,8 @@ pub struct Thread {
     /// Thread and process as sbt's own pid namespace numbers them; 0 if unknown.
     pub ns_tid: u32,
     pub ns_tgid: u32,
-    /// The kernel's name of the thread, zero-padded.
-    pub comm: [u8; 16],
+    /// The kernel's name of the thread, 16 bytes, zero-padded.
+    pub comm: [u64; 2],
 }
 
 /// Something about the process's mappings has changed.
@@ -229,7 +229,7 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 16);
-    assert!(size_of::<Config>() == 64);
+    assert!(size_of::<Config>() == 72);
 };
 
 /// What the agent tells the programs before they are loaded: constants to the
@@ -262,8 +262,12 @@ pub struct Config {
     pub mm: u32,
     /// `mm_struct` → `start_code`
     pub start_code: u32,
+    /// `task_struct` → `comm`
+    pub comm: u32,
     /// How many rings there are, less one: rings are a power of two.
     pub ring_mask: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Names of maps and globals that the agent looks up in the object.

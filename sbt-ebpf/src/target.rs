@@ -18,7 +18,9 @@ pub static CONFIG: Config = Config {
     start_time: 0,
     mm: 0,
     start_code: 0,
+    comm: 0,
     ring_mask: 0,
+    reserved: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before

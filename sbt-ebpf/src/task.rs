@@ -95,4 +95,16 @@ impl Task {
         let mm: *const u8 = field(self.task, config!(mm));
         field(mm, config!(start_code))
     }
+
+    /// The task's name, zero-padded.
+    #[inline(always)]
+    pub fn comm(&self) -> [u64; 2] {
+        if config!(comm) == 0 {
+            return [0; 2];
+        }
+        [
+            field(self.task, config!(comm)),
+            field(self.task, config!(comm) + 8),
+        ]
+    }
 }

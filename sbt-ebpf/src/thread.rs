@@ -9,7 +9,6 @@
 
 use core::cell::UnsafeCell;
 
-use aya_ebpf::helpers::bpf_get_current_comm;
 use sbt_common::{Thread, kind};
 
 use crate::{head, ring::send, target, task, task::Task};
@@ -99,7 +98,7 @@ fn announce(task: &Task, slot: &mut Slot) {
             start_code: task.start_code(),
             ns_tid,
             ns_tgid,
-            comm: bpf_get_current_comm().unwrap_or([0; 16]),
+            comm: task.comm(),
         }
     });
     // Unsent, the slot stays foreign and the next record tries again.

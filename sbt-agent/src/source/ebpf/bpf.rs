@@ -89,6 +89,20 @@ pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()>
     bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
+/// Stores values of four bytes under the keys 0, 1, 2 …
+pub fn map_update_all(map: BorrowedFd<'_>, values: &[u32]) -> io::Result<()> {
+    let count = u32::try_from(values.len()).map_err(io::Error::other)?;
+    let keys: Vec<u32> = (0..count).collect();
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_UPDATE_BATCH reads.
+    let batch = unsafe { &mut attr.batch };
+    batch.map_fd = raw(map);
+    batch.keys = keys.as_ptr() as u64;
+    batch.values = values.as_ptr() as u64;
+    batch.count = count;
+    bpf(bpf_cmd::BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
+}
+
 /// Reads what is stored under `key` into `value`, which must be long enough:
 /// for a map per CPU, eight bytes for each possible CPU.
 pub fn map_lookup(map: BorrowedFd<'_>, key: u32, value: &mut [u64]) -> io::Result<()> {

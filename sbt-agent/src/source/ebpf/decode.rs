@@ -129,8 +129,12 @@ impl Decoder {
         } else {
             (record.ns_tid, record.ns_tgid)
         };
-        let end = record.comm.iter().position(|byte| *byte == 0);
-        let name = &record.comm[..end.unwrap_or(record.comm.len())];
+        let comm: Vec<u8> = record
+            .comm
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .take_while(|byte| *byte != 0)
+            .collect();
         let since = if record.start_ns >= self.start.time_ns {
             // Born under our eyes: it had used nothing.
             Clocks {
@@ -154,7 +158,7 @@ impl Decoder {
         Event::Thread {
             tid: record.head.tid,
             shown,
-            name: String::from_utf8_lossy(name).into_owned(),
+            name: String::from_utf8_lossy(&comm).into_owned(),
             since,
             code_start: (record.start_code != 0).then_some(record.start_code),
         }

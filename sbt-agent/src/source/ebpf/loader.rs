@@ -5,7 +5,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io,
+    fs,
+    io::{self, Read as _},
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::fs::MetadataExt as _,
@@ -17,6 +18,7 @@ use aya_obj::{
     EbpfSectionKind, Object, ProgramSection,
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
+use memmap2::Mmap;
 use sbt_common::{Config, MAX_RINGS, RING_BYTES, name};
 use thiserror::Error;
 
@@ -105,7 +107,8 @@ pub fn configure(target: u32) -> Config {
         config.ns_dev = namespace.dev();
         config.ns_ino = namespace.ino();
     }
-    let data = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let data = KernelBtf::open();
+    let data = data.as_ref().map_or(&[][..], KernelBtf::bytes);
     let structures = [
         "task_struct",
         "sched_entity",
@@ -114,11 +117,12 @@ pub fn configure(target: u32) -> Config {
         "rq",
         "mm_struct",
     ];
-    if let Ok(btf) = Btf::parse(&data, &structures) {
+    if let Ok(btf) = Btf::parse(data, &structures) {
         let find = |structure, path: &[&str]| btf.offset(structure, path).unwrap_or(0);
         config.run_delay = find("task_struct", &["sched_info", "run_delay"]);
         config.start_time = find("task_struct", &["start_time"]);
         config.mm = find("task_struct", &["mm"]);
+        config.comm = find("task_struct", &["comm"]);
         config.start_code = find("mm_struct", &["start_code"]);
         // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
         // first; so 0 means absent for each of these.
@@ -149,9 +153,39 @@ pub fn configure(target: u32) -> Config {
     config
 }
 
+/// The kernel's BTF: mapped where the kernel allows it (6.16), else read.
+enum KernelBtf {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl KernelBtf {
+    fn open() -> io::Result<Self> {
+        let mut file = fs::File::open("/sys/kernel/btf/vmlinux")?;
+        // SAFETY: the kernel never changes it.
+        if let Ok(map) = unsafe { Mmap::map(&file) } {
+            return Ok(Self::Mapped(map));
+        }
+        let mut data = Vec::new();
+        file.read_to_end(&mut data)?;
+        Ok(Self::Read(data))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Read(data) => data,
+        }
+    }
+}
+
 /// Loads everything: for `uprobe_multi`, or, where the kernel is older than
-/// 6.6, for one perf event a probe.
-pub fn load(config: Config, uprobes: ProgramKind) -> Result<Loaded, LoadError> {
+/// 6.6, for one perf event a probe. `wanted`: the programs that will be used.
+pub fn load(
+    config: Config,
+    uprobes: ProgramKind,
+    wanted: &[&str],
+) -> Result<Loaded, LoadError> {
     let mut object = Object::parse(OBJECT).map_err(|e| LoadError::Object(e.to_string()))?;
     let settings = settings_bytes(&config);
     object
@@ -177,8 +211,42 @@ pub fn load(config: Config, uprobes: ProgramKind) -> Result<Loaded, LoadError> {
         .relocate_calls(&text)
         .map_err(|e| LoadError::Object(e.to_string()))?;
 
+    // The kernel waits for a grace period after each change of an array of
+    // maps: time enough to have the programs checked.
+    let array = maps
+        .get(name::RINGS)
+        .ok_or_else(|| LoadError::Object("no map RINGS".into()))?;
+    let (filled, programs) = std::thread::scope(|scope| {
+        let filling = scope.spawn(|| fill_array(array.as_fd(), &rings));
+        let programs = load_programs(&object, uprobes, wanted);
+        (filling.join(), programs)
+    });
+    filled
+        .unwrap_or_else(|_| Err(io::Error::other("the thread that does it failed")))
+        .map_err(LoadError::kernel("array of ring buffers"))?;
+    let lost = maps
+        .remove(name::LOST)
+        .ok_or_else(|| LoadError::Object("no map LOST".into()))?;
+    Ok(Loaded {
+        programs: programs?,
+        lost,
+        rings,
+        uprobes,
+        config,
+        _maps: maps.into_values().collect(),
+    })
+}
+
+fn load_programs(
+    object: &Object,
+    uprobes: ProgramKind,
+    wanted: &[&str],
+) -> Result<HashMap<String, OwnedFd>, LoadError> {
     let mut programs = HashMap::new();
     for (program_name, program) in &object.programs {
+        if !wanted.contains(&program_name.as_str()) {
+            continue;
+        }
         let kind = match program.section {
             ProgramSection::UProbe { .. } | ProgramSection::URetProbe { .. } => uprobes,
             _ => ProgramKind::RawTracepoint,
@@ -188,17 +256,22 @@ pub fn load(config: Config, uprobes: ProgramKind) -> Result<Loaded, LoadError> {
             .map_err(LoadError::kernel(format!("BPF program {program_name}")))?;
         programs.insert(program_name.clone(), fd);
     }
-    let lost = maps
-        .remove(name::LOST)
-        .ok_or_else(|| LoadError::Object("no map LOST".into()))?;
-    Ok(Loaded {
-        programs,
-        lost,
-        rings,
-        uprobes,
-        config,
-        _maps: maps.into_values().collect(),
-    })
+    Ok(programs)
+}
+
+fn fill_array(array: BorrowedFd<'_>, rings: &[RingBuf<MapData>]) -> io::Result<()> {
+    let fds: Vec<u32> = rings
+        .iter()
+        .map(|ring| ring.as_raw_fd().cast_unsigned())
+        .collect();
+    // All at once waits once; a kernel that cannot do that waits for each.
+    if bpf::map_update_all(array, &fds).is_ok() {
+        return Ok(());
+    }
+    for (index, fd) in (0..).zip(&fds) {
+        bpf::map_update(array, index, &fd.to_ne_bytes())?;
+    }
+    Ok(())
 }
 
 /// The settings as the bytes that stand in the object's read-only data.
@@ -244,13 +317,8 @@ fn create_map(
     };
     let model = rings.first().filter(|_| is_rings).map(|ring| ring.as_fd());
     let fd = bpf::map_create(&spec, model).map_err(failed())?;
-    if is_rings {
-        for (index, ring) in (0..).zip(rings) {
-            let inner = ring.as_raw_fd().to_ne_bytes();
-            bpf::map_update(fd.as_fd(), index, &inner).map_err(failed())?;
-        }
-    }
-    if !map.data().is_empty() {
+    // A new map is zero already, and one of ours is a megabyte of zeros.
+    if map.data().iter().any(|byte| *byte != 0) {
         bpf::map_update(fd.as_fd(), 0, map.data()).map_err(failed())?;
     }
     if map.section_kind() == EbpfSectionKind::Rodata {

@@ -46,6 +46,17 @@ pub struct Placement {
     pub slow: usize,
 }
 
+/// The programs that watching uses; the object has more, for benchmarks.
+pub const PROGRAMS: [&str; 7] = [
+    "arrive",
+    "depart",
+    "init",
+    "mapped",
+    "exec",
+    "exit",
+    "calibrate",
+];
+
 /// The probes of one target.
 pub struct Ebpf {
     loaded: Loaded,
@@ -69,13 +80,13 @@ impl Ebpf {
     /// tracepoints of its life.
     pub fn load(pid: u32, departures: bool) -> Result<Self, LoadError> {
         let config = loader::configure(pid);
-        let mut loaded = match loader::load(config, ProgramKind::UprobeMulti) {
+        let mut loaded = match loader::load(config, ProgramKind::UprobeMulti, &PROGRAMS) {
             // A kernel before 6.6 does not know the attach type.
             Err(LoadError::Kernel { source, .. })
                 if source.raw_os_error() == Some(libc::EINVAL)
                     || source.kind() == io::ErrorKind::InvalidInput =>
             {
-                loader::load(config, ProgramKind::Uprobe)?
+                loader::load(config, ProgramKind::Uprobe, &PROGRAMS)?
             }
             other => other?,
         };
@@ -233,7 +244,7 @@ impl Ebpf {
                 self.return_links.extend(links);
             }
         } else {
-            self.return_links.clear();
+            detach(std::mem::take(&mut self.return_links));
         }
         self.departures = on;
         Ok(())
@@ -269,6 +280,16 @@ impl Ebpf {
     }
 }
 
+/// Closes links. Each waits until no CPU can be in its program any more, which
+/// takes tens of milliseconds; so they all wait at once.
+fn detach(links: Vec<OwnedFd>) {
+    std::thread::scope(|scope| {
+        for link in links {
+            scope.spawn(move || drop(link));
+        }
+    });
+}
+
 fn cookie(point: &Point) -> u64 {
     Cookie {
         layout: point.layout,
@@ -290,8 +311,9 @@ impl Source for Ebpf {
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
-        self.links.clear();
-        self.return_links.clear();
+        let mut links = std::mem::take(&mut self.links);
+        links.append(&mut self.return_links);
+        detach(links);
         self.stopping.store(true, Ordering::Release);
         let mut unreadable = 0;
         if let Some(drain) = self.drain.take() {

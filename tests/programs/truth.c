@@ -1,0 +1,96 @@
+// Threads that meet round after round and note by their own clock when they
+// arrived at the barrier and when they left it.
+//
+// truth [threads=4] [rounds=100]  main is thread 0
+//       [base=US] [skew=US] [turn=1]  thread i loads base + i * skew; with turn
+//                                 the loads move on by one thread every round
+//       [load=sleep|spin]         how; spinning is measured in CPU time
+//       [spin0=US] [sleep1=US]    loads of threads 0 and 1 on top
+//       [hold=US]                 sleeps before it begins
+//       [log=FILE]                thread, tid, round, arrival, departure; ns
+//       [ignore=SIGNAL] [status=N] [raise=SIGNAL]
+#include "common.h"
+
+static long threads, rounds, base, skew, turn, spin0, sleep1;
+static int spins;
+static pthread_barrier_t barrier;
+struct entry {
+    uint64_t arrival, departure;
+};
+static struct entry *entries;
+static int *tids;
+
+__attribute__((noinline)) static void meet(struct entry *entry)
+{
+    entry->arrival = now_ns();
+    pthread_barrier_wait(&barrier); // SITE meet
+    entry->departure = now_ns();
+}
+
+static void *work(void *argument)
+{
+    long me = (long)argument;
+    tids[me] = tid();
+    for (long round = 0; round < rounds; round++) {
+        long load = base + skew * ((me + turn * round) % threads);
+        if (spins)
+            spin_us(load);
+        else
+            sleep_us(load);
+        if (me == 0)
+            spin_us(spin0);
+        if (me == 1)
+            sleep_us(sleep1);
+        meet(&entries[me * rounds + round]);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    threads = option(argc, argv, "threads", 4);
+    rounds = option(argc, argv, "rounds", 100);
+    base = option(argc, argv, "base", 0);
+    skew = option(argc, argv, "skew", 0);
+    turn = option(argc, argv, "turn", 0);
+    spin0 = option(argc, argv, "spin0", 0);
+    sleep1 = option(argc, argv, "sleep1", 0);
+    const char *load = text_option(argc, argv, "load");
+    spins = load && strcmp(load, "spin") == 0;
+    long ignored = option(argc, argv, "ignore", 0);
+    if (ignored)
+        signal((int)ignored, SIG_IGN);
+
+    entries = calloc((size_t)(threads * rounds), sizeof *entries);
+    tids = calloc((size_t)threads, sizeof *tids);
+    pthread_t *handles = calloc((size_t)threads, sizeof *handles);
+    must(pthread_barrier_init(&barrier, NULL, (unsigned)threads));
+    printf("ready\n");
+    fflush(stdout);
+    sleep_us(option(argc, argv, "hold", 0));
+    for (long i = 1; i < threads; i++)
+        must(pthread_create(&handles[i], NULL, work, (void *)i));
+    work(NULL);
+    for (long i = 1; i < threads; i++)
+        must(pthread_join(handles[i], NULL));
+
+    const char *path = text_option(argc, argv, "log");
+    if (path) {
+        FILE *log = fopen(path, "w");
+        if (!log)
+            return 9;
+        for (long i = 0; i < threads; i++)
+            for (long round = 0; round < rounds; round++)
+                fprintf(log, "%ld %d %ld %llu %llu\n", i, tids[i], round,
+                        (unsigned long long)entries[i * rounds + round].arrival,
+                        (unsigned long long)entries[i * rounds + round].departure);
+        fclose(log);
+    }
+    print_code();
+    printf("done %ld\n", threads * rounds);
+    fflush(stdout);
+    long deadly = option(argc, argv, "raise", 0);
+    if (deadly)
+        raise((int)deadly);
+    return (int)option(argc, argv, "status", 0);
+}
