@@ -266,8 +266,8 @@ pub struct Config {
     pub comm: u32,
     /// How many rings there are, less one: rings are a power of two.
     pub ring_mask: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// `task_struct` → `pid`
+    pub pid: u32,
 }
 
 /// Names of maps and globals that the agent looks up in the object.

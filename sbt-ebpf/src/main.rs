@@ -21,7 +21,10 @@ use aya_ebpf::{
 };
 use sbt_common::{Arrive, Cookie, Depart, Head, Init, Mapping, Memory, kind, layout};
 
-use crate::{ring::send, task::Task};
+use crate::{
+    ring::{Wake, send},
+    task::Task,
+};
 
 const fn head(kind: u8, layout: u8, tid: u32) -> Head {
     Head {
@@ -51,7 +54,7 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     let at = regs.rsp.wrapping_add(u64::from(cookie.stack_moved)) as *const u64;
     let caller = unsafe { bpf_probe_read_user(at) }.unwrap_or(0);
     let seq = slot.next_seq();
-    let sent = send(|| Arrive {
+    let sent = send(Wake::at(seq), || Arrive {
         head: head(kind::ARRIVE, cookie.layout, task.tid()),
         clocks: task.clocks(),
         object,
@@ -78,7 +81,7 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
         _ => (0, 0, 0),
     };
     let seq = slot.next_seq();
-    let sent = send(|| Memory {
+    let sent = send(Wake::at(seq), || Memory {
         head: head(kind::MEMORY, layout, task.tid()),
         time_ns: task::now(),
         object,
@@ -106,7 +109,7 @@ fn leave(kind: u8) -> u32 {
         return 0;
     };
     let seq = slot.next_seq();
-    let sent = send(|| Depart {
+    let sent = send(Wake::at(seq), || Depart {
         head: head(kind, 0, task.tid()),
         clocks: task.clocks(),
         seq,
@@ -130,7 +133,7 @@ pub fn init(ctx: ProbeContext) -> u32 {
     let regs = unsafe { &*ctx.regs };
     thread::distrust();
     let seq = slot.next_seq();
-    send(|| Init {
+    send(Wake::at(seq), || Init {
         head: head(kind::INIT, 0, task.tid()),
         time_ns: task::now(),
         object: regs.rdi,
@@ -167,7 +170,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
 
 fn mapping(kind: u8) {
     let tid = Task::current().tid();
-    ring::send_and_wake(|| Mapping {
+    send(Wake::Now, || Mapping {
         head: head(kind, 0, tid),
         time_ns: task::now(),
     });

@@ -53,7 +53,32 @@ static LOST: MapDef = MapDef::new(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 1);
 /// ring that the agent makes. Below it the reader comes by itself.
 const WAKE_ABOVE: u64 = sbt_common::RING_BYTES as u64 / 4;
 
-fn submit<T: 'static>(fill: impl FnOnce() -> T, wake: bool) -> bool {
+/// When the reader is woken by a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Not at all: it comes by itself.
+    No,
+    /// If much is waiting for it.
+    IfFull,
+    /// At once.
+    Now,
+}
+
+impl Wake {
+    /// For the records of a thread in the order of their numbers: every 16th
+    /// looks how full the ring is, since to look costs as much as a tenth of
+    /// all the rest.
+    #[inline(always)]
+    pub const fn at(seq: u32) -> Self {
+        if seq & 15 == 15 { Self::IfFull } else { Self::No }
+    }
+}
+
+/// Reserves, fills, submits. `fill` runs after the reservation, so that a time
+/// it takes is later than the moment from which the record can be seen.
+/// Returns false, and counts it, if the ring is full.
+#[inline(always)]
+pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
     let index = unsafe { bpf_get_smp_processor_id() } & config!(ring_mask);
     let ring = unsafe { bpf_map_lookup_elem(RINGS.as_ptr(), (&raw const index).cast()) };
     if ring.is_null() {
@@ -66,29 +91,20 @@ fn submit<T: 'static>(fill: impl FnOnce() -> T, wake: bool) -> bool {
     }
     // SAFETY: the reservation is as long as T, aligned to 8, and ours alone.
     unsafe { room.cast::<T>().write(fill()) };
-    let wake =
-        wake || unsafe { bpf_ringbuf_query(ring, u64::from(BPF_RB_AVAIL_DATA)) } > WAKE_ABOVE;
-    let flags = if wake {
+    let wakes = match wake {
+        Wake::No => false,
+        Wake::IfFull => {
+            (unsafe { bpf_ringbuf_query(ring, u64::from(BPF_RB_AVAIL_DATA)) }) > WAKE_ABOVE
+        }
+        Wake::Now => true,
+    };
+    let flags = if wakes {
         BPF_RB_FORCE_WAKEUP
     } else {
         BPF_RB_NO_WAKEUP
     };
     unsafe { bpf_ringbuf_submit(room, u64::from(flags)) };
     true
-}
-
-/// Reserves, fills, submits. `fill` runs after the reservation, so that a time
-/// it takes is later than the moment from which the record can be seen.
-/// Returns false, and counts it, if the ring is full.
-#[inline(always)]
-pub fn send<T: 'static>(fill: impl FnOnce() -> T) -> bool {
-    submit(fill, false)
-}
-
-/// As [`send`], for what the agent should hear of at once.
-#[inline(always)]
-pub fn send_and_wake<T: 'static>(fill: impl FnOnce() -> T) -> bool {
-    submit(fill, true)
 }
 
 #[inline(always)]

@@ -20,7 +20,7 @@ pub static CONFIG: Config = Config {
     start_code: 0,
     comm: 0,
     ring_mask: 0,
-    reserved: 0,
+    pid: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before

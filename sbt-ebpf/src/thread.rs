@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 
 use sbt_common::{Thread, kind};
 
-use crate::{head, ring::send, target, task, task::Task};
+use crate::{head, ring::{Wake, send}, target, task, task::Task};
 
 const SLOTS: usize = 16384;
 const CACHED: usize = 4;
@@ -89,7 +89,7 @@ pub fn announce_again() {
 
 #[inline(never)]
 fn announce(task: &Task, slot: &mut Slot) {
-    let sent = send(|| {
+    let sent = send(Wake::No, || {
         let (ns_tid, ns_tgid) = target::current_ids().unwrap_or((0, 0));
         Thread {
             head: head(kind::THREAD, 0, task.tid()),

@@ -1,0 +1,24 @@
+//! End to end: the real binary, the real kernel, real programs.
+//!
+//! Tests that need real probes run as root. Where they cannot they say so and
+//! are counted (`SBT_SKIP_LOG`), and CI fails if any was. `SBT_BIN` names the
+//! binary to test; without it the release build is made first.
+
+#![allow(clippy::unwrap_used, reason = "that is how a test fails")]
+#![allow(missing_docs, reason = "nobody reads the documentation of tests")]
+
+mod harness;
+mod programs;
+mod truth;
+
+mod accuracy;
+mod attach;
+mod builds;
+mod cli;
+mod demo;
+mod kill;
+mod lifecycle;
+mod privilege;
+mod run;
+mod streams;
+mod terminal;

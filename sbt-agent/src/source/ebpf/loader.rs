@@ -122,6 +122,7 @@ pub fn configure(target: u32) -> Config {
         config.run_delay = find("task_struct", &["sched_info", "run_delay"]);
         config.start_time = find("task_struct", &["start_time"]);
         config.mm = find("task_struct", &["mm"]);
+        config.pid = find("task_struct", &["pid"]);
         config.comm = find("task_struct", &["comm"]);
         config.start_code = find("mm_struct", &["start_code"]);
         // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes

@@ -1,0 +1,205 @@
+//! What a probe costs the target: `probes [PAIRS]`.
+//!
+//! A child calls `pthread_barrier_wait` on a barrier of one in a loop, so that
+//! every call passes at once, and tells how long a call took. The probes under
+//! test are put on and taken off around it, in turns, many times; what a call
+//! costs without any is subtracted. Prints one line of JSON a measurement.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on should stop and say where"
+)]
+
+use std::{
+    env,
+    ffi::CString,
+    io::{BufRead as _, BufReader, Write as _},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use sbt::{
+    clock,
+    demo::barrier::Barrier,
+    source::ebpf::{
+        PROGRAMS, bpf,
+        decode::Raw,
+        loader::{self, Loaded},
+        ring::Rings,
+    },
+    target::{
+        elf::{Function, Point},
+        files::ProbedFile,
+        process,
+    },
+};
+
+const CALLS: u64 = 200_000;
+
+/// What is attached during a measurement.
+const VARIANTS: [(&str, &[(&str, bool)]); 6] = [
+    ("none", &[]),
+    ("empty", &[("empty", false)]),
+    ("arrival", &[("arrive", false)]),
+    ("empty pair", &[("empty", false), ("empty_return", true)]),
+    ("arrival and departure", &[("arrive", false), ("depart", true)]),
+    ("none", &[]),
+];
+
+fn main() {
+    let arguments: Vec<String> = env::args().collect();
+    if arguments.get(1).is_some_and(|argument| argument == "child") {
+        return child();
+    }
+    let pairs: usize = arguments
+        .iter()
+        .skip(1)
+        .find_map(|argument| argument.parse().ok())
+        .unwrap_or(9);
+    let mut target = Target::start();
+    let config = loader::configure(target.pid());
+    let mut wanted = PROGRAMS.to_vec();
+    wanted.extend(["empty", "empty_return"]);
+    let mut loaded = loader::load(config, bpf::ProgramKind::UprobeMulti, &wanted).unwrap();
+    let rings = Rings::new(std::mem::take(&mut loaded.rings)).unwrap();
+    let (file, point) = target.barrier_wait();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| drain(rings, &stop));
+        target.measure();
+        for pair in 0..pairs {
+            let mut round = Vec::new();
+            for (name, programs) in VARIANTS {
+                let links = attach(&loaded, &file, &point, programs, target.pid());
+                round.push((name, target.measure()));
+                drop(links);
+            }
+            let none = f64::midpoint(round[0].1, round[5].1);
+            println!(
+                "{{\"pair\":{pair},\"call\":{none:.1},\"empty\":{:.1},\"arrival\":{:.1},\"empty_pair\":{:.1},\"both\":{:.1}}}",
+                round[1].1 - none,
+                round[2].1 - none,
+                round[3].1 - none,
+                round[4].1 - none,
+            );
+        }
+        stop.store(true, Ordering::Release);
+    });
+    println!("{{\"lost\":{}}}", loaded.lost().unwrap());
+}
+
+fn attach(
+    loaded: &Loaded,
+    file: &ProbedFile,
+    point: &Point,
+    programs: &[(&str, bool)],
+    pid: u32,
+) -> Vec<OwnedFd> {
+    let path = CString::new(file.open_path().into_os_string().into_encoded_bytes()).unwrap();
+    programs
+        .iter()
+        .map(|(name, returns)| {
+            let place = bpf::ProbePoint {
+                offset: if *returns {
+                    point.return_offset
+                } else {
+                    point.entry_offset
+                },
+                cookie: sbt_common::Cookie {
+                    layout: point.layout,
+                    stack_moved: point.stack_moved,
+                }
+                .pack(),
+            };
+            let program = loaded.program(name).unwrap();
+            bpf::attach_uprobe_multi(program, &path, &[place], *returns, pid).unwrap()
+        })
+        .collect()
+}
+
+/// Reads the rings as sbt does, and forgets what it reads.
+fn drain(mut rings: Rings, stop: &AtomicBool) {
+    let mut out: Vec<Raw> = Vec::new();
+    while !stop.load(Ordering::Acquire) {
+        rings.drain(clock::now_ns(), &mut out);
+        out.clear();
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+struct Target {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Target {
+    fn start() -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .arg("child")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut this = Self {
+            child,
+            stdin,
+            stdout,
+        };
+        this.measure();
+        this
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// ns a call.
+    fn measure(&mut self) -> f64 {
+        self.stdin.write_all(b"\n").unwrap();
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    fn barrier_wait(&self) -> (ProbedFile, Point) {
+        process::mappings(self.pid())
+            .iter()
+            .filter_map(|mapping| mapping.open(self.pid()).ok())
+            .find_map(|file| {
+                let point = file
+                    .points
+                    .iter()
+                    .find(|point| point.function == Function::BarrierWait)?
+                    .clone();
+                Some((file, point))
+            })
+            .unwrap_or_else(|| panic!("no barrier in {:?}", PathBuf::from("child")))
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// The target: for each line read, the time of so many calls.
+fn child() {
+    let barrier = Barrier::new(1).unwrap();
+    for line in std::io::stdin().lines() {
+        line.unwrap();
+        let start = clock::now_ns();
+        for _ in 0..CALLS {
+            barrier.wait();
+        }
+        let ns = (clock::now_ns() - start) as f64 / CALLS as f64;
+        println!("{ns}");
+    }
+}

@@ -1,0 +1,491 @@
+//! What makes an end-to-end test a few lines: running things under a hard
+//! limit, reading the JSON report, and telling why a test was skipped.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// No command here takes longer than this unless it hangs.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether the tests may use real probes.
+pub fn is_root() -> bool {
+    // SAFETY: a plain system call.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Says that a test did not run, and counts it in the file of `SBT_SKIP_LOG`.
+pub fn skipped(why: &str, test: &str) {
+    let line = format!("SKIPPED ({why}): {test}\n");
+    // Not eprint: the test runner would hide it.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("SBT_SKIP_LOG") {
+        fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    }
+}
+
+/// Leaves a test that needs real probes, and counts it, where there are none.
+macro_rules! needs_root {
+    () => {
+        if !$crate::harness::is_root() {
+            fn here() {}
+            let name = std::any::type_name_of_val(&here);
+            $crate::harness::skipped("needs root", name.trim_end_matches("::here"));
+            return;
+        }
+    };
+}
+pub(crate) use needs_root;
+
+/// Held by tests that measure time, so that they at least do not disturb each
+/// other.
+pub fn quiet() -> MutexGuard<'static, ()> {
+    static QUIET: Mutex<()> = Mutex::new(());
+    QUIET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program under test: that of `SBT_BIN`, else built here and now.
+pub fn sbt() -> &'static Path {
+    static SBT: OnceLock<PathBuf> = OnceLock::new();
+    SBT.get_or_init(|| match std::env::var_os("SBT_BIN") {
+        Some(path) => fs::canonicalize(&path)
+            .unwrap_or_else(|error| panic!("SBT_BIN={}: {error}", path.display())),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--release", "-p", "sbt-agent", "--bin", "sbt"])
+        .args(["--message-format=json-render-diagnostics"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "sbt does not build");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "sbt")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .unwrap()
+}
+
+/// A folder of the test's own that every user can reach.
+pub fn folder() -> TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::Builder::new()
+        .prefix("sbt-e2e-")
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .unwrap();
+    // Whatever the umask is.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// A command with its arguments.
+pub fn command<S: AsRef<std::ffi::OsStr>>(program: impl AsRef<Path>, arguments: &[S]) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command.args(arguments);
+    command
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Finished {
+    /// The exit status; a death by signal is a failure of the test.
+    pub fn code(&self) -> i32 {
+        self.status
+            .code()
+            .unwrap_or_else(|| panic!("ended by signal {:?}\n{self}", self.status.signal()))
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Fails unless the exit status is this one.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self}");
+        self
+    }
+
+    /// Fails unless sbt said what failed in one line and nothing else.
+    #[track_caller]
+    pub fn one_line(&self) -> &str {
+        let text = self.stderr.as_str();
+        assert_eq!(text.trim_end().lines().count(), 1, "{self}");
+        assert!(text.starts_with("sbt: "), "{self}");
+        assert!(!text.contains("panicked"), "{self}");
+        text
+    }
+}
+
+impl std::fmt::Display for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}\n--- stdout\n{}\n--- stderr\n{}",
+            self.status,
+            self.out(),
+            self.stderr
+        )
+    }
+}
+
+/// A process in a group of its own, which does not outlive the test.
+pub struct Started {
+    child: Child,
+    shown: String,
+    folder: TempDir,
+    ended: Option<ExitStatus>,
+}
+
+/// Starts a command; its output is kept in files, which nobody has to read.
+#[track_caller]
+pub fn start(command: Command) -> Started {
+    start_reading(command, Stdio::null())
+}
+
+/// The same with something to read.
+#[track_caller]
+pub fn start_reading(mut command: Command, input: impl Into<Stdio>) -> Started {
+    let folder = folder();
+    let file = |name: &str| fs::File::create(folder.path().join(name)).unwrap();
+    let shown = format!("{command:?}");
+    let child = command
+        .stdin(input)
+        .stdout(file("stdout"))
+        .stderr(file("stderr"))
+        .process_group(0)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{shown}: {error}"));
+    Started {
+        child,
+        shown,
+        folder,
+        ended: None,
+    }
+}
+
+impl Started {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.folder.path().join(name)).unwrap_or_default()
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.read("stdout")).into_owned()
+    }
+
+    pub fn err(&self) -> String {
+        String::from_utf8_lossy(&self.read("stderr")).into_owned()
+    }
+
+    /// Sends a signal to the one process.
+    pub fn signal(&self, number: i32) {
+        kill(self.pid().cast_signed(), number);
+    }
+
+    /// Sends a signal to the process and all that it has started.
+    pub fn signal_all(&self, number: i32) {
+        kill(-self.pid().cast_signed(), number);
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().unwrap();
+        }
+        self.ended.is_none()
+    }
+
+    /// Waits until a line of output begins with `text`; gives the line.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) -> String {
+        let found = eventually(LIMIT, || {
+            let line = self
+                .out()
+                .split_inclusive('\n')
+                .find(|line| line.starts_with(text) && line.ends_with('\n'))
+                .map(str::to_owned);
+            // An end without the line is no reason to wait longer.
+            match line {
+                Some(line) => Some(Ok(line)),
+                None if !self.is_running() && !self.out().contains(text) => Some(Err(())),
+                None => None,
+            }
+        });
+        match found {
+            Some(Ok(line)) => line,
+            _ => self.fail(&format!("did not say \"{text}\"")),
+        }
+    }
+
+    #[track_caller]
+    fn fail(&self, what: &str) -> ! {
+        self.signal_all(libc::SIGKILL);
+        panic!(
+            "{} {what}\n--- stdout\n{}\n--- stderr\n{}",
+            self.shown,
+            self.out(),
+            self.err()
+        );
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
+        if eventually(LIMIT, || (!self.is_running()).then_some(())).is_none() {
+            self.fail("did not end in time");
+        }
+        Finished {
+            status: self.ended.unwrap(),
+            stdout: self.read("stdout"),
+            stderr: self.err(),
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // The group may hold what the process has left behind, and its number
+        // stays taken until the leader has been waited for.
+        self.signal_all(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+pub fn kill(pid: i32, number: i32) {
+    // SAFETY: a plain system call.
+    unsafe { libc::kill(pid, number) };
+}
+
+pub fn is_alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Tries until there is an answer or time is up.
+pub fn eventually<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(answer) = attempt() {
+            return Some(answer);
+        }
+        if Instant::now() > end {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn pause(milliseconds: u64) {
+    thread::sleep(Duration::from_millis(milliseconds));
+}
+
+/// Tries a measurement up to three times: another process may have had the CPU.
+#[track_caller]
+pub fn best_of_three(mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for _ in 0..3 {
+        match attempt() {
+            Ok(()) => return,
+            Err(failure) => failures.push(failure),
+        }
+    }
+    panic!("three times wrong:\n{}", failures.join("\n"));
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub fn run(command: Command) -> Finished {
+    start(command).finish()
+}
+
+/// `sbt` with arguments.
+pub fn sbt_with<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
+    let mut command = command(sbt(), arguments);
+    command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+    command
+}
+
+/// A JSON report.
+pub struct Report(pub Value);
+
+impl Report {
+    #[track_caller]
+    pub fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path)
+            .unwrap_or_else(|error| panic!("no report in {}: {error}", path.display()));
+        Self(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in:\n{text}")))
+    }
+
+    #[track_caller]
+    pub fn number(&self, field: &str) -> u64 {
+        number(&self.0, field)
+    }
+
+    pub fn list(&self, field: &str) -> &[Value] {
+        self.0[field].as_array().unwrap()
+    }
+
+    pub fn sites(&self) -> &[Value] {
+        self.list("sites")
+    }
+
+    pub fn threads(&self) -> &[Value] {
+        self.list("threads")
+    }
+
+    /// The one site at a line.
+    #[track_caller]
+    pub fn site_at(&self, line: u32) -> &Value {
+        let found: Vec<_> = self
+            .sites()
+            .iter()
+            .filter(|site| site["line"] == line)
+            .collect();
+        assert_eq!(found.len(), 1, "sites at line {line} in {self}");
+        found[0]
+    }
+
+    /// Fails unless all that happened was seen, and as whole episodes.
+    #[track_caller]
+    pub fn is_exactly(&self, arrivals: u64, episodes: u64) -> &Self {
+        let seen = ["arrivals", "episodes", "incomplete_episodes", "lost_events"]
+            .map(|field| self.number(field));
+        assert_eq!(
+            seen,
+            [arrivals, episodes, 0, 0],
+            "arrivals, episodes, incomplete, lost of {self}"
+        );
+        self.is_consistent()
+    }
+
+    /// Fails unless the parts add up to the whole.
+    #[track_caller]
+    pub fn is_consistent(&self) -> &Self {
+        let sum = |list: &[Value], field: &str| -> u64 {
+            list.iter().map(|item| number(item, field)).sum()
+        };
+        let episodes = self.number("episodes");
+        assert_eq!(sum(self.threads(), "arrivals"), self.number("arrivals"));
+        assert_eq!(sum(self.threads(), "last"), episodes, "{self}");
+        assert_eq!(sum(self.sites(), "episodes"), episodes, "{self}");
+        assert_eq!(sum(self.list("barriers"), "episodes"), episodes, "{self}");
+        assert_eq!(sum(self.list("phases"), "episodes"), episodes, "{self}");
+        assert_eq!(
+            sum(self.sites(), "incomplete"),
+            self.number("incomplete_episodes"),
+            "{self}"
+        );
+        assert_eq!(
+            sum(self.sites(), "lost_ns"),
+            sum(self.threads(), "idle_ns"),
+            "{self}"
+        );
+        for site in self.sites() {
+            let threads = site["threads"].as_array().unwrap();
+            assert_eq!(sum(threads, "last"), number(site, "episodes"), "{self}");
+            assert_eq!(sum(threads, "idle_ns"), number(site, "lost_ns"), "{self}");
+        }
+        self
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+/// A number in a JSON object.
+#[track_caller]
+pub fn number(value: &Value, field: &str) -> u64 {
+    value[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number {field} in {value:#}"))
+}
+
+/// Runs a program under `sbt run` with `options`, and reads the JSON report.
+#[track_caller]
+pub fn watch_with(options: &[&str], program: &Path, arguments: &[&str]) -> (Finished, Report) {
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    command
+        .arg(&json)
+        .args(options)
+        .arg("--")
+        .arg(program)
+        .args(arguments);
+    let finished = run(command);
+    assert_eq!(finished.stderr, "", "{finished}");
+    (finished, Report::read(&json))
+}
+
+/// Runs a program that must succeed under `sbt run`, and reads the JSON report.
+#[track_caller]
+pub fn watch(program: &Path, arguments: &[&str]) -> Report {
+    let (finished, report) = watch_with(&[], program, arguments);
+    finished.expect(0);
+    assert_eq!(report.number("exit_status"), 0);
+    report
+}
+
+/// `sbt attach` with a JSON report.
+pub struct Attached {
+    pub sbt: Started,
+    folder: TempDir,
+}
+
+/// Attaches to a process or thread.
+#[track_caller]
+pub fn attach(pid: u32, options: &[&str]) -> Attached {
+    let folder = folder();
+    let mut command = sbt_with(&["attach", "--json", "--output"]);
+    command
+        .arg(folder.path().join("report.json"))
+        .args(options)
+        .arg(pid.to_string());
+    Attached {
+        sbt: start(command),
+        folder,
+    }
+}
+
+impl Attached {
+    /// Waits for its end, which must be a success without a word.
+    #[track_caller]
+    pub fn report(self) -> Report {
+        let finished = self.sbt.finish().expect(0);
+        assert_eq!(finished.stderr, "", "{finished}");
+        Report::read(&self.folder.path().join("report.json"))
+    }
+}

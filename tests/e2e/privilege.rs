@@ -1,0 +1,241 @@
+//! Who may do what: nobody, somebody with capabilities, somebody under sudo.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    harness::{Report, command, folder, needs_root, run, sbt, sbt_with, start},
+    programs::program,
+};
+
+const NOBODY: &str = "65534";
+
+/// A folder that everybody may write to, with a copy of a program in it.
+struct Open {
+    folder: TempDir,
+}
+
+impl Open {
+    fn new() -> Self {
+        let folder = folder();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        Self { folder }
+    }
+
+    fn copy(&self, program: &Path) -> PathBuf {
+        let copy = self.folder.path().join(program.file_name().unwrap());
+        fs::copy(program, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        copy
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A command as a user without any privilege.
+fn as_nobody(program: &Path) -> Command {
+    let (uid, gid) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
+    let mut command = command("setpriv", &[uid.as_str(), &gid, "--clear-groups", "--"]);
+    command.arg(program);
+    command
+}
+
+#[test]
+fn nobody_is_told_what_is_missing_before_anything_starts() {
+    needs_root!();
+    let open = Open::new();
+    let sbt = open.copy(sbt());
+    let mark = open.path("started");
+    let mut command = as_nobody(&sbt);
+    command.args(["run", "--", "touch"]).arg(&mark);
+    let finished = run(command).expect(125);
+    let line = finished.one_line();
+    for word in [
+        "CAP_BPF",
+        "CAP_PERFMON",
+        "sudo",
+        "setcap",
+        sbt.to_str().unwrap(),
+    ] {
+        assert!(line.contains(word), "{line}");
+    }
+    assert!(!mark.exists(), "the program was started");
+}
+
+#[test]
+fn nobody_cannot_attach() {
+    needs_root!();
+    let open = Open::new();
+    let sbt = open.copy(sbt());
+    let truth = open.copy(&program("truth.c"));
+    let mut theirs = as_nobody(&truth);
+    theirs.arg("hold=20000000");
+    let mut theirs = start(theirs);
+    theirs.wait_for("ready");
+    let mut ours = start(command(&truth, &["hold=20000000"]));
+    ours.wait_for("ready");
+    for (pid, missing) in [(theirs.pid(), "CAP_BPF"), (ours.pid(), "CAP_SYS_PTRACE")] {
+        let mut command = as_nobody(&sbt);
+        command.args(["attach", &pid.to_string()]);
+        let finished = run(command).expect(125);
+        let line = finished.one_line();
+        assert!(line.contains(missing) && line.contains("setcap"), "{line}");
+    }
+}
+
+#[test]
+fn nobody_may_ask() {
+    needs_root!();
+    let open = Open::new();
+    let sbt = open.copy(sbt());
+    for (arguments, word) in [
+        (["--help"].as_slice(), "attach"),
+        (&["--version"], "sbt "),
+        (&["demo", "list"], "lu-block"),
+    ] {
+        let mut command = as_nobody(&sbt);
+        command.args(arguments);
+        let finished = run(command).expect(0);
+        assert!(finished.out().contains(word), "{finished}");
+        assert_eq!(finished.stderr, "");
+    }
+    let mut command = as_nobody(&sbt);
+    command.arg("doctor");
+    let finished = run(command).expect(1);
+    for word in [
+        "NO",
+        "CAP_BPF",
+        "setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep",
+    ] {
+        assert!(finished.out().contains(word), "{finished}");
+    }
+    assert!(!finished.stderr.contains("panicked"), "{finished}");
+}
+
+#[test]
+fn root_is_well() {
+    needs_root!();
+    let finished = run(sbt_with(&["doctor"])).expect(0);
+    assert!(finished.out().contains("OK    rehearsal"), "{finished}");
+    assert!(!finished.out().contains("NO  "), "{finished}");
+}
+
+#[test]
+fn capabilities_are_enough() {
+    needs_root!();
+    let open = Open::new();
+    let sbt = open.copy(sbt());
+    let mut setcap = command("setcap", &["cap_bpf,cap_perfmon,cap_sys_ptrace+ep"]);
+    setcap.arg(&sbt);
+    let finished = run(setcap);
+    assert!(
+        finished.status.success(),
+        "apt-get install libcap2-bin? {finished}"
+    );
+    let truth = open.copy(&program("truth.c"));
+    let json = open.path("report.json");
+
+    let mut command = as_nobody(&sbt);
+    command
+        .args(["run", "--json", "--output"])
+        .arg(&json)
+        .arg("--")
+        .arg(&truth);
+    command.args(["threads=3", "rounds=100"]);
+    let finished = run(command).expect(0);
+    assert_eq!(finished.stderr, "");
+    let report = Report::read(&json);
+    report.is_exactly(300, 100);
+    assert_eq!(report.sites()[0]["function"], "meet", "{report}");
+
+    // The program itself gets none of it.
+    let mut command = as_nobody(&sbt);
+    command.args(["run", "-q", "--", "grep", "^Cap", "/proc/self/status"]);
+    let watched = run(command).expect(0).out();
+    let mut command = as_nobody("grep".as_ref());
+    command.args(["^Cap", "/proc/self/status"]);
+    assert_eq!(watched, run(command).expect(0).out());
+
+    // Attach to a process of one's own.
+    let mut command = as_nobody(&truth);
+    command.args(["threads=3", "rounds=300", "base=2000"]);
+    let mut target = start(command);
+    target.wait_for("ready");
+    let mut command = as_nobody(&sbt);
+    command.args(["attach", "--json", "--output"]).arg(&json);
+    command.arg(target.pid().to_string());
+    run(command).expect(0);
+    let report = Report::read(&json);
+    assert!(report.number("episodes") > 10, "{report}");
+    assert_eq!(report.sites()[0]["function"], "meet", "{report}");
+
+    let mut command = as_nobody(&sbt);
+    command.arg("doctor");
+    let finished = run(command).expect(0);
+    assert!(finished.out().contains("OK    rehearsal"), "{finished}");
+}
+
+fn under_sudo(arguments: &[&str]) -> Command {
+    let mut command = sbt_with(arguments);
+    command
+        .env("SUDO_UID", NOBODY)
+        .env("SUDO_GID", NOBODY)
+        .env("SUDO_USER", "nobody");
+    command
+}
+
+#[test]
+fn under_sudo_the_program_is_the_users() {
+    needs_root!();
+    let script = "id -u; id -g; id -G; grep ^CapEff /proc/self/status";
+    let finished = run(under_sudo(&["run", "-q", "--", "sh", "-c", script])).expect(0);
+    assert_eq!(
+        finished.out(),
+        format!("{NOBODY}\n{NOBODY}\n{NOBODY}\nCapEff:\t0000000000000000\n")
+    );
+    let finished = run(under_sudo(&["run", "-q", "--as-root", "--", "id", "-u"])).expect(0);
+    assert_eq!(finished.out(), "0\n");
+    let finished = run(sbt_with(&["run", "-q", "--", "id", "-u"])).expect(0);
+    assert_eq!(finished.out(), "0\n");
+}
+
+#[test]
+fn under_sudo_barriers_are_found_and_files_are_the_users() {
+    needs_root!();
+    let open = Open::new();
+    let truth = open.copy(&program("truth.c"));
+    let (json, existing) = (open.path("new.json"), open.path("existing.json"));
+    fs::write(&existing, "").unwrap();
+    for (path, owner) in [(&json, 65534), (&existing, 0)] {
+        let mut command = under_sudo(&["run", "--json", "--output"]);
+        command
+            .arg(path)
+            .arg("--")
+            .arg(&truth)
+            .args(["threads=3", "rounds=100"]);
+        run(command).expect(0);
+        Report::read(path).is_exactly(300, 100);
+        let owned = fs::metadata(path).unwrap();
+        assert_eq!((owned.uid(), owned.gid()), (owner, owner));
+    }
+}
+
+#[test]
+fn under_sudo_a_program_only_root_may_execute_does_not_start() {
+    needs_root!();
+    let open = Open::new();
+    let truth = open.copy(&program("truth.c"));
+    fs::set_permissions(&truth, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = under_sudo(&["run", "--"]);
+    command.arg(&truth);
+    let finished = run(command).expect(126);
+    assert!(finished.one_line().contains("truth"), "{finished}");
+}

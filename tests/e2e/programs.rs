@@ -1,0 +1,135 @@
+//! The programs that are watched: built from their sources, once each.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+/// One way to build one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Build {
+    source: &'static str,
+    compiler: &'static str,
+    flags: &'static [&'static str],
+    strip: bool,
+}
+
+impl Build {
+    /// With gcc (g++ for C++), optimised and with line numbers.
+    pub const fn of(source: &'static str) -> Self {
+        Self {
+            source,
+            compiler: "gcc",
+            flags: &[],
+            strip: false,
+        }
+    }
+
+    pub const fn compiler(mut self, compiler: &'static str) -> Self {
+        self.compiler = compiler;
+        self
+    }
+
+    pub const fn flags(mut self, flags: &'static [&'static str]) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    pub const fn stripped(mut self) -> Self {
+        self.strip = true;
+        self
+    }
+
+    /// The executable.
+    pub fn path(self) -> PathBuf {
+        type Cell = Arc<OnceLock<PathBuf>>;
+        static BUILT: OnceLock<Mutex<HashMap<Build, Cell>>> = OnceLock::new();
+        let cell = BUILT
+            .get_or_init(Mutex::default)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(self)
+            .or_default()
+            .clone();
+        cell.get_or_init(|| self.build()).clone()
+    }
+
+    fn name(self) -> String {
+        let stem = self.source.split('.').next().unwrap_or(self.source);
+        let mut name = stem.to_owned();
+        if self.compiler != "gcc" {
+            name.push_str(&format!("-{}", self.compiler));
+        }
+        for flag in self.flags {
+            name.push_str(&flag.replace(['/', '='], "_"));
+        }
+        if self.strip {
+            name.push_str("-stripped");
+        }
+        name
+    }
+
+    fn build(self) -> PathBuf {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(self.name());
+        // Another run of the tests may be using the old one.
+        let fresh = folder.join(format!("{}.{}", self.name(), std::process::id()));
+        let mut command = Command::new(self.compiler);
+        command
+            .args(["-O2", "-g", "-pthread", "-o"])
+            .arg(&fresh)
+            .arg(source(self.source))
+            .args(self.flags);
+        execute(command);
+        if self.strip {
+            let mut command = Command::new("strip");
+            command.arg(&fresh);
+            execute(command);
+        }
+        fs::rename(&fresh, &path).unwrap();
+        path
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("programs")
+        .join(name)
+}
+
+fn execute(mut command: Command) {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let package = match program.as_str() {
+        "musl-gcc" => "musl-tools",
+        "strip" => "binutils",
+        other => other,
+    };
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}; apt-get install {package}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed (are libc6-dev and {package} installed?):\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A program built the usual way.
+pub fn program(source: &'static str) -> PathBuf {
+    Build::of(source).path()
+}
+
+/// The number of the line with a mark such as `SITE meet` in a source.
+pub fn line(name: &str, mark: &str) -> u32 {
+    let text = fs::read_to_string(source(name)).unwrap();
+    let found = (1..)
+        .zip(text.lines())
+        .find(|(_, line)| line.ends_with(&format!("// {mark}")));
+    found
+        .unwrap_or_else(|| panic!("no mark {mark} in {name}"))
+        .0
+}

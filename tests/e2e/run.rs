@@ -1,0 +1,236 @@
+//! `sbt run`: counts are exact, and sites, barriers and participants right.
+
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{Report, needs_root, number, watch, watch_with},
+    programs::{line, program},
+};
+
+fn participants(report: &Report) -> Vec<u64> {
+    let mut counts: Vec<_> = report
+        .list("barriers")
+        .iter()
+        .map(|barrier| number(barrier, "participants"))
+        .collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[track_caller]
+fn is_called(site: &Value, function: &str, file: &str, line: u32) {
+    assert_eq!(site["function"], function, "{site:#}");
+    assert_eq!(site["line"], line, "{site:#}");
+    let path = site["file"].as_str().unwrap_or("");
+    assert!(
+        path.ends_with(&format!("tests/programs/{file}")),
+        "{site:#}"
+    );
+}
+
+#[test]
+fn a_simple_loop() {
+    needs_root!();
+    let report = watch(
+        &program("truth.c"),
+        &["threads=4", "rounds=250", "skew=100"],
+    );
+    report.is_exactly(1000, 250);
+    assert_eq!(report.sites().len(), 1);
+    is_called(
+        &report.sites()[0],
+        "meet",
+        "truth.c",
+        line("truth.c", "SITE meet"),
+    );
+    assert_eq!(report.sites()[0]["kind"], "pthread");
+    assert_eq!(participants(&report), [4]);
+    assert_eq!(report.threads().len(), 4);
+    for thread in report.threads() {
+        assert_eq!(number(thread, "arrivals"), 250);
+        assert_eq!(number(thread, "episodes"), 250);
+    }
+    // Thread 0 has no load and thread 3 the most.
+    let idle: Vec<_> = report
+        .threads()
+        .iter()
+        .map(|thread| number(thread, "idle_ns"))
+        .collect();
+    assert!(idle.is_sorted_by(|a, b| a > b), "{report}");
+    assert_eq!(report.sites()[0]["straggler"]["thread"], 3, "{report}");
+}
+
+#[test]
+fn each_way_to_watch_departures() {
+    needs_root!();
+    for (option, watched) in [
+        ("--departures=on", json!(true)),
+        ("--departures=off", json!(false)),
+        ("--departures=auto", json!(true)),
+    ] {
+        let arguments = ["threads=3", "rounds=100", "skew=50"];
+        let (_, report) = watch_with(&[option], &program("truth.c"), &arguments);
+        report.is_exactly(300, 100);
+        assert_eq!(report.0["departures"], watched);
+        let release = &report.threads()[0]["release_ns"];
+        assert_eq!(release.is_null(), watched == false, "{report}");
+    }
+}
+
+#[test]
+fn rounds_without_any_work_between() {
+    needs_root!();
+    for option in ["--departures=on", "--departures=off", "--departures=auto"] {
+        let (_, report) = watch_with(
+            &[option],
+            &program("truth.c"),
+            &["threads=4", "rounds=20000"],
+        );
+        report.is_exactly(80_000, 20_000);
+    }
+}
+
+#[test]
+fn barriers_behind_functions_of_the_programs_own() {
+    needs_root!();
+    let report = watch(&program("wrapper.c"), &["rounds=60"]);
+    report.is_exactly(3 * 4 * 60, 4 * 60);
+    // The direct caller, in this version.
+    let site = report.site_at(line("wrapper.c", "SITE wrapper"));
+    is_called(
+        site,
+        "barrier_wrapper",
+        "wrapper.c",
+        line("wrapper.c", "SITE wrapper"),
+    );
+    assert_eq!(number(site, "episodes"), 120);
+    // What is inlined is named by who has inlined it.
+    for (mark, function) in [
+        ("CALL third", "third_phase"),
+        ("CALL fourth", "fourth_phase"),
+    ] {
+        let site = report.site_at(line("wrapper.c", mark));
+        is_called(site, function, "wrapper.c", line("wrapper.c", mark));
+        assert_eq!(number(site, "episodes"), 60);
+    }
+    assert_eq!(report.sites().len(), 3);
+    assert_eq!(participants(&report), [3]);
+}
+
+#[test]
+fn several_barriers_in_turn() {
+    needs_root!();
+    let report = watch(&program("barriers.c"), &["rounds=70"]);
+    report.is_exactly(3 * 7 * 70, 7 * 70);
+    assert_eq!(participants(&report), [3; 7]);
+    for barrier in report.list("barriers") {
+        assert_eq!(number(barrier, "episodes"), 70);
+    }
+    for (mark, barriers) in [("one", 1), ("two", 1), ("three", 1), ("many", 4)] {
+        let site = report.site_at(line("barriers.c", &format!("SITE {mark}")));
+        assert_eq!(site["function"], "work");
+        assert_eq!(number(site, "episodes"), 70 * barriers);
+        assert_eq!(site["barriers"].as_array().unwrap().len() as u64, barriers);
+    }
+    assert_eq!(report.sites().len(), 4);
+    // From the start, one → two → three → many → many, many → one.
+    assert_eq!(report.list("phases").len(), 6, "{report}");
+}
+
+#[test]
+fn two_teams_at_once() {
+    needs_root!();
+    let report = watch(&program("teams.c"), &["rounds=40"]);
+    report.is_exactly(40 * (3 * 5 + 2 * 7 + 5), 40 * (5 + 7 + 1));
+    assert_eq!(participants(&report), [2, 3, 5]);
+    for (mark, episodes, threads) in [("a", 200, 3), ("b", 280, 2), ("everyone", 40, 5)] {
+        let site = report.site_at(line("teams.c", &format!("SITE {mark}")));
+        assert_eq!(number(site, "episodes"), episodes);
+        assert_eq!(site["threads"].as_array().unwrap().len(), threads);
+    }
+}
+
+#[test]
+fn a_barrier_made_again_with_other_counts() {
+    needs_root!();
+    let report = watch(&program("recount.c"), &["rounds=90"]);
+    // Counts 2, 3, 4 in turn, twice each; four threads before and after.
+    report.is_exactly(30 * 2 * (2 + 3 + 4) + 90 * 2 * 4, 90 * 4);
+    let site = report.site_at(line("recount.c", "SITE changing"));
+    assert_eq!(number(site, "episodes"), 180);
+    assert_eq!(report.list("barriers").len(), 2);
+}
+
+#[test]
+fn threads_that_come_and_go() {
+    needs_root!();
+    let report = watch(
+        &program("comeandgo.c"),
+        &["waves=150", "threads=4", "rounds=5"],
+    );
+    report.is_exactly(150 * 4 * 5, 150 * 5);
+    let threads: u64 = report
+        .threads()
+        .iter()
+        .map(|thread| number(thread, "threads"))
+        .sum();
+    assert_eq!(threads, 600);
+    for thread in report.threads() {
+        assert_eq!(number(thread, "arrivals"), 5);
+        assert_eq!(thread["ended"], true);
+    }
+}
+
+#[test]
+fn many_threads_at_one_barrier() {
+    needs_root!();
+    let report = watch(&program("truth.c"), &["threads=256", "rounds=20"]);
+    report.is_exactly(256 * 20, 20);
+    assert_eq!(report.threads().len(), 256);
+    assert_eq!(participants(&report), [256]);
+}
+
+#[test]
+fn one_participant() {
+    needs_root!();
+    let report = watch(&program("truth.c"), &["threads=1", "rounds=500"]);
+    report.is_exactly(500, 500);
+    assert_eq!(participants(&report), [1]);
+    assert_eq!(number(&report.threads()[0], "idle_ns"), 0);
+    assert_eq!(number(&report.threads()[0], "last"), 500);
+}
+
+#[test]
+fn a_site_in_cplusplus_has_its_readable_name() {
+    needs_root!();
+    let report = watch(
+        &crate::programs::Build::of("methods.cpp")
+            .compiler("g++")
+            .path(),
+        &["rounds=50"],
+    );
+    report.is_exactly(150, 50);
+    let site = report.site_at(line("methods.cpp", "SITE method"));
+    let function = site["function"].as_str().unwrap();
+    assert!(
+        function.starts_with("simulation::Cell::exchange"),
+        "{function}"
+    );
+}
+
+#[test]
+fn no_barrier_at_all_is_no_error() {
+    needs_root!();
+    let (finished, report) = watch_with(&[], "/bin/true".as_ref(), &[]);
+    finished.expect(0);
+    report.is_exactly(0, 0);
+    let finished = crate::harness::run(crate::harness::sbt_with(&["run", "--", "/bin/true"]));
+    assert!(
+        finished.stderr.contains("No barrier was used"),
+        "{finished}"
+    );
+    assert!(
+        finished.stderr.contains("pthread_barrier_wait"),
+        "{finished}"
+    );
+}

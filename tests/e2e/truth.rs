@@ -1,0 +1,113 @@
+//! What the program `truth` wrote down about itself, and what follows from it.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// One thread's passage through one episode.
+#[derive(Clone, Copy, Debug)]
+pub struct Passage {
+    pub tid: u64,
+    pub arrival: u64,
+    pub departure: u64,
+}
+
+/// All episodes of a run, each with its passages in the order of arrival.
+pub struct Truth(pub Vec<Vec<Passage>>);
+
+impl Truth {
+    pub fn read(path: &Path) -> Self {
+        let mut rounds: BTreeMap<u64, Vec<Passage>> = BTreeMap::new();
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let fields: Vec<u64> = line
+                .split_whitespace()
+                .map(|field| field.parse().unwrap())
+                .collect();
+            rounds.entry(fields[2]).or_default().push(Passage {
+                tid: fields[1],
+                arrival: fields[3],
+                departure: fields[4],
+            });
+        }
+        let mut rounds: Vec<_> = rounds.into_values().collect();
+        for round in &mut rounds {
+            round.sort_by_key(|passage| passage.arrival);
+        }
+        Self(rounds)
+    }
+
+    fn last_arrival(round: &[Passage]) -> u64 {
+        round[round.len() - 1].arrival
+    }
+
+    /// Σ over the episodes of (L - F).
+    pub fn barrier_time(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|round| Self::last_arrival(round) - round[0].arrival)
+            .sum()
+    }
+
+    /// Σ over all episodes but the first of (L - last departure before).
+    pub fn phase_time(&self) -> u64 {
+        self.0
+            .windows(2)
+            .map(|pair| {
+                let left = pair[0].iter().map(|passage| passage.departure).max();
+                Self::last_arrival(&pair[1]).saturating_sub(left.unwrap())
+            })
+            .sum()
+    }
+
+    /// Σ of one thread's time between its arrival and the last one.
+    pub fn idle(&self, tid: u64) -> u64 {
+        self.0
+            .iter()
+            .flat_map(|round| {
+                round
+                    .iter()
+                    .filter(move |passage| passage.tid == tid)
+                    .map(|passage| Self::last_arrival(round) - passage.arrival)
+            })
+            .sum()
+    }
+
+    /// Σ of one thread's time between a departure and its next arrival.
+    pub fn work(&self, tid: u64) -> u64 {
+        let of = |round: &[Passage]| *round.iter().find(|passage| passage.tid == tid).unwrap();
+        self.0
+            .windows(2)
+            .map(|pair| of(&pair[1]).arrival - of(&pair[0]).departure)
+            .sum()
+    }
+
+    /// How often a thread came last by more than `lead` ns.
+    pub fn clearly_last(&self, tid: u64, lead: u64) -> u64 {
+        let count = self
+            .0
+            .iter()
+            .filter(|round| {
+                let [.., before, last] = round.as_slice() else {
+                    return false;
+                };
+                last.tid == tid && last.arrival - before.arrival > lead
+            })
+            .count();
+        count as u64
+    }
+
+    /// In how many episodes it is not clear who came last.
+    pub fn unclear(&self, lead: u64) -> u64 {
+        let clear: u64 = self
+            .tids()
+            .iter()
+            .map(|tid| self.clearly_last(*tid, lead))
+            .sum();
+        self.0.len() as u64 - clear
+    }
+
+    /// The threads, by number.
+    pub fn tids(&self) -> Vec<u64> {
+        let mut tids: Vec<_> = self.0[0].iter().map(|passage| passage.tid).collect();
+        tids.sort_unstable();
+        tids
+    }
+}
