@@ -20,7 +20,15 @@ fn main() {
         .skip(1)
         .find_map(|argument| argument.parse().ok())
         .unwrap_or(4);
-    for (threads, sites) in [(2, 1), (8, 1), (8, 64), (64, 64), (256, 64), (1024, 1), (8, 1000)] {
+    for (threads, sites) in [
+        (2, 1),
+        (8, 1),
+        (8, 64),
+        (64, 64),
+        (256, 64),
+        (1024, 1),
+        (8, 1000),
+    ] {
         let mut best = f64::INFINITY;
         for _ in 0..3 {
             best = best.min(run(threads, sites, millions * 1_000_000));

@@ -45,7 +45,10 @@ const VARIANTS: [(&str, &[(&str, bool)]); 6] = [
     ("empty", &[("empty", false)]),
     ("arrival", &[("arrive", false)]),
     ("empty pair", &[("empty", false), ("empty_return", true)]),
-    ("arrival and departure", &[("arrive", false), ("depart", true)]),
+    (
+        "arrival and departure",
+        &[("arrive", false), ("depart", true)],
+    ),
     ("none", &[]),
 ];
 

@@ -31,7 +31,12 @@ pub enum Command {
         #[arg(long)]
         as_root: bool,
         /// The program and its arguments.
-        #[arg(required = true, trailing_var_arg = true, value_name = "PROG", allow_hyphen_values = true)]
+        #[arg(
+            required = true,
+            trailing_var_arg = true,
+            value_name = "PROG",
+            allow_hyphen_values = true
+        )]
         program: Vec<OsString>,
     },
     /// Join a running process; leaving it (Ctrl-C) lets it run on untouched.

@@ -44,9 +44,12 @@ pub fn examine() -> bool {
         ),
         tracepoints(Path::new("/sys/bus/event_source/devices/tracepoint").exists()),
         tracefs(
-            ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
-                .iter()
-                .any(|path| Path::new(path).exists()),
+            [
+                "/sys/kernel/tracing/events",
+                "/sys/kernel/debug/tracing/events",
+            ]
+            .iter()
+            .any(|path| Path::new(path).exists()),
         ),
         capabilities(effective),
         sysctls(
@@ -261,7 +264,11 @@ fn rehearse() -> anyhow::Result<String> {
         source.attach(file)?;
     }
     let (sink, mut batches) = tokio::sync::mpsc::channel(QUEUE);
-    source.start(sink, crate::clock::now_ns(), std::collections::HashMap::new())?;
+    source.start(
+        sink,
+        crate::clock::now_ns(),
+        std::collections::HashMap::new(),
+    )?;
     crate::demo::barrier::Barrier::new(1)?.wait();
     let totals = source.stop()?;
     let (mut arrivals, mut departures, mut with_clocks) = (0, 0, 0);
@@ -313,7 +320,10 @@ mod tests {
         let State::Bad(text) = capabilities(0).state else {
             return;
         };
-        assert!(text.contains("CAP_BPF") && text.contains("setcap"), "{text}");
+        assert!(
+            text.contains("CAP_BPF") && text.contains("setcap"),
+            "{text}"
+        );
         assert!(!is_bad(&capabilities(u64::MAX)));
     }
 

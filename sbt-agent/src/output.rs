@@ -43,7 +43,9 @@ pub fn style(color: Color, terminal: bool) -> Style {
     let color = match color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        Color::Auto => {
+            terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
     };
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
@@ -128,7 +130,11 @@ fn open(path: &Path) -> io::Result<fs::File> {
         .open(path)?;
     if !existed && let Some(invoker) = Invoker::from_sudo() {
         // What sbt writes under sudo belongs to who called sudo.
-        std::os::unix::fs::fchown(&file, Some(invoker.uid.as_raw()), Some(invoker.gid.as_raw()))?;
+        std::os::unix::fs::fchown(
+            &file,
+            Some(invoker.uid.as_raw()),
+            Some(invoker.gid.as_raw()),
+        )?;
     }
     Ok(file)
 }

@@ -29,7 +29,10 @@ impl Place {
     /// What tells two places apart: the chain of lines, where there are any,
     /// however many addresses a compiler has made of it; else the address.
     pub fn key(&self) -> Self {
-        let has_lines = self.frames.first().is_some_and(|frame| frame.line.is_some());
+        let has_lines = self
+            .frames
+            .first()
+            .is_some_and(|frame| frame.line.is_some());
         Self {
             offset: if has_lines { 0 } else { self.offset },
             ..self.clone()

@@ -238,7 +238,11 @@ fn label(place: &Place, frame: usize) -> String {
     };
     match (function, line) {
         (Some(function), Some(line)) => format!("{function} {line}"),
-        (Some(function), None) => format!("{function} ({}+{:#x})", printable(&place.binary), place.offset),
+        (Some(function), None) => format!(
+            "{function} ({}+{:#x})",
+            printable(&place.binary),
+            place.offset
+        ),
         (None, Some(line)) => line,
         (None, None) => format!("{}+{:#x}", printable(&place.binary), place.offset),
     }

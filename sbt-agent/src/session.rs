@@ -1,11 +1,6 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{
-    ffi::OsString,
-    os::fd::OwnedFd,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{ffi::OsString, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -212,8 +207,8 @@ impl Session {
         let pidfd =
             launch::pidfd(pid).with_context(|| format!("process {pid} has ended already"))?;
         // SAFETY: the descriptor is owned by what is registered: it stays the same.
-        let pidfd = unsafe { AsyncFd::register(pidfd) }
-            .context("cannot wait for the program's end")?;
+        let pidfd =
+            unsafe { AsyncFd::register(pidfd) }.context("cannot wait for the program's end")?;
         let (sink, batches) = mpsc::channel(QUEUE);
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
@@ -369,7 +364,9 @@ impl Session {
             Some(stopping) => stopping.await.context("stopping the probes")??,
             None => anyhow::bail!("the reader of the ring buffers ended by itself"),
         };
-        if self.options.duration.is_none() && ending == Some(Ending::Asked) && self.running.is_some()
+        if self.options.duration.is_none()
+            && ending == Some(Ending::Asked)
+            && self.running.is_some()
         {
             self.wait_a_little().await?;
         }

@@ -5,7 +5,10 @@
 //! size is asserted at compile time. A record is told apart by its first eight
 //! bytes, the [`Head`], which are the same in all of them.
 #![no_std]
-#![allow(missing_docs, reason = "head and clocks of each record are explained at their types")]
+#![allow(
+    missing_docs,
+    reason = "head and clocks of each record are explained at their types"
+)]
 
 /// What a record in the ring is; the value of [`Head::kind`].
 pub mod kind {

@@ -251,8 +251,12 @@ fn after_the_first_thread_has_left() {
 #[test]
 fn the_first_thread_leaves_while_attached() {
     needs_root!();
-    let target = start(command(program("leader.c"), &["rounds=900"]));
+    let target = start(command(
+        program("leader.c"),
+        &["rounds=1500", "stay=900000"],
+    ));
     let report = attach(target.pid(), &[]).report();
+    assert!(report.number("episodes") > 800, "{report}");
     is_a_tail(&report, 3);
     target.finish().expect(4);
 }
@@ -383,5 +387,72 @@ fn to_several_teams_in_the_middle() {
         assert!(number(site, "episodes") > 0);
     }
     report.is_consistent();
+    target.finish().expect(0);
+}
+
+#[test]
+fn to_a_stopped_process() {
+    needs_root!();
+    let target = start_truth(&["threads=3", "rounds=400", "base=2000"]);
+    pause(200);
+    target.signal(libc::SIGSTOP);
+    pause(50);
+    let attached = attach(target.pid(), &["--duration=300ms"]);
+    let report = attached.report();
+    assert_eq!(report.number("lost_events"), 0, "{report}");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
+    assert!(stat.contains(") T "), "no longer stopped: {stat}");
+    target.signal(libc::SIGCONT);
+    ended_untouched(target, 1200);
+}
+
+#[test]
+fn to_a_process_that_is_stopped_for_a_while() {
+    needs_root!();
+    let target = start_truth(&["threads=3", "rounds=400", "base=2000"]);
+    let attached = attach(target.pid(), &[]);
+    pause(400);
+    target.signal(libc::SIGSTOP);
+    pause(200);
+    target.signal(libc::SIGCONT);
+    is_a_tail(&attached.report(), 3);
+    target.finish().expect(0);
+}
+
+/// A copy of `truth` that has begun to run.
+fn start_copy(folder: &tempfile::TempDir) -> (Started, PathBuf) {
+    let copy = folder.path().join("copy");
+    fs::copy(program("truth.c"), &copy).unwrap();
+    let mut target = start(command(&copy, &["threads=3", "rounds=400", "base=2000"]));
+    target.wait_for("ready");
+    (target, copy)
+}
+
+#[test]
+fn to_a_program_whose_file_is_gone() {
+    needs_root!();
+    let folder = folder();
+    let (target, copy) = start_copy(&folder);
+    fs::remove_file(copy).unwrap();
+    let report = attach(target.pid(), &[]).report();
+    is_a_tail(&report, 3);
+    let site = report.site_at(line("truth.c", "SITE meet"));
+    assert_eq!(site["function"], "meet", "{report}");
+    target.finish().expect(0);
+}
+
+#[test]
+fn to_a_program_that_has_been_built_again() {
+    needs_root!();
+    let folder = folder();
+    let (target, copy) = start_copy(&folder);
+    let other = folder.path().join("other");
+    fs::copy(program("wrapper.c"), &other).unwrap();
+    fs::rename(other, copy).unwrap();
+    let report = attach(target.pid(), &[]).report();
+    is_a_tail(&report, 3);
+    // Named by the file that runs, not by the one that has its name now.
+    let site = report.site_at(line("truth.c", "SITE meet"));
+    assert_eq!(site["function"], "meet", "{report}");
     target.finish().expect(0);
 }

@@ -141,6 +141,7 @@ impl Finished {
         assert_eq!(text.trim_end().lines().count(), 1, "{self}");
         assert!(text.starts_with("sbt: "), "{self}");
         assert!(!text.contains("panicked"), "{self}");
+        assert!(text.matches("(os error").count() <= 1, "said twice: {self}");
         text
     }
 }

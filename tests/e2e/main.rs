@@ -18,6 +18,7 @@ mod cli;
 mod demo;
 mod kill;
 mod lifecycle;
+mod namespaces;
 mod privilege;
 mod run;
 mod streams;

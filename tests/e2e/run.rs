@@ -175,6 +175,17 @@ fn threads_that_come_and_go() {
         .map(|thread| number(thread, "threads"))
         .sum();
     assert_eq!(threads, 600);
+    // One after the other: all phases together cannot take longer than the run.
+    let phases: u64 = report
+        .list("phases")
+        .iter()
+        .map(|phase| number(&phase["phase_ns"], "sum"))
+        .sum();
+    let wall = report.number("wall_ns");
+    assert!(
+        phases <= wall,
+        "phases of {phases} ns in {wall} ns: {report}"
+    );
     for thread in report.threads() {
         assert_eq!(number(thread, "arrivals"), 5);
         assert_eq!(thread["ended"], true);
@@ -233,4 +244,53 @@ fn no_barrier_at_all_is_no_error() {
         finished.stderr.contains("pthread_barrier_wait"),
         "{finished}"
     );
+}
+
+#[test]
+fn more_threads_than_have_rows_of_their_own() {
+    needs_root!();
+    let report = watch(
+        &program("comeandgo.c"),
+        &["waves=2000", "threads=4", "rounds=5"],
+    );
+    report.is_exactly(2000 * 4 * 5, 2000 * 5);
+    assert!(report.threads().len() <= 4096);
+}
+
+#[test]
+fn a_thousand_threads() {
+    needs_root!();
+    let report = watch(&program("truth.c"), &["threads=1000", "rounds=5"]);
+    report.is_exactly(5000, 5);
+}
+
+#[test]
+fn more_threads_than_the_barrier_takes() {
+    needs_root!();
+    for option in ["--departures=on", "--departures=off"] {
+        let (finished, report) = watch_with(&[option], &program("crowd.c"), &["arrivals=6000"]);
+        finished.expect(0);
+        report.is_exactly(6000, 2000);
+        assert_eq!(participants(&report), [3]);
+    }
+}
+
+#[test]
+fn more_barriers_than_are_kept() {
+    needs_root!();
+    let report = watch(&program("fresh.c"), &["objects=6000"]);
+    let seen = ["arrivals", "episodes", "incomplete_episodes", "lost_events"]
+        .map(|field| report.number(field));
+    assert_eq!(seen, [24_000, 12_000, 0, 0], "{report}");
+}
+
+#[test]
+fn a_relative_path() {
+    needs_root!();
+    let path = program("truth.c");
+    let mut command = crate::harness::sbt_with(&["run", "--", "./truth", "rounds=10"]);
+    command.current_dir(path.parent().unwrap());
+    let finished = crate::harness::run(command).expect(0);
+    assert!(finished.stderr.contains("10 episodes"), "{finished}");
+    assert!(finished.stderr.contains("meet truth.c:"), "{finished}");
 }

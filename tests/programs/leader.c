@@ -1,4 +1,5 @@
-// The first thread leaves with pthread_exit; the others go on without it.
+// The first thread leaves with pthread_exit, after stay=US; the others go on
+// without it.
 #include "common.h"
 
 #define THREADS 3
@@ -32,5 +33,6 @@ int main(int argc, char **argv)
     }
     printf("ready\n");
     fflush(stdout);
+    sleep_us(option(argc, argv, "stay", 0));
     pthread_exit(NULL);
 }

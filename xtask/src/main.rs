@@ -2,12 +2,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod bench;
 mod debian;
 mod ebpf;
 mod linker;
 mod object;
 mod process;
 mod record;
+mod test;
 mod toolchain;
 mod workspace;
 
@@ -27,11 +29,17 @@ struct Cli {
 enum Command {
     /// Build the BPF object from source, or check the committed one
     Ebpf(ebpf::Args),
+    /// Run all tests: the pure ones, and the real binary against the real kernel
+    Test(test::Args),
+    /// Measure what sbt costs and write bench/RESULTS.md
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ebpf(args) => ebpf::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

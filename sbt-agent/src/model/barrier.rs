@@ -97,12 +97,7 @@ impl Barriers {
     }
 
     /// Puts a barrier into a new entry or into that of an old one.
-    pub fn insert(
-        &mut self,
-        key: (u32, u64),
-        kind: Kind,
-        old: Option<BarrierId>,
-    ) -> BarrierId {
+    pub fn insert(&mut self, key: (u32, u64), kind: Kind, old: Option<BarrierId>) -> BarrierId {
         let barrier = Barrier {
             key,
             kind,

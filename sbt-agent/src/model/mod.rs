@@ -560,9 +560,8 @@ impl Model {
             }
             self.parts.push(Part {
                 row: member.row,
-                work_ns: since.map(|since| {
-                    member.arrived.time_ns.saturating_sub(since.clocks.time_ns)
-                }),
+                work_ns: since
+                    .map(|since| member.arrived.time_ns.saturating_sub(since.clocks.time_ns)),
                 idle_ns: last_ns - member.arrived.time_ns,
                 release_ns: match member.left {
                     Left::At(time_ns) => Some(time_ns.saturating_sub(last_ns)),

@@ -2,11 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{
-    episode::Seat,
-    site::SiteId,
-    stats::KnownSum,
-};
+use super::{episode::Seat, site::SiteId, stats::KnownSum};
 use crate::event::{Clocks, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.

@@ -17,7 +17,9 @@ pub fn effective() -> u64 {
     fs::read_to_string("/proc/self/status")
         .ok()
         .and_then(|status| {
-            let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+            let hex = status
+                .lines()
+                .find_map(|line| line.strip_prefix("CapEff:"))?;
             u64::from_str_radix(hex.trim(), 16).ok()
         })
         .unwrap_or(0)
@@ -38,9 +40,11 @@ pub fn missing(effective: u64) -> Vec<&'static str> {
 
 /// The command that gives this very binary what it needs.
 pub fn remedy() -> String {
-    let binary = std::env::current_exe()
-        .map_or_else(|_| "sbt".into(), |path| path.display().to_string());
-    format!("run it with sudo, or `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep {binary}` once")
+    let binary =
+        std::env::current_exe().map_or_else(|_| "sbt".into(), |path| path.display().to_string());
+    format!(
+        "run it with sudo, or `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep {binary}` once"
+    )
 }
 
 /// Makes an error of loading one that says what to do.

@@ -67,7 +67,11 @@ impl Unit {
             Self {
                 name,
                 ns: ns as f64,
-                decimals: if digits == 0 { 2 } else { usize::from(digits == 1) },
+                decimals: if digits == 0 {
+                    2
+                } else {
+                    usize::from(digits == 1)
+                },
             }
         };
         match max {

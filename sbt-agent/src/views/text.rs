@@ -169,7 +169,10 @@ fn rest(out: &mut String, all: usize, what: &str, style: Style) {
         let more = (all - MOST_ROWS) as u64;
         line(
             out,
-            &style.dim(&format!("and {} more; --json has them all", plural(more, what))),
+            &style.dim(&format!(
+                "and {} more; --json has them all",
+                plural(more, what)
+            )),
         );
     }
 }
@@ -290,7 +293,11 @@ fn unfinished(out: &mut String, report: &Report, style: Style) {
             let gone = |id: &u32| {
                 let ended = report.thread(*id).is_some_and(|thread| thread.ended);
                 let name = thread_name(report, *id);
-                if ended { format!("{name} (ended)") } else { name }
+                if ended {
+                    format!("{name} (ended)")
+                } else {
+                    name
+                }
             };
             let missing: Vec<_> = open.missing.iter().map(gone).collect();
             line(out, &format!("  missing: {}", missing.join(", ")));
@@ -308,10 +315,16 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     };
     let mut facts = vec![
         format!("lost {}", plural(report.lost_events, "event")),
-        format!("incomplete {}", plural(report.incomplete_episodes, "episode")),
+        format!(
+            "incomplete {}",
+            plural(report.incomplete_episodes, "episode")
+        ),
         format!("departures {departures}"),
         format!("{} ({})", report.backend, report.method),
-        format!("sbt used {} CPU", duration(Some(report.own_cost.cpu_ns), style)),
+        format!(
+            "sbt used {} CPU",
+            duration(Some(report.own_cost.cpu_ns), style)
+        ),
     ];
     if report.lost_events > 0 {
         facts[0].push_str(" (what they belonged to is counted as incomplete)");

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Arrive, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read};
+use sbt_common::{
+    Arrive, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read,
+};
 
 use crate::event::{CallersId, Clocks, Event, Kind, Round, Tid};
 

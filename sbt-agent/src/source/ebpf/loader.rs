@@ -182,11 +182,7 @@ impl KernelBtf {
 
 /// Loads everything: for `uprobe_multi`, or, where the kernel is older than
 /// 6.6, for one perf event a probe. `wanted`: the programs that will be used.
-pub fn load(
-    config: Config,
-    uprobes: ProgramKind,
-    wanted: &[&str],
-) -> Result<Loaded, LoadError> {
+pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loaded, LoadError> {
     let mut object = Object::parse(OBJECT).map_err(|e| LoadError::Object(e.to_string()))?;
     let settings = settings_bytes(&config);
     object
@@ -199,7 +195,11 @@ pub fn load(
         let fd = create_map(map_name, map, &rings)?;
         maps.insert(map_name.clone(), fd);
     }
-    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let text: HashSet<usize> = object
+        .functions
+        .keys()
+        .map(|(section, _)| *section)
+        .collect();
     let definitions = object.maps.clone();
     object
         .relocate_maps(

@@ -27,8 +27,10 @@ impl Ring {
     fn new(ring: RingBuf<MapData>) -> io::Result<Self> {
         // The first page holds the reader's position, the second the
         // writer's (kernel/bpf/ringbuf.c); aya maps them but does not show them.
-        let page = usize::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(4096))
-            .map_err(io::Error::other)?;
+        let page = usize::try_from(
+            nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(4096),
+        )
+        .map_err(io::Error::other)?;
         let map = |offset: usize| {
             MmapOptions::new()
                 .offset(offset as u64)
@@ -68,7 +70,10 @@ impl Rings {
     /// Takes the rings over.
     pub fn new(rings: Vec<RingBuf<MapData>>) -> io::Result<Self> {
         Ok(Self {
-            rings: rings.into_iter().map(Ring::new).collect::<io::Result<_>>()?,
+            rings: rings
+                .into_iter()
+                .map(Ring::new)
+                .collect::<io::Result<_>>()?,
             pending: Vec::new(),
             watermark: 0,
             late: 0,

@@ -1,0 +1,151 @@
+//! Containers: other process numbers, other files at the same paths.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    harness::{
+        Report, Started, attach, command, eventually, folder, needs_root, pause, run, sbt, start,
+    },
+    programs::{line, program},
+};
+
+/// Prefixes a command with a new process and mount namespace.
+fn contained(program: &Path) -> Command {
+    let mut command = command(
+        "unshare",
+        &["--pid", "--fork", "--mount", "--mount-proc", "--"],
+    );
+    command.arg(program);
+    command
+}
+
+/// The one child of a process.
+#[track_caller]
+fn child(parent: &Started) -> u32 {
+    let path = format!("/proc/{0}/task/{0}/children", parent.pid());
+    eventually(crate::harness::LIMIT, || {
+        fs::read_to_string(&path).ok()?.trim().parse().ok()
+    })
+    .unwrap()
+}
+
+#[track_caller]
+fn named(report: &Report) {
+    let site = report.site_at(line("truth.c", "SITE meet"));
+    assert_eq!(site["function"], "meet", "{report}");
+}
+
+#[test]
+fn run_inside_a_container() {
+    needs_root!();
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = contained(sbt());
+    command
+        .args(["run", "--json", "--output"])
+        .arg(&json)
+        .arg("--");
+    command
+        .arg(program("truth.c"))
+        .args(["threads=3", "rounds=100", "status=7"]);
+    run(command).expect(7);
+    let report = Report::read(&json);
+    report.is_exactly(300, 100);
+    named(&report);
+    // Numbers as they are seen in there.
+    for thread in report.threads() {
+        assert!(thread["tid"].as_u64().unwrap() < 100, "{report}");
+    }
+}
+
+#[test]
+fn attach_inside_a_container() {
+    needs_root!();
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let script = "\"$1\" threads=3 rounds=100 hold=1500000 & sleep 0.2; \
+                  \"$2\" attach --json --output \"$3\" $!; echo $?; wait $!";
+    let mut command = contained("sh".as_ref());
+    command
+        .args(["-c", script, "sh"])
+        .arg(program("truth.c"))
+        .arg(sbt())
+        .arg(&json);
+    let finished = run(command).expect(0);
+    let report = Report::read(&json);
+    report.is_exactly(300, 100);
+    named(&report);
+    assert!(finished.out().ends_with("0\n"), "{finished}");
+}
+
+#[test]
+fn attach_from_outside_a_container() {
+    needs_root!();
+    let mut command = contained(&program("truth.c"));
+    command.args(["threads=3", "rounds=100", "hold=1500000"]);
+    let mut target = start(command);
+    target.wait_for("ready");
+    let pid = child(&target);
+    let report = attach(pid, &[]).report();
+    report.is_exactly(300, 100);
+    named(&report);
+    // Numbers as they are seen from here.
+    assert_eq!(report.number("pid"), u64::from(pid));
+    assert!(
+        report.threads().iter().any(|thread| thread["tid"] == pid),
+        "{report}"
+    );
+    target.finish().expect(0);
+}
+
+/// A root folder of its own with the program and copies of its libraries.
+fn root_folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = folder();
+    let truth = program("truth.c");
+    let listed = run(command("ldd", &[&truth])).expect(0).out();
+    let libraries = listed
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from);
+    for path in libraries {
+        let copy = folder.path().join(path.strip_prefix("/").unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(&path, &copy).unwrap();
+    }
+    fs::copy(&truth, folder.path().join("truth")).unwrap();
+    let path = folder.path().to_path_buf();
+    (folder, path)
+}
+
+#[test]
+fn attach_to_another_root() {
+    needs_root!();
+    let (_folder, root) = root_folder();
+    let mut command = command("chroot", &[&root]);
+    command.args(["/truth", "threads=3", "rounds=100", "hold=1500000"]);
+    let mut target = start(command);
+    target.wait_for("ready");
+    let report = attach(target.pid(), &[]).report();
+    report.is_exactly(300, 100);
+    named(&report);
+    target.finish().expect(0);
+}
+
+#[test]
+fn run_into_another_root() {
+    needs_root!();
+    let (_folder, root) = root_folder();
+    let root = root.to_str().unwrap();
+    // Its files are known only once it runs; then there must be time enough.
+    let report = crate::harness::watch(
+        "/usr/sbin/chroot".as_ref(),
+        &[root, "/truth", "threads=3", "rounds=100", "hold=500000"],
+    );
+    report.is_exactly(300, 100);
+    named(&report);
+    pause(0);
+}

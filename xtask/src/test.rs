@@ -1,0 +1,109 @@
+//! Everything that has to pass, in one command on a fresh machine.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::debian;
+use crate::process;
+use crate::workspace::Workspace;
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Fail if a test that needs root was skipped, as CI does
+    #[arg(long)]
+    no_skips: bool,
+    /// Only tests whose name contains this
+    filter: Option<String>,
+}
+
+/// Tools that the tests use, and the Debian packages that have them.
+const TOOLS: [(&str, &str); 9] = [
+    ("gcc", "gcc"),
+    ("g++", "g++"),
+    ("musl-gcc", "musl-tools"),
+    ("objcopy", "binutils"),
+    ("strip", "binutils"),
+    ("bpftool", "bpftool"),
+    ("setpriv", "util-linux"),
+    ("script", "bsdutils"),
+    ("setcap", "libcap2-bin"),
+];
+
+/// Runs the unit tests, then the real binary against the real kernel.
+pub fn run(args: &Args) -> Result<()> {
+    let workspace = Workspace::locate()?;
+    require_tools(&TOOLS)?;
+    let skips = workspace.target.join("skipped-tests.txt");
+    fs::create_dir_all(&workspace.target)?;
+    fs::write(&skips, "")?;
+
+    let mut unit = cargo(
+        &workspace,
+        &["test", "--workspace", "--exclude", "sbt-tests"],
+    );
+    process::run(unit.args(&args.filter))?;
+    process::run(&mut cargo(
+        &workspace,
+        &[
+            "build",
+            "--release",
+            "--package",
+            "sbt-agent",
+            "--bin",
+            "sbt",
+        ],
+    ))?;
+    let mut e2e = cargo(&workspace, &["test", "--package", "sbt-tests"]);
+    e2e.args(&args.filter)
+        // They share two or more CPUs with what they measure.
+        .args(["--", "--test-threads", "1"])
+        .env("SBT_BIN", workspace.target.join("release/sbt"))
+        .env("SBT_SKIP_LOG", &skips);
+    process::run(&mut e2e)?;
+    report_skips(&skips, args.no_skips)
+}
+
+/// Has the packages installed whose tools are missing; a machine that has the
+/// tools from elsewhere needs no packages.
+pub fn require_tools(tools: &[(&str, &str)]) -> Result<()> {
+    let is_there = |tool: &str| {
+        process::on_path(tool).is_some()
+            || ["/usr/sbin", "/sbin"]
+                .iter()
+                .any(|dir| Path::new(dir).join(tool).is_file())
+    };
+    let mut missing: Vec<String> = tools
+        .iter()
+        .filter(|(tool, _)| !is_there(tool))
+        .map(|(_, package)| (*package).to_owned())
+        .collect();
+    missing.dedup();
+    debian::require(&missing)
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> std::process::Command {
+    let mut command = process::command(process::cargo());
+    command
+        .args(arguments)
+        .current_dir(&workspace.root)
+        .env("CARGO_TARGET_DIR", &workspace.target);
+    command
+}
+
+fn report_skips(log: &Path, none_allowed: bool) -> Result<()> {
+    let skipped = fs::read_to_string(log)?;
+    let count = skipped.lines().count();
+    if count == 0 {
+        eprintln!("all tests ran");
+        return Ok(());
+    }
+    eprintln!("{count} tests were skipped; run as root to have them all:");
+    eprint!("{skipped}");
+    if none_allowed {
+        bail!("{count} tests were skipped");
+    }
+    Ok(())
+}
