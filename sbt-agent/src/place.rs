@@ -11,6 +11,8 @@ pub struct Frame {
     pub file: Option<String>,
     /// From 1, if known.
     pub line: Option<u32>,
+    /// The compiler has put it into the next frame instead of calling it.
+    pub inlined: bool,
 }
 
 /// From where a barrier was called.
@@ -39,23 +41,23 @@ impl Place {
         }
     }
 
-    /// The frame by which to name this place among others: the innermost at
-    /// which it differs from every place that shares the frames below. So a
-    /// wrapper through which everybody calls does not hide who does, and a
-    /// function that is inlined still names its own barrier.
+    /// The frame by which to name this place among others: the innermost that
+    /// is not a wrapper. A wrapper is a function inlined from another source
+    /// file than that of its caller, or one through which several places go:
+    /// it would hide who waits. A phase that is inlined into the thread's main
+    /// function, from the same file, still names its own barrier.
     pub fn naming_frame(&self, others: &[&Self]) -> usize {
-        let mut depth = 0;
-        while depth + 1 < self.frames.len() {
+        let is_wrapper = |depth: usize| {
+            let (frame, outer) = (&self.frames[depth], &self.frames[depth + 1]);
             let shared = &self.frames[..=depth];
-            let rival = others.iter().any(|other| {
-                other.frames != self.frames && other.frames.get(..=depth) == Some(shared)
-            });
-            if !rival {
-                break;
-            }
-            depth += 1;
-        }
-        depth
+            frame.inlined && outer.file.is_some() && frame.file != outer.file
+                || others.iter().any(|other| {
+                    other.frames != self.frames && other.frames.get(..=depth) == Some(shared)
+                })
+        };
+        (0..self.frames.len().saturating_sub(1))
+            .find(|depth| !is_wrapper(*depth))
+            .unwrap_or(self.frames.len().saturating_sub(1))
     }
 }
 
@@ -92,6 +94,7 @@ mod tests {
                     function: Some((*function).into()),
                     file: Some("a.c".into()),
                     line: Some(*line),
+                    inlined: false,
                 })
                 .collect(),
         }
@@ -111,6 +114,15 @@ mod tests {
         let a = place(&[("factor", 40), ("main", 90)]);
         let b = place(&[("update", 60), ("main", 90)]);
         assert_eq!(a.naming_frame(&[&a, &b]), 0);
+    }
+
+    #[test]
+    fn a_wrapper_inlined_from_another_file_does_not_name_the_only_site() {
+        let mut a = place(&[("wait", 46), ("process_item", 104)]);
+        a.frames[0].inlined = true;
+        assert_eq!(a.naming_frame(&[&a]), 0, "a phase of the same file");
+        a.frames[0].file = Some("barrier.h".into());
+        assert_eq!(a.naming_frame(&[&a]), 1);
     }
 
     #[test]

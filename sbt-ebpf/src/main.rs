@@ -75,9 +75,7 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
         layout::GLIBC => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
             .map_or((0, 0, 0), |[arrived, round, count]| (count, round, arrived)),
         layout::MUSL => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
-            .map_or((0, 0, 0), |[_, _, limit]| {
-                ((limit & 0x7fff_ffff) + 1, 0, 0)
-            }),
+            .map_or((0, 0, 0), |[_, _, limit]| ((limit & 0x7fff_ffff) + 1, 0, 0)),
         _ => (0, 0, 0),
     };
     let seq = slot.next_seq();

@@ -70,7 +70,11 @@ impl Wake {
     /// all the rest.
     #[inline(always)]
     pub const fn at(seq: u32) -> Self {
-        if seq & 15 == 15 { Self::IfFull } else { Self::No }
+        if seq & 15 == 15 {
+            Self::IfFull
+        } else {
+            Self::No
+        }
     }
 }
 

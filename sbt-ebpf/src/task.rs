@@ -31,7 +31,9 @@ fn field<T: Copy>(base: *const u8, offset: u32) -> T {
 impl Task {
     #[inline(always)]
     pub fn current() -> Self {
-        let task = unsafe { bpf_get_current_task_btf() }.cast::<u8>().cast_const();
+        let task = unsafe { bpf_get_current_task_btf() }
+            .cast::<u8>()
+            .cast_const();
         // A load is a few nanoseconds cheaper than the helper.
         let tid = if config!(pid) == 0 {
             bpf_get_current_pid_tgid() as u32

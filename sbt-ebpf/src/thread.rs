@@ -11,7 +11,12 @@ use core::cell::UnsafeCell;
 
 use sbt_common::{Thread, kind};
 
-use crate::{head, ring::{Wake, send}, target, task, task::Task};
+use crate::{
+    head,
+    ring::{Wake, send},
+    target, task,
+    task::Task,
+};
 
 const SLOTS: usize = 16384;
 const CACHED: usize = 4;

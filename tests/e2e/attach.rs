@@ -28,9 +28,35 @@ pub fn clean_code() -> String {
         .to_owned()
 }
 
+/// A `truth` that does not look at its code and end before it is told to, when
+/// nobody watches it any more.
+pub struct Patient {
+    pub target: Started,
+    folder: tempfile::TempDir,
+}
+
+impl Patient {
+    pub fn start(arguments: &[&str]) -> Self {
+        let folder = folder();
+        let until = format!("until={}", folder.path().join("now").display());
+        let mut arguments = arguments.to_vec();
+        arguments.push(&until);
+        Self {
+            target: start_truth(&arguments),
+            folder,
+        }
+    }
+
+    #[track_caller]
+    pub fn ended_untouched(self, arrivals: u64) {
+        fs::write(self.folder.path().join("now"), "").unwrap();
+        ended_untouched(self.target, arrivals);
+    }
+}
+
 /// The target has ended as it would have alone, with nothing left in its code.
 #[track_caller]
-pub fn ended_untouched(target: Started, arrivals: u64) {
+fn ended_untouched(target: Started, arrivals: u64) {
     let finished = target.finish().expect(0);
     assert_eq!(
         finished.out(),
@@ -49,7 +75,7 @@ fn is_a_tail(report: &Report, threads: u64) {
     assert_eq!(report.number("episodes"), arrivals / threads, "{report}");
     assert_eq!(
         report.number("incomplete_episodes"),
-        u64::from(arrivals % threads != 0),
+        u64::from(!arrivals.is_multiple_of(threads)),
         "{report}"
     );
     report.is_consistent();
@@ -130,39 +156,39 @@ fn before_the_first_barrier() {
 #[test]
 fn for_a_while() {
     needs_root!();
-    let target = start_truth(&["threads=3", "rounds=700", "base=2000", "skew=300"]);
+    let patient = Patient::start(&["threads=3", "rounds=700", "base=2000", "skew=300"]);
     pause(100);
-    let report = attach(target.pid(), &["--duration", "500ms"]).report();
-    assert!(is_alive(target.pid()));
+    let report = attach(patient.target.pid(), &["--duration", "500ms"]).report();
+    assert!(is_alive(patient.target.pid()));
     assert!(report.0["exit_status"].is_null(), "{report}");
     is_a_stretch(&report, 3);
-    ended_untouched(target, 2100);
+    patient.ended_untouched(2100);
 }
 
 #[test]
 fn until_interrupted() {
     needs_root!();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let target = start_truth(&["threads=3", "rounds=700", "base=2000", "skew=300"]);
-        let attached = attach(target.pid(), &[]);
+        let patient = Patient::start(&["threads=3", "rounds=700", "base=2000", "skew=300"]);
+        let attached = attach(patient.target.pid(), &[]);
         pause(800);
         attached.sbt.signal(signal);
         let report = attached.report();
-        assert!(is_alive(target.pid()));
+        assert!(is_alive(patient.target.pid()));
         is_a_stretch(&report, 3);
-        ended_untouched(target, 2100);
+        patient.ended_untouched(2100);
     }
 }
 
 #[test]
 fn again_and_again() {
     needs_root!();
-    let target = start_truth(&["threads=3", "rounds=1200", "base=2000", "skew=300"]);
+    let patient = Patient::start(&["threads=3", "rounds=1200", "base=2000", "skew=300"]);
     for _ in 0..4 {
-        let report = attach(target.pid(), &["--duration", "150ms"]).report();
+        let report = attach(patient.target.pid(), &["--duration", "150ms"]).report();
         is_a_stretch(&report, 3);
     }
-    ended_untouched(target, 3600);
+    patient.ended_untouched(3600);
 }
 
 #[test]
@@ -393,17 +419,17 @@ fn to_several_teams_in_the_middle() {
 #[test]
 fn to_a_stopped_process() {
     needs_root!();
-    let target = start_truth(&["threads=3", "rounds=400", "base=2000"]);
+    let patient = Patient::start(&["threads=3", "rounds=400", "base=2000"]);
     pause(200);
-    target.signal(libc::SIGSTOP);
+    patient.target.signal(libc::SIGSTOP);
     pause(50);
-    let attached = attach(target.pid(), &["--duration=300ms"]);
+    let attached = attach(patient.target.pid(), &["--duration=300ms"]);
     let report = attached.report();
     assert_eq!(report.number("lost_events"), 0, "{report}");
-    let stat = fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", patient.target.pid())).unwrap();
     assert!(stat.contains(") T "), "no longer stopped: {stat}");
-    target.signal(libc::SIGCONT);
-    ended_untouched(target, 1200);
+    patient.target.signal(libc::SIGCONT);
+    patient.ended_untouched(1200);
 }
 
 #[test]

@@ -50,7 +50,6 @@ fn usage_errors_have_status_2() {
         &["--nonsense"],
         &["run"],
         &["run", "--"],
-        &["run", "--nonsense", "true"],
         &["attach"],
         &["attach", "0"],
         &["attach", "-1"],
@@ -67,9 +66,22 @@ fn usage_errors_have_status_2() {
         assert_eq!(finished.status.code(), Some(2), "{arguments:?}: {finished}");
         assert_eq!(finished.out(), "", "{arguments:?}");
         assert!(
-            finished.stderr.contains("Usage"),
+            finished.stderr.contains("--help"),
             "{arguments:?}: {finished}"
         );
+    }
+}
+
+#[test]
+fn a_mistyped_option_is_no_program() {
+    for arguments in [
+        ["run", "--nonsense", "true"],
+        ["run", "-x", "true"],
+        ["run", "--jsno", "true"],
+    ] {
+        let finished = run(sbt_with(&arguments));
+        assert_eq!(finished.status.code(), Some(2), "{arguments:?}: {finished}");
+        assert!(finished.stderr.contains(arguments[1]), "{finished}");
     }
 }
 

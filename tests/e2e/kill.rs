@@ -1,8 +1,8 @@
 //! sbt dies at any moment: the target does not notice, and nothing is left.
 
 use crate::{
-    attach::{clean_code, ended_untouched},
-    harness::{attach, command, needs_root, pause, run, sbt_with, start},
+    attach::{Patient, clean_code},
+    harness::{LIMIT, attach, eventually, folder, needs_root, pause, run, sbt_with, start},
     programs::program,
 };
 
@@ -20,34 +20,26 @@ fn attached_while_threads_sit_in_the_barrier() {
     for (attempt, option) in (0..).zip(["--departures=on", "--departures=off", "--departures=auto"])
     {
         // Three of four wait all the time, with their returns hooked.
-        let mut target = start(command(
-            program("truth.c"),
-            &["threads=4", "rounds=5", "sleep1=400000"],
-        ));
-        target.wait_for("ready");
-        let attached = attach(target.pid(), &[option]);
+        let patient = Patient::start(&["threads=4", "rounds=5", "sleep1=400000"]);
+        let attached = attach(patient.target.pid(), &[option]);
         pause(700 + some(300, attempt));
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
-        ended_untouched(target, 20);
+        patient.ended_untouched(20);
     }
 }
 
 #[test]
 fn attached_at_random_moments() {
     needs_root!();
-    let mut target = start(command(
-        program("truth.c"),
-        &["threads=4", "rounds=2000", "base=1000", "skew=300"],
-    ));
-    target.wait_for("ready");
+    let patient = Patient::start(&["threads=4", "rounds=2000", "base=1000", "skew=300"]);
     for attempt in 0..12 {
-        let attached = attach(target.pid(), &["--departures=on"]);
+        let attached = attach(patient.target.pid(), &["--departures=on"]);
         pause(some(200, attempt));
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
     }
-    ended_untouched(target, 8000);
+    patient.ended_untouched(8000);
     // And the machine is as good as before.
     let doctor = run(sbt_with(&["doctor"])).expect(0);
     assert!(doctor.out().contains("OK    rehearsal"), "{doctor}");
@@ -56,39 +48,40 @@ fn attached_at_random_moments() {
 #[test]
 fn attached_to_rounds_without_work() {
     needs_root!();
-    let mut target = start(command(program("truth.c"), &["threads=3", "rounds=300000"]));
-    target.wait_for("ready");
-    let mut killed = 0;
-    for attempt in 0..20 {
-        if !target.is_running() {
-            break;
-        }
-        let attached = attach(target.pid(), &["--departures=on"]);
+    let patient = Patient::start(&["threads=3", "rounds=300000"]);
+    for attempt in 0..15 {
+        let attached = attach(patient.target.pid(), &["--departures=on"]);
         pause(some(150, attempt));
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
-        killed += 1;
     }
-    assert!(killed > 3);
-    ended_untouched(target, 900_000);
+    patient.ended_untouched(900_000);
 }
 
 #[test]
 fn running_a_program() {
     needs_root!();
     let clean = clean_code();
+    let folder = folder();
     for (attempt, option) in (0..).zip(["--departures=on", "--departures=off", "--departures=on"]) {
+        let now = folder.path().join(format!("now{attempt}"));
+        let until = format!("until={}", now.display());
         let mut command = sbt_with(&["run", option, "--"]);
-        command
-            .arg(program("truth.c"))
-            .args(["threads=4", "rounds=400", "base=2000", "skew=500"]);
+        command.arg(program("truth.c")).args([
+            "threads=4",
+            "rounds=400",
+            "base=2000",
+            "skew=500",
+            &until,
+        ]);
         let mut sbt = start(command);
         sbt.wait_for("ready");
         pause(some(300, attempt));
         sbt.signal(libc::SIGKILL);
-        let end = crate::harness::eventually(crate::harness::LIMIT, || {
-            sbt.out().contains("done").then(|| sbt.out())
-        });
+        // It takes the kernel a moment to take the probes off.
+        eventually(LIMIT, || (!sbt.is_running()).then_some(())).unwrap();
+        std::fs::write(now, "").unwrap();
+        let end = eventually(LIMIT, || sbt.out().contains("done").then(|| sbt.out()));
         assert_eq!(end, Some(format!("ready\n{clean}\ndone 1600\n")));
     }
 }
@@ -99,7 +92,7 @@ fn before_the_program_has_started() {
     // Killed so early that the program may be held still: then it must not
     // start, and must not stay either.
     for wait in [0, 1, 2, 5, 10, 20, 40] {
-        let folder = crate::harness::folder();
+        let folder = folder();
         let mark = folder.path().join(format!("sbt-held-{wait}"));
         let mut command = sbt_with(&["run", "--", "touch"]);
         command.arg(&mark);
@@ -107,9 +100,7 @@ fn before_the_program_has_started() {
         pause(wait);
         sbt.signal(libc::SIGKILL);
         let group = sbt.pid();
-        let left = crate::harness::eventually(crate::harness::LIMIT, || {
-            (!has_members(group)).then_some(())
-        });
+        let left = eventually(LIMIT, || (!has_members(group)).then_some(()));
         assert!(left.is_some(), "a held child stays behind");
     }
 }

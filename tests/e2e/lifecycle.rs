@@ -167,6 +167,26 @@ fn the_first_thread_leaves() {
 }
 
 #[test]
+fn the_first_thread_leaves_and_another_sbt_comes_and_goes() {
+    needs_root!();
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    command
+        .arg(&json)
+        .arg("--")
+        .arg(program("leader.c"))
+        .arg("rounds=900");
+    let mut sbt = start(command);
+    sbt.wait_for("ready");
+    pause(300);
+    // The kernel then looks again at who wants which probe.
+    watch(&program("truth.c"), &["threads=2", "rounds=2"]);
+    sbt.finish().expect(4);
+    Report::read(&json).is_exactly(2700, 900);
+}
+
+#[test]
 fn stops_being_watched_before_its_end() {
     needs_root!();
     let folder = folder();
@@ -200,5 +220,4 @@ fn watched_by_two_from_within() {
         .args(["threads=3", "rounds=100", "status=9"]);
     run(command).expect(9);
     Report::read(&json).is_exactly(300, 100);
-    pause(0);
 }

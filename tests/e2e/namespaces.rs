@@ -7,9 +7,7 @@ use std::{
 };
 
 use crate::{
-    harness::{
-        Report, Started, attach, command, eventually, folder, needs_root, pause, run, sbt, start,
-    },
+    harness::{Report, Started, attach, command, eventually, folder, needs_root, run, sbt, start},
     programs::{line, program},
 };
 
@@ -147,5 +145,4 @@ fn run_into_another_root() {
     );
     report.is_exactly(300, 100);
     named(&report);
-    pause(0);
 }

@@ -61,7 +61,8 @@ impl Build {
         let stem = self.source.split('.').next().unwrap_or(self.source);
         let mut name = stem.to_owned();
         if self.compiler != "gcc" {
-            name.push_str(&format!("-{}", self.compiler));
+            name.push('-');
+            name.push_str(self.compiler);
         }
         for flag in self.flags {
             name.push_str(&flag.replace(['/', '='], "_"));

@@ -1,7 +1,13 @@
 //! The program keeps what is its own: streams, status, arguments, environment,
 //! signals, descriptors, limits.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    path::Path,
+    process::Command,
+};
 
 use crate::{
     harness::{
@@ -230,11 +236,8 @@ fn arguments_arrive_as_they_are() {
     assert_eq!(run(watched).expect(0).out(), "<arguments>\n<x>\n");
 
     // No text, but a file name all the same.
-    use std::os::unix::ffi::OsStrExt as _;
     let mut watched = sbt_with(&["run", "-q", "--"]);
-    watched
-        .arg(&arguments)
-        .arg(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    watched.arg(&arguments).arg(OsStr::from_bytes(b"\xff\xfe"));
     assert!(run(watched).expect(0).stdout.ends_with(b"<\xff\xfe>\n"));
 }
 

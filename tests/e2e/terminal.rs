@@ -15,7 +15,9 @@ use std::{
 
 use crate::{
     attach::clean_code,
-    harness::{LIMIT, command, eventually, kill, needs_root, pause, sbt, start},
+    harness::{
+        LIMIT, command, eventually, kill, needs_root, pause, sbt, start, with_usual_signals,
+    },
     programs::program,
 };
 
@@ -52,6 +54,7 @@ impl Terminal {
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs.try_clone().unwrap())
             .stderr(theirs);
+        with_usual_signals(&mut command);
         // SAFETY: two system calls, which are allowed there.
         unsafe {
             command.pre_exec(|| {

@@ -7,6 +7,7 @@
 //       [load=sleep|spin]         how; spinning is measured in CPU time
 //       [spin0=US] [sleep1=US]    loads of threads 0 and 1 on top
 //       [hold=US]                 sleeps before it begins
+//       [until=FILE]              does not end before this file exists
 //       [log=FILE]                thread, tid, round, arrival, departure; ns
 //       [ignore=SIGNAL] [status=N] [raise=SIGNAL]
 #include "common.h"
@@ -86,6 +87,9 @@ int main(int argc, char **argv)
                         (unsigned long long)entries[i * rounds + round].departure);
         fclose(log);
     }
+    const char *awaited = text_option(argc, argv, "until");
+    for (long tries = 0; awaited && access(awaited, F_OK) != 0 && tries < 3000; tries++)
+        sleep_us(10000);
     print_code();
     printf("done %ld\n", threads * rounds);
     fflush(stdout);

@@ -15,7 +15,7 @@ pub fn render(report: &Report, style: Style) -> String {
     let mut out = String::new();
     header(&mut out, report, style);
     if report.sites.is_empty() {
-        nothing_found(&mut out, report);
+        nothing_found(&mut out, report, style);
     } else {
         summary(&mut out, report, style);
         barriers(&mut out, report, style);
@@ -55,20 +55,13 @@ fn header(out: &mut String, report: &Report, style: Style) {
     line(out, &style.bold(&title));
 }
 
-fn nothing_found(out: &mut String, report: &Report) {
+fn nothing_found(out: &mut String, report: &Report, style: Style) {
     let _infallible = writeln!(
         out,
         "No barrier was used in {}. Watched for: pthread_barrier_wait of glibc and musl, in the\n\
          program and in every library it mapped. Barriers made otherwise (OpenMP, condition\n\
          variables, atomics) are not recognised yet.",
-        duration(
-            Some(report.wall_ns),
-            Style {
-                width: 80,
-                color: false,
-                unicode: false
-            }
-        )
+        duration(Some(report.wall_ns), style)
     );
 }
 
@@ -99,10 +92,10 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         line(
             out,
             &format!(
-                "{} of {} thread-time lost: {} of it waiting for whoever came last",
+                "{} of the threads' time went into waiting for the last to arrive: {} of {}",
+                percent(Some(share)),
                 duration(Some(idle), style),
                 duration(Some(idle + work), style),
-                percent(Some(share)),
             ),
         );
     }

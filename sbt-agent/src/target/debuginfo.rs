@@ -1,0 +1,184 @@
+//! Function names and source lines of one ELF file.
+//!
+//! The file and what it refers to belong to the target and may be anything.
+//! Whatever is missing or damaged makes the answer shorter: never an error,
+//! and no other file is read than those that debuggers look for, so split
+//! DWARF (`.dwo` files at paths that the file names) gives lines but not inlined
+//! functions.
+
+mod names;
+mod sections;
+mod separate;
+
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+use std::io;
+use std::path::Path;
+
+use memmap2::Mmap;
+use object::LittleEndian;
+use object::elf;
+use object::read::elf::{ElfFile64, Sym};
+
+use self::sections::Lines;
+use crate::target::elf::{ElfError, LE, Table, load_segments, map, open_regular, strings, text_at};
+
+/// Deeper inlining than this is not shown.
+const MAX_FRAMES: usize = 64;
+
+/// Why a file has no names and lines at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be read.
+    #[error("cannot read it: {0}")]
+    Unreadable(#[from] io::Error),
+    /// The file is not a program or library of this machine.
+    #[error(transparent)]
+    NotElf(#[from] ElfError),
+}
+
+/// A function at an address, one of several where functions are inlined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The function's name, demangled, without parameters.
+    pub function: Option<String>,
+    /// The source file as the compiler was given it, usually a full path.
+    pub file: Option<String>,
+    /// The line in `file`, from 1.
+    pub line: Option<u32>,
+    /// Whether the function was inlined into the next frame's.
+    pub inlined: bool,
+}
+
+/// The symbols and lines of one file, read when they are first asked for.
+pub struct DebugInfo {
+    // Borrows from the files below, and so has to be dropped before them.
+    lines: OnceCell<Option<Lines>>,
+    file: Mmap,
+    /// The separate debug file.
+    separate: Option<Mmap>,
+    /// What dwz has moved out of either of them.
+    supplementary: Option<Mmap>,
+}
+
+impl DebugInfo {
+    /// Opens a file, and what separate debug files there are for it.
+    ///
+    /// `path` is how sbt can open the file, for example `/proc/PID/map_files/…`
+    /// or `/proc/self/fd/N`; `logical` is its path as the target sees it, beside
+    /// which debug files lie; `root` is where the target's `/` is, for example
+    /// `/proc/PID/root`.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a 64-bit x86 ELF file.
+    pub fn open(path: &Path, logical: &Path, root: &Path) -> Result<Self, OpenError> {
+        let opened = open_regular(path)?;
+        let file = map(&opened)?;
+        load_segments(&file)?;
+        let place = separate::Place { logical, root };
+        let mut info = Self {
+            lines: OnceCell::new(),
+            file,
+            separate: None,
+            supplementary: None,
+        };
+        let mut path = place.in_root(logical);
+        if !sections::has_lines(&info.file)
+            && let Some(separate) = place.separate(&info.file, &opened.metadata()?)
+        {
+            path = separate.path;
+            info.separate = Some(separate.map);
+        }
+        info.supplementary = place.supplementary(info.lines_file(), &path);
+        Ok(info)
+    }
+
+    /// What is at an address, innermost function first; the last one is not
+    /// inlined. Empty if nothing is known.
+    ///
+    /// `vaddr` is in the file's own numbering, without load bias. For a caller
+    /// give its return address - 1: the return address itself may already
+    /// belong to the next line or function.
+    pub fn frames(&self, vaddr: u64) -> Vec<Frame> {
+        // addr2line adds one to it.
+        if vaddr == u64::MAX {
+            return Vec::new();
+        }
+        let lines = self.lines.get_or_init(|| {
+            let supplementary = self.supplementary.as_deref();
+            // SAFETY: `file`, `separate` and `supplementary` are set when the
+            // value is made and never changed; moving a mapping's handle does
+            // not move its bytes; and `lines` is dropped before them.
+            unsafe { Lines::load(self.lines_file(), supplementary) }
+        });
+        let mut frames = match lines {
+            Some(lines) => lines.frames(vaddr, MAX_FRAMES),
+            None => Vec::new(),
+        };
+        if frames.last().is_none_or(|outer| outer.function.is_none()) {
+            // Without inlined frames in between, the symbol is the function.
+            let symbol = self.symbol(vaddr);
+            match frames.last_mut() {
+                Some(outer) => outer.function = symbol,
+                None if symbol.is_some() => frames.push(Frame {
+                    function: symbol,
+                    ..Frame::default()
+                }),
+                None => {}
+            }
+        }
+        frames
+    }
+
+    /// The file that DWARF is read from.
+    fn lines_file(&self) -> &[u8] {
+        self.separate.as_deref().unwrap_or(&self.file)
+    }
+
+    /// The function in a symbol table that spans the address.
+    fn symbol(&self, vaddr: u64) -> Option<String> {
+        let images = self.separate.iter().chain([&self.file]);
+        let files: Vec<_> = images
+            .filter_map(|image| ElfFile64::<LittleEndian>::parse(&image[..]).ok())
+            .collect();
+        let full = files
+            .iter()
+            .find_map(|file| symbol_at(file, file.elf_symbol_table(), vaddr));
+        full.or_else(|| {
+            files
+                .iter()
+                .find_map(|file| symbol_at(file, file.elf_dynamic_symbol_table(), vaddr))
+        })
+    }
+}
+
+/// The name of the function that spans the address. The table is searched as it
+/// is: addresses are few, and an index of a big program's symbols is not small.
+fn symbol_at(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, vaddr: u64) -> Option<String> {
+    let names = strings(file, table.string_section());
+    let spans = |value: u64, size: u64| vaddr.checked_sub(value).is_some_and(|in_it| in_it < size);
+    table
+        .iter()
+        .filter(|symbol| {
+            let kind = symbol.st_type();
+            (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
+        })
+        .filter(|symbol| spans(symbol.st_value(LE), symbol.st_size(LE)))
+        .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
+        .filter(|(_, name)| !matches!(name.first(), None | Some(0)))
+        // The closest one; of several names for one function the public one.
+        .max_by_key(|(symbol, name)| {
+            let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
+            (
+                symbol.st_value(LE),
+                Reverse(symbol.st_size(LE)),
+                !symbol.is_local(),
+                Reverse(underscores.count()),
+            )
+        })
+        .map(|(_, name)| names::of_symbol(name))
+}
+
+#[cfg(test)]
+#[path = "debuginfo_tests.rs"]
+mod tests;

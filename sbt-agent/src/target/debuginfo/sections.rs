@@ -1,0 +1,207 @@
+//! DWARF sections, and what addr2line finds in them.
+
+use addr2line::Context;
+use gimli::{AbbreviationsCacheStrategy, Dwarf, EndianSlice, Section, SectionId};
+use object::read::elf::ElfFile64;
+use object::{CompressionFormat, LittleEndian, Object, ObjectSection};
+
+use super::{Frame, names};
+
+/// How much bigger than its compressed form a section may say it is. Real ones
+/// stay below ten; this is what keeps a small file from filling the memory.
+const MAX_RATIO: u64 = 128;
+
+/// The uncompressed size of a section, bytes.
+const MAX_SECTION: u64 = 2 << 30;
+
+/// How deep entries may be nested. addr2line follows functions inlined into
+/// each other by recursion; compilers reach a few dozen levels.
+const MAX_DEPTH: isize = 500;
+
+/// How much DWARF is checked for [`MAX_DEPTH`], bytes: some seconds. Of more, only
+/// lines are read.
+const MAX_CHECKED: usize = 1 << 30;
+
+/// The sections that lead from an address to names and lines; others, such as
+/// the locations of variables, are not even decompressed.
+const NEEDED: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+type Bytes = EndianSlice<'static, gimli::LittleEndian>;
+
+/// The functions and lines that one file's DWARF describes.
+pub(super) struct Lines {
+    // Borrows from the next, and so has to be dropped before it.
+    context: Context<Bytes>,
+    /// Whether functions can be looked up, and not lines only.
+    functions: bool,
+    _decompressed: Vec<Vec<u8>>,
+}
+
+impl Lines {
+    /// Reads the index of a file's DWARF and of its supplementary file's.
+    /// `None` if there is no sound one.
+    ///
+    /// # Safety
+    /// Both images must stay where they are, unchanged, as long as the result lives.
+    pub(super) unsafe fn load(image: &[u8], supplementary: Option<&[u8]>) -> Option<Self> {
+        let mut decompressed = Vec::new();
+        let mut load = |image: &[u8]| {
+            let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+            let section = |id: SectionId| {
+                let bytes = section(&file, id, &mut decompressed);
+                // SAFETY: the bytes are either the image's, which stays as the
+                // caller promises, or in `decompressed`, which the result keeps
+                // until after the last use; moving a vector does not move them.
+                let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
+                Ok::<_, gimli::Error>(EndianSlice::new(bytes, gimli::LittleEndian))
+            };
+            Dwarf::load(section).ok()
+        };
+        let mut dwarf = load(image)?;
+        if let Some(supplementary) = supplementary.and_then(load) {
+            dwarf.set_sup(supplementary);
+        }
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        Some(Self {
+            functions: is_shallow(&dwarf),
+            context: Context::from_dwarf(dwarf).ok()?,
+            _decompressed: decompressed,
+        })
+    }
+
+    /// What is at an address, innermost first, at most `limit`.
+    pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
+        if !self.functions {
+            return self.line(vaddr);
+        }
+        // Loads are of split DWARF, from paths that the file names.
+        let Ok(mut found) = self.context.find_frames(vaddr).skip_all_loads() else {
+            return self.line(vaddr);
+        };
+        let mut frames = Vec::new();
+        while let (true, Ok(Some(frame))) = (frames.len() < limit, found.next()) {
+            let function = frame.function.as_ref();
+            let name = function.and_then(|function| function.raw_name().ok());
+            let location = frame.location.as_ref();
+            frames.push(Frame {
+                function: name.map(|name| names::of_function(&name)),
+                inlined: true,
+                ..located(location)
+            });
+        }
+        if frames.is_empty() {
+            return self.line(vaddr);
+        }
+        if let Some(outermost) = frames.last_mut() {
+            outermost.inlined = false;
+        }
+        frames
+    }
+
+    /// The line alone, where the functions are damaged or not described.
+    fn line(&self, vaddr: u64) -> Vec<Frame> {
+        let location = self.context.find_location(vaddr).ok().flatten();
+        location
+            .as_ref()
+            .map_or_else(Vec::new, |location| vec![located(Some(location))])
+    }
+}
+
+fn located(location: Option<&addr2line::Location<'_>>) -> Frame {
+    Frame {
+        file: location
+            .and_then(|location| location.file)
+            .map(names::clean),
+        // Line 0 means that there is no line.
+        line: location
+            .and_then(|location| location.line)
+            .filter(|&line| line > 0),
+        ..Frame::default()
+    }
+}
+
+/// Whether all entries can be followed by recursion.
+fn is_shallow(dwarf: &Dwarf<Bytes>) -> bool {
+    if dwarf.debug_info.reader().len() > MAX_CHECKED {
+        return false;
+    }
+    let mut units = dwarf.units();
+    // What is damaged ends addr2line's reading at the same place.
+    while let Ok(Some(unit)) = units.next() {
+        let Ok(abbreviations) = dwarf.abbreviations(&unit) else {
+            continue;
+        };
+        let Ok(mut entries) = unit.entries_raw(&abbreviations, None) else {
+            continue;
+        };
+        while !entries.is_empty() {
+            if entries.next_depth() > MAX_DEPTH {
+                return false;
+            }
+            let attributes = match entries.read_abbreviation() {
+                Ok(Some(abbreviation)) => abbreviation.attributes(),
+                Ok(None) => continue,
+                Err(_) => break,
+            };
+            if entries.skip_attributes(attributes).is_err() {
+                break;
+            }
+        }
+    }
+    true
+}
+
+/// Whether a file has DWARF of its own.
+pub(super) fn has_lines(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
+        [SectionId::DebugInfo, SectionId::DebugLine]
+            .iter()
+            .any(|id| {
+                let section = file.section_by_name(id.name());
+                section.is_some_and(|section| section.data().is_ok_and(|data| !data.is_empty()))
+            })
+    })
+}
+
+/// The bytes of a section, empty if it is missing, damaged or not needed.
+fn section<'a>(
+    file: &ElfFile64<'a, LittleEndian>,
+    id: SectionId,
+    decompressed: &'a mut Vec<Vec<u8>>,
+) -> &'a [u8] {
+    let Some(section) = NEEDED
+        .contains(&id)
+        .then(|| file.section_by_name(id.name()))
+        .flatten()
+    else {
+        return &[];
+    };
+    let Ok(data) = section.compressed_data() else {
+        return &[];
+    };
+    if data.format == CompressionFormat::None {
+        return data.data;
+    }
+    let ratio_limit = (data.data.len() as u64).saturating_mul(MAX_RATIO);
+    if data.uncompressed_size > ratio_limit.min(MAX_SECTION) {
+        return &[];
+    }
+    match data.decompress() {
+        Ok(bytes) => {
+            decompressed.push(bytes.into_owned());
+            decompressed.last().map_or(&[], Vec::as_slice)
+        }
+        Err(_) => &[],
+    }
+}

@@ -1,0 +1,368 @@
+//! Finds the functions to probe in the image of an ELF file.
+//!
+//! The file belongs to the target and may be anything: every number in it is
+//! checked, work and memory are bounded by its size, and what is not a 64-bit
+//! x86 program is an [`ElfError`].
+
+mod layout;
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
+use object::{LittleEndian, Object};
+
+use crate::target::prologue;
+
+/// More points than any C library has; a hostile file may claim millions.
+const MAX_POINTS: usize = 64;
+
+/// Code given to the prologue decoder, bytes: enough to see the jumps back.
+const MAX_CODE: u64 = 4096;
+
+/// The same for a symbol that does not tell its size.
+const UNSIZED_CODE: u64 = 64;
+
+/// Build ids are 8 to 32 bytes; longer ones cannot be file names anyway.
+const MAX_BUILD_ID: usize = 64;
+
+/// Little-endian is all that x86 has.
+pub(super) const LE: LittleEndian = LittleEndian;
+
+/// What a probed function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Function {
+    /// `pthread_barrier_wait(barrier)`
+    BarrierWait,
+    /// `pthread_barrier_init(barrier, attributes, count)`
+    BarrierInit,
+    /// `_dl_debug_state()`: the dynamic linker calls it, for debuggers, when it
+    /// has mapped or unmapped libraries.
+    LinkerMapped,
+}
+
+impl Function {
+    /// How many arguments a probe reads from registers.
+    fn arguments(self) -> usize {
+        match self {
+            Self::BarrierWait => 1,
+            Self::BarrierInit => 3,
+            Self::LinkerMapped => 0,
+        }
+    }
+}
+
+/// The names to look for, the preferred one of each function first. Static
+/// programs may have only the names with underscores.
+const NAMES: [(&str, Function); 5] = [
+    ("pthread_barrier_wait", Function::BarrierWait),
+    ("__pthread_barrier_wait", Function::BarrierWait),
+    ("pthread_barrier_init", Function::BarrierInit),
+    ("__pthread_barrier_init", Function::BarrierInit),
+    ("_dl_debug_state", Function::LinkerMapped),
+];
+
+/// A function found in a file, and where its probes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// What it is.
+    pub function: Function,
+    /// The name it was found by, without version.
+    pub symbol: String,
+    /// Where a probe of the call goes: offset in the file, bytes.
+    pub entry_offset: u64,
+    /// How far rsp has moved down at the entry probe, bytes.
+    pub stack_moved: u16,
+    /// Where a uretprobe goes: offset in the file, bytes.
+    pub return_offset: u64,
+    /// Whether the kernel emulates the instruction at `entry_offset`.
+    pub entry_emulated: bool,
+    /// One of [`sbt_common::layout`]: of the barrier objects of this file's C
+    /// library, or opaque where the file does not prove it.
+    pub layout: u8,
+}
+
+/// A part of the file that is mapped: a `PT_LOAD` program header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Address in the file's own numbering, before any load bias.
+    pub vaddr: u64,
+    /// Offset in the file, bytes.
+    pub offset: u64,
+    /// Bytes that come from the file.
+    pub filesz: u64,
+    /// Bytes in memory, the rest zero.
+    pub memsz: u64,
+    /// Whether it is mapped executable.
+    pub executable: bool,
+}
+
+impl Segment {
+    /// The file offset of an address, if the file holds it.
+    fn file_offset(&self, vaddr: u64) -> Option<u64> {
+        let within = vaddr.checked_sub(self.vaddr)?;
+        (within < self.filesz).then(|| self.offset.checked_add(within))?
+    }
+}
+
+/// Why no functions can be looked for in a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElfError {
+    /// It does not begin like an ELF file.
+    #[error("not an ELF file")]
+    NotElf,
+    /// It is for another processor, or 32-bit.
+    #[error("not a 64-bit x86 ELF file (class {class}, machine {machine})")]
+    NotX86_64 {
+        /// `EI_CLASS`: 1 is 32-bit, 2 is 64-bit.
+        class: u8,
+        /// `e_machine`: 62 is x86.
+        machine: u16,
+    },
+    /// Its tables point outside of it or make no sense.
+    #[error("damaged ELF file: {0}")]
+    Malformed(#[from] object::Error),
+}
+
+/// Opens a regular file for reading. A path that a target names may lead to a
+/// pipe or a device: opening must neither wait nor set anything off.
+///
+/// # Errors
+/// It cannot be opened, or is something else than a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    Ok(file)
+}
+
+/// Maps the whole of a file, to be given to the other functions as an image.
+///
+/// # Errors
+/// The file is empty, or the kernel does not map it.
+pub fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the mapping is private and only read. Whoever may write to the
+    // file could change the bytes below us, which the readers, made for any
+    // bytes, hold out; or truncate it, which ends us with SIGBUS. Loaded
+    // programs and libraries cannot be written to while they execute, and
+    // replacing a file by another one, as installers do, does no harm.
+    unsafe { Mmap::map(file) }
+}
+
+/// Whether the file begins with the ELF magic number.
+pub fn is_elf(image: &[u8]) -> bool {
+    image.starts_with(b"\x7fELF")
+}
+
+/// The functions to probe that the file defines, in the order of their offsets.
+///
+/// Several names or versions at one address give one point. A file without
+/// section headers or with all symbols stripped gives none.
+///
+/// # Errors
+/// The file is not a sound 64-bit x86 ELF file.
+pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
+    let segments = load_segments(image)?;
+    let file = ElfFile64::<LittleEndian>::parse(image)?;
+    let mut evidence = layout::Evidence::of_versions(&file);
+    let mut found = Vec::new();
+    for table in [file.elf_dynamic_symbol_table(), file.elf_symbol_table()] {
+        search(&file, table, &mut found);
+        evidence.add_symbols(&file, table, &segments);
+    }
+    let layout = evidence.layout();
+    let mut points: Vec<_> = found
+        .iter()
+        .filter_map(|found| found.point(image, &segments, layout))
+        .collect();
+    points.sort_by_key(|point| (point.entry_offset, point.function));
+    Ok(points)
+}
+
+/// The program interpreter that the file asks for; `None` in static programs,
+/// in most libraries and in what is not an ELF file.
+pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
+    program_headers(image)
+        .ok()?
+        .iter()
+        .find_map(|header| header.interpreter(LE, image).ok()?)
+        .filter(|path| !path.is_empty())
+        .map(|path| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// The build id, which a separate debug file shares; `None` if there is none.
+pub fn build_id(image: &[u8]) -> Option<Vec<u8>> {
+    check(image).ok()?;
+    let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+    let id = file.build_id().ok()??;
+    (1..=MAX_BUILD_ID).contains(&id.len()).then(|| id.to_vec())
+}
+
+/// The parts of the file that are mapped, in the file's order.
+///
+/// # Errors
+/// The file is not a sound 64-bit x86 ELF file.
+pub fn load_segments(image: &[u8]) -> Result<Vec<Segment>, ElfError> {
+    let loaded = program_headers(image)?
+        .iter()
+        .filter(|header| header.p_type(LE) == elf::PT_LOAD)
+        .map(|header| Segment {
+            vaddr: header.p_vaddr(LE),
+            offset: header.p_offset(LE),
+            filesz: header.p_filesz(LE),
+            memsz: header.p_memsz(LE),
+            executable: header.p_flags(LE).contains(elf::PF_X),
+        });
+    Ok(loaded.collect())
+}
+
+/// The address of the first executable part, in the file's own numbering: what
+/// a process's `start_code` minus the load bias is, up to the page.
+pub fn first_executable_vaddr(image: &[u8]) -> Option<u64> {
+    let segments = load_segments(image).ok()?;
+    let executable = segments.iter().filter(|segment| segment.executable);
+    executable.map(|segment| segment.vaddr).min()
+}
+
+/// Told apart first, so that the error says what the file is.
+fn check(image: &[u8]) -> Result<(), ElfError> {
+    if !is_elf(image) {
+        return Err(ElfError::NotElf);
+    }
+    // Too short for these fields is too short for the header, found below.
+    let class = image.get(4).copied().unwrap_or_default();
+    let machine = match image.get(18..20) {
+        Some(&[low, high]) => u16::from_le_bytes([low, high]),
+        _ => 0,
+    };
+    let complete = image.len() >= size_of::<FileHeader64<LittleEndian>>();
+    if complete && (class != elf::ELFCLASS64.0 || machine != elf::EM_X86_64.0) {
+        return Err(ElfError::NotX86_64 { class, machine });
+    }
+    Ok(())
+}
+
+fn program_headers(image: &[u8]) -> Result<&[ProgramHeader64<LittleEndian>], ElfError> {
+    check(image)?;
+    let header = FileHeader64::<LittleEndian>::parse(image)?;
+    // An error if the file says that it is big-endian.
+    header.endian()?;
+    Ok(header.program_headers(LE, image)?)
+}
+
+/// A symbol of interest.
+struct Found {
+    /// Index in [`NAMES`].
+    name: usize,
+    vaddr: u64,
+    size: u64,
+}
+
+impl Found {
+    /// `None` if the symbol lies outside of the file's executable parts.
+    fn point(&self, image: &[u8], segments: &[Segment], layout: u8) -> Option<Point> {
+        let (symbol, function) = NAMES[self.name];
+        let (start, left) = segments
+            .iter()
+            .filter(|segment| segment.executable)
+            .find_map(|segment| {
+                let start = segment.file_offset(self.vaddr)?;
+                Some((start, segment.filesz - (start - segment.offset)))
+            })?;
+        let size = match self.size {
+            0 => UNSIZED_CODE,
+            size => size.min(MAX_CODE),
+        };
+        let from = usize::try_from(start).ok()?;
+        let code = image.get(from..)?;
+        let code = &code[..code.len().min(usize::try_from(size.min(left)).ok()?)];
+        if code.is_empty() {
+            return None;
+        }
+        let choice = prologue::choose_keeping(code, function.arguments());
+        Some(Point {
+            function,
+            symbol: symbol.to_owned(),
+            entry_offset: start.checked_add(choice.entry.offset.into())?,
+            stack_moved: choice.entry.stack_moved,
+            return_offset: start.checked_add(choice.ret.offset.into())?,
+            entry_emulated: choice.entry.emulated,
+            layout,
+        })
+    }
+}
+
+pub(super) type Table<'a> = SymbolTable<'a, FileHeader64<LittleEndian>>;
+
+/// Adds the functions that a symbol table defines and `found` does not have.
+fn search(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, found: &mut Vec<Found>) {
+    let names = strings(file, table.string_section());
+    for symbol in table.iter() {
+        if symbol.is_undefined(LE) || symbol.st_type() != elf::STT_FUNC {
+            continue;
+        }
+        let text = text_at(names, symbol.st_name(LE));
+        let Some(name) = NAMES.iter().position(|(name, _)| is_text(text, name)) else {
+            continue;
+        };
+        let new = Found {
+            name,
+            vaddr: symbol.st_value(LE),
+            size: symbol.st_size(LE),
+        };
+        let function = NAMES[name].1;
+        let full = found.len() >= MAX_POINTS;
+        let same = found
+            .iter_mut()
+            .find(|old| old.vaddr == new.vaddr && NAMES[old.name].1 == function);
+        match same {
+            Some(old) => {
+                old.name = old.name.min(new.name);
+                old.size = old.size.max(new.size);
+            }
+            None if full => return,
+            None => found.push(new),
+        }
+    }
+}
+
+/// The bytes of a string section, empty if there is none.
+pub(super) fn strings<'a>(
+    file: &ElfFile64<'a, LittleEndian>,
+    section: object::SectionIndex,
+) -> &'a [u8] {
+    use object::read::elf::SectionHeader;
+    let section = file.elf_section_table().section(section).ok();
+    section
+        .and_then(|section| section.data(LE, file.data()).ok())
+        .unwrap_or_default()
+}
+
+/// A string section from an offset on. Not cut at the zero: searching for it
+/// in every symbol of a hostile file would take time in the square of its size.
+pub(super) fn text_at(strings: &[u8], offset: u32) -> &[u8] {
+    strings.get(offset as usize..).unwrap_or_default()
+}
+
+/// Whether the zero-terminated string at the start of `text` is `name`.
+fn is_text(text: &[u8], name: &str) -> bool {
+    text.strip_prefix(name.as_bytes())
+        .is_some_and(|rest| rest.first() == Some(&0))
+}
+
+#[cfg(test)]
+#[path = "elf_tests.rs"]
+mod tests;

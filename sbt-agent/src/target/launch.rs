@@ -1,0 +1,246 @@
+//! Starting the target: held before its first instruction until its probes
+//! are in place, and otherwise as a shell would start it.
+
+use std::{
+    ffi::{CString, OsStr, OsString},
+    io,
+    os::{
+        fd::{FromRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+};
+
+use anyhow::Context as _;
+use nix::{
+    errno::Errno,
+    fcntl::OFlag,
+    sys::wait::{WaitStatus, waitpid},
+    unistd::{ForkResult, Gid, Pid, Uid, User, fork, pipe2},
+};
+use thiserror::Error;
+
+/// The program could not be executed; said as a shell would say it.
+#[derive(Debug, Error)]
+#[error("{program}: {}", errno.desc())]
+pub struct ExecError {
+    program: String,
+    errno: Errno,
+}
+
+impl ExecError {
+    /// The status a shell would give: 127 if there is no such program, else 126.
+    pub fn exit_status(&self) -> u8 {
+        match self.errno {
+            Errno::ENOENT | Errno::ENOTDIR => 127,
+            _ => 126,
+        }
+    }
+}
+
+/// The user that a program is started as, under sudo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invoker {
+    /// User id.
+    pub uid: Uid,
+    /// Primary group.
+    pub gid: Gid,
+    name: CString,
+    home: Option<OsString>,
+}
+
+impl Invoker {
+    /// Who has called sudo, if we run under it as root.
+    pub fn from_sudo() -> Option<Self> {
+        if !Uid::effective().is_root() {
+            return None;
+        }
+        let id = |name| -> Option<u32> { std::env::var(name).ok()?.parse().ok() };
+        let uid = Uid::from_raw(id("SUDO_UID")?);
+        if uid.is_root() {
+            return None;
+        }
+        let user = User::from_uid(uid).ok().flatten();
+        Some(Self {
+            uid,
+            gid: Gid::from_raw(id("SUDO_GID")?),
+            name: user
+                .as_ref()
+                .and_then(|user| CString::new(user.name.clone()).ok())
+                .unwrap_or_default(),
+            home: user.map(|user| user.dir.into_os_string()),
+        })
+    }
+
+    /// Becomes this user for good. Between fork and exec only.
+    fn become_user(&self) -> io::Result<()> {
+        // Groups first: afterwards one may not.
+        if self.name.is_empty() {
+            nix::unistd::setgroups(&[self.gid])?;
+        } else {
+            nix::unistd::initgroups(&self.name, self.gid)?;
+        }
+        nix::unistd::setgid(self.gid)?;
+        nix::unistd::setuid(self.uid)?;
+        Ok(())
+    }
+}
+
+/// A program that is forked but not yet executed.
+#[derive(Debug)]
+pub struct Held {
+    pid: Pid,
+    program: String,
+    release: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// Forks a child that waits to be let go. To be called before any thread is
+/// started: the child of a process with threads may do next to nothing.
+pub fn hold(command: &[OsString], invoker: Option<&Invoker>) -> anyhow::Result<Held> {
+    let arguments: Vec<CString> = command
+        .iter()
+        .map(|argument| CString::new(argument.as_bytes()))
+        .collect::<Result<_, _>>()
+        .context("an argument contains a NUL byte")?;
+    let program = arguments.first().context("no program given")?.clone();
+    let (wait, release) = pipe2(OFlag::O_CLOEXEC)?;
+    let (failure, fail) = pipe2(OFlag::O_CLOEXEC)?;
+
+    // SAFETY: no other thread exists, so the child may use what it likes.
+    match unsafe { fork() }.context("cannot fork")? {
+        ForkResult::Child => {
+            drop((release, failure));
+            let error = run_child(&program, &arguments, invoker, &wait);
+            let code = error.raw_os_error().unwrap_or(libc::EIO);
+            let _unheard = nix::unistd::write(&fail, &code.to_ne_bytes());
+            // SAFETY: ends the child without running what the parent's copy
+            // of this program has registered for its own end.
+            unsafe { libc::_exit(126) }
+        }
+        ForkResult::Parent { child } => Ok(Held {
+            pid: child,
+            program: program.to_string_lossy().into_owned(),
+            release,
+            failure,
+        }),
+    }
+}
+
+fn run_child(
+    program: &CString,
+    arguments: &[CString],
+    invoker: Option<&Invoker>,
+    wait: &OwnedFd,
+) -> io::Error {
+    let mut byte = [0];
+    match nix::unistd::read(wait, &mut byte) {
+        Ok(1) => {}
+        // sbt has died before it let us go: then the program must not start.
+        _ => {
+            // SAFETY: as in `hold`.
+            unsafe { libc::_exit(125) }
+        }
+    }
+    if let Some(invoker) = invoker {
+        if let Err(error) = invoker.become_user() {
+            return error;
+        }
+        // SAFETY: this process has one thread.
+        unsafe {
+            if let Some(home) = &invoker.home {
+                std::env::set_var("HOME", home);
+            }
+            let name = OsStr::from_bytes(invoker.name.as_bytes());
+            if !name.is_empty() {
+                std::env::set_var("USER", name);
+                std::env::set_var("LOGNAME", name);
+            }
+        }
+    }
+    // Rust ignores SIGPIPE, and ignored signals survive exec.
+    // SAFETY: restores a default action.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    match nix::unistd::execvp(program, arguments) {
+        Err(error) => error.into(),
+        Ok(never) => match never {},
+    }
+}
+
+impl Held {
+    /// The child's process id, which the program will keep.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw().cast_unsigned()
+    }
+
+    /// Lets the program start. Returns once it has, or why it could not.
+    pub fn release(self) -> anyhow::Result<Running> {
+        nix::unistd::write(&self.release, &[1]).context("the child has died before its start")?;
+        drop(self.release);
+        let mut code = [0; 4];
+        // The pipe closes at a successful exec.
+        let got = loop {
+            match nix::unistd::read(&self.failure, &mut code) {
+                Err(Errno::EINTR) => {}
+                other => break other.unwrap_or(0),
+            }
+        };
+        if got == code.len() {
+            let _status = waitpid(self.pid, None);
+            return Err(ExecError {
+                program: self.program,
+                errno: Errno::from_raw(i32::from_ne_bytes(code)),
+            }
+            .into());
+        }
+        Ok(Running { pid: self.pid })
+    }
+
+    /// Gives the start up.
+    pub fn abandon(self) {
+        drop(self.release);
+        let _status = waitpid(self.pid, None);
+    }
+}
+
+/// A child that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Running {
+    pid: Pid,
+}
+
+impl Running {
+    /// Reaps the child, which must have ended or be about to: 0-255 as it
+    /// ended, 128+N if signal N ended it.
+    pub fn wait(self) -> anyhow::Result<u8> {
+        loop {
+            match waitpid(self.pid, None) {
+                Ok(WaitStatus::Exited(_, code)) => {
+                    return Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX));
+                }
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    return Ok(u8::try_from(128 + signal as i32).unwrap_or(u8::MAX));
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error).context("waiting for the program"),
+            }
+        }
+    }
+
+    /// Sends the child a signal.
+    pub fn signal(self, number: i32) {
+        // SAFETY: a plain system call; the child is not reaped, so the id is its own.
+        unsafe { libc::kill(self.pid.as_raw(), number) };
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,209 @@
+//! Which instruction of a function to put a probe on.
+//!
+//! The kernel emulates a few instructions when a probe hits them and
+//! single-steps all others out of line, which costs 3 to 15 times as much. So
+//! the probe goes to the first emulated instruction of the straight line with
+//! which a function begins, as long as every call passes it exactly once and
+//! the arguments are still in their registers. A wrong choice would miss calls
+//! silently: whatever is in doubt ends the search, and byte 0 is always right.
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
+
+/// The registers of the first three integer arguments, System V ABI.
+const ARGUMENTS: [Register; 3] = [Register::RDI, Register::RSI, Register::RDX];
+
+/// One instruction of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes from the function's first byte.
+    pub offset: u32,
+    /// Bytes that rsp has moved down since the function was entered, before
+    /// this instruction executes: the return address lies that far above rsp.
+    pub stack_moved: u16,
+    /// Whether the kernel emulates the instruction instead of stepping it.
+    pub emulated: bool,
+}
+
+/// Where the probes of a function go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// For a probe of the call: the arguments are still in their registers.
+    pub entry: Place,
+    /// For a uretprobe. The kernel takes the word at rsp as the return
+    /// address, so [`Place::stack_moved`] is 0 here. Equal to `entry` where
+    /// that allows it: then both share one breakpoint.
+    pub ret: Place,
+}
+
+/// Chooses for a function of up to three arguments, none of which may be lost.
+///
+/// `code` is the function from its first byte, at most as long as its symbol.
+/// The more of it is given, the more branches back into the prologue are seen.
+/// Any bytes are fine: in doubt the choice is byte 0.
+pub fn choose(code: &[u8]) -> Choice {
+    choose_keeping(code, ARGUMENTS.len())
+}
+
+/// Like [`choose`], where only the first `arguments` (0 to 3) of the function
+/// are of interest: the other registers may have been overwritten.
+pub fn choose_keeping(code: &[u8], arguments: usize) -> Choice {
+    let first = Place {
+        offset: 0,
+        stack_moved: 0,
+        emulated: first_instruction(code).is_some_and(is_emulated),
+    };
+    let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
+    let entry = search(code, kept).unwrap_or(first);
+    // An emulated instruction at which rsp had not moved would have been found
+    // as the entry already, because only a found one can come later.
+    let ret = if entry.stack_moved == 0 { entry } else { first };
+    Choice { entry, ret }
+}
+
+/// The first good instruction of the straight line from byte 0.
+fn search(code: &[u8], kept: &[Register]) -> Option<Place> {
+    // Passing an instruction at or after a jump's target may happen twice.
+    let end = first_target(code).unwrap_or(u64::MAX);
+    let mut info = InstructionInfoFactory::new();
+    let mut stack = Stack { moved: 0 };
+    for instruction in decoder(code) {
+        if instruction.is_invalid() || instruction.ip() >= end {
+            return None;
+        }
+        if is_emulated(bytes_of(code, &instruction)?) {
+            return Some(Place {
+                offset: u32::try_from(instruction.ip()).ok()?,
+                stack_moved: u16::try_from(stack.moved).ok()?,
+                emulated: true,
+            });
+        }
+        let straight = instruction.flow_control() == FlowControl::Next;
+        if !straight || writes_any(&mut info, &instruction, kept) {
+            return None;
+        }
+        stack = stack.after(&instruction, &mut info)?;
+    }
+    None
+}
+
+/// How far rsp lies below its value at the function's entry, bytes.
+#[derive(Clone, Copy)]
+struct Stack {
+    moved: i64,
+}
+
+impl Stack {
+    /// `None` if the instruction moves rsp in a way that is not understood.
+    fn after(self, instruction: &Instruction, info: &mut InstructionInfoFactory) -> Option<Self> {
+        let rsp_first = instruction.op0_kind() == OpKind::Register
+            && instruction.op0_register() == Register::RSP;
+        let immediate = || {
+            let kind = instruction.op1_kind();
+            matches!(kind, OpKind::Immediate8to64 | OpKind::Immediate32to64)
+                .then(|| instruction.immediate(1).cast_signed())
+        };
+        let down = match instruction.mnemonic() {
+            Mnemonic::Push => -i64::from(instruction.stack_pointer_increment()),
+            Mnemonic::Pop if !writes_explicitly(instruction, Register::RSP) => {
+                -i64::from(instruction.stack_pointer_increment())
+            }
+            Mnemonic::Sub if rsp_first => immediate()?,
+            Mnemonic::Add if rsp_first => immediate()?.checked_neg()?,
+            Mnemonic::Lea
+                if rsp_first
+                    && instruction.memory_base() == Register::RSP
+                    && instruction.memory_index() == Register::None =>
+            {
+                instruction
+                    .memory_displacement64()
+                    .cast_signed()
+                    .checked_neg()?
+            }
+            _ if writes_any(info, instruction, &[Register::RSP]) => return None,
+            _ => 0,
+        };
+        let moved = self.moved.checked_add(down)?;
+        Some(Self { moved })
+    }
+}
+
+/// Whether the instruction's first operand is the register, of any width.
+fn writes_explicitly(instruction: &Instruction, register: Register) -> bool {
+    instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register
+}
+
+/// Whether the instruction writes, or may write, a part of any of `registers`.
+fn writes_any(
+    info: &mut InstructionInfoFactory,
+    instruction: &Instruction,
+    registers: &[Register],
+) -> bool {
+    info.info(instruction).used_registers().iter().any(|used| {
+        let written = matches!(
+            used.access(),
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+        written && registers.contains(&used.register().full_register())
+    })
+}
+
+/// The lowest offset inside `code` that a jump in it goes to.
+fn first_target(code: &[u8]) -> Option<u64> {
+    decoder(code)
+        .into_iter()
+        .filter(|instruction| {
+            // A call enters the function anew; it does not pass a place twice.
+            let jumps = matches!(
+                instruction.flow_control(),
+                FlowControl::ConditionalBranch
+                    | FlowControl::UnconditionalBranch
+                    | FlowControl::XbeginXabortXend
+            );
+            jumps && instruction.op0_kind() == OpKind::NearBranch64
+        })
+        .map(|instruction| instruction.near_branch64())
+        .filter(|&target| usize::try_from(target).is_ok_and(|target| target < code.len()))
+        .min()
+}
+
+/// Whether the kernel emulates the instruction, in every version that has
+/// uprobes with BPF: `branch_setup_xol_ops` and `push_setup_xol_ops` in Linux,
+/// arch/x86/kernel/uprobes.c.
+///
+/// Longer nops are emulated by Linux ≥ 6.16 only, `66 90` cannot be probed at
+/// all before 6.2, and a branch with prefixes may be refused: none of these
+/// count.
+fn is_emulated(bytes: &[u8]) -> bool {
+    let push_or_nop = matches!(bytes, [0x50..=0x57 | 0x90] | [0x41, 0x50..=0x57]);
+    let short_jump = matches!(bytes, [0x70..=0x7f | 0xeb, _]);
+    let jump_or_call = matches!(bytes, [0xe8 | 0xe9, _, _, _, _]);
+    let conditional = matches!(bytes, [0x0f, 0x80..=0x8f, _, _, _, _]);
+    push_or_nop || short_jump || jump_or_call || conditional
+}
+
+fn decoder(code: &[u8]) -> Decoder<'_> {
+    Decoder::with_ip(64, code, 0, DecoderOptions::NONE)
+}
+
+/// The bytes of the instruction at 0, if they are a whole one.
+fn first_instruction(code: &[u8]) -> Option<&[u8]> {
+    let instruction = decoder(code).iter().next()?;
+    if instruction.is_invalid() {
+        return None;
+    }
+    bytes_of(code, &instruction)
+}
+
+/// The bytes that `instruction` was decoded from, given that code begins at 0.
+fn bytes_of<'a>(code: &'a [u8], instruction: &Instruction) -> Option<&'a [u8]> {
+    let start = usize::try_from(instruction.ip()).ok()?;
+    code.get(start..start.checked_add(instruction.len())?)
+}
+
+#[cfg(test)]
+#[path = "prologue_tests.rs"]
+mod tests;

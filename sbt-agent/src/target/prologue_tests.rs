@@ -1,0 +1,283 @@
+//! Real prologues, and bytes that are none.
+
+use super::*;
+use proptest::prelude::*;
+
+/// name, code, arguments kept, (entry offset, stack moved, emulated), return offset
+type Case = (&'static str, &'static [u8], usize, (u32, u16, bool), u32);
+
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// glibc 2.36-9+deb12u, both libc.so.6 and libc.a: push %r13; mov %rdi,%r8; …
+const GLIBC_WAIT: [u8; 64] = [
+    0x41, 0x55, 0x49, 0x89, 0xf8, 0x41, 0xbd, 0xff, 0xff, 0xff, 0x7f, 0x41, 0x54, 0x55, 0xbd, 0xca,
+    0x00, 0x00, 0x00, 0x53, 0x48, 0x83, 0xec, 0x08, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x41, 0xb9, 0x01, 0x00, 0x00, 0x00, 0xf0, 0x45, 0x0f, 0xc1, 0x08, 0x31, 0xd2, 0x45, 0x8b, 0x60,
+    0x08, 0x44, 0x89, 0xe8, 0x44, 0x89, 0xeb, 0x41, 0x83, 0xc1, 0x01, 0x41, 0xf7, 0xf4, 0x29, 0xd3,
+];
+
+/// glibc 2.36: lea -1(%rdx),%eax; cmp; ja +0x38 at 8; xor; test; je …
+const GLIBC_INIT: [u8; 62] = [
+    0x8d, 0x42, 0xff, 0x3d, 0xfd, 0xff, 0xff, 0x7f, 0x77, 0x2e, 0x31, 0xc0, 0x48, 0x85, 0xf6, 0x74,
+    0x0c, 0x8b, 0x0e, 0x31, 0xc0, 0x85, 0xc9, 0x0f, 0x95, 0xc0, 0xc1, 0xe0, 0x07, 0x89, 0x47, 0x0c,
+    0x31, 0xc0, 0xc7, 0x47, 0x10, 0x00, 0x00, 0x00, 0x00, 0x89, 0x57, 0x08, 0x48, 0xc7, 0x07, 0x00,
+    0x00, 0x00, 0x00, 0xc3, 0x0f, 0x1f, 0x40, 0x00, 0xb8, 0x16, 0x00, 0x00, 0x00, 0xc3,
+];
+
+/// musl 1.2.3, libc.so and libc.a: push %r13; push %r12; push %rbp; push %rbx …
+const MUSL_WAIT: [u8; 64] = [
+    0x41, 0x55, 0x41, 0x54, 0x55, 0x53, 0x48, 0x83, 0xec, 0x28, 0x8b, 0x6f, 0x08, 0x64, 0x48, 0x8b,
+    0x04, 0x25, 0x28, 0x00, 0x00, 0x00, 0x48, 0x89, 0x44, 0x24, 0x18, 0x31, 0xc0, 0x85, 0xed, 0x0f,
+    0x84, 0x38, 0x04, 0x00, 0x00, 0x48, 0x89, 0xfb, 0x0f, 0x88, 0xb2, 0x01, 0x00, 0x00, 0xb8, 0x01,
+    0x00, 0x00, 0x00, 0x87, 0x07, 0x4c, 0x8d, 0x67, 0x04, 0x85, 0xc0, 0x74, 0x23, 0x0f, 0x1f, 0x00,
+];
+
+/// musl 1.2.3: test %edx,%edx; jle; sub $1,%edx; …
+const MUSL_INIT: [u8; 38] = [
+    0x85, 0xd2, 0x7e, 0x1c, 0x83, 0xea, 0x01, 0x48, 0x85, 0xf6, 0x74, 0x02, 0x0b, 0x16, 0x66, 0x0f,
+    0xef, 0xc0, 0x31, 0xc0, 0x0f, 0x11, 0x07, 0x0f, 0x11, 0x47, 0x10, 0x89, 0x57, 0x08, 0xc3, 0x90,
+    0xb8, 0x16, 0x00, 0x00, 0x00, 0xc3,
+];
+
+/// libgomp of Debian's gcc 12: endbr64; mov tls,%rax; mov %fs:…,%rdi; test; je
+const GOMP_BARRIER: [u8; 33] = [
+    0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x8b, 0x05, 0xbd, 0x9d, 0x03, 0x00, 0x64, 0x48, 0x8b, 0x78, 0x10,
+    0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x83, 0xef, 0x80, 0xe9, 0x22, 0x27, 0x01, 0x00, 0x66, 0x90,
+    0xc3,
+];
+
+const CASES: &[Case] = &[
+    ("glibc wait", &GLIBC_WAIT, 3, (0, 0, true), 0),
+    ("glibc init", &GLIBC_INIT, 3, (8, 0, true), 8),
+    ("musl wait", &MUSL_WAIT, 3, (0, 0, true), 0),
+    ("musl init", &MUSL_INIT, 3, (2, 0, true), 2),
+    // It takes no arguments and overwrites rdi before its first branch.
+    ("libgomp barrier", &GOMP_BARRIER, 0, (0x13, 0, true), 0x13),
+    (
+        "libgomp barrier, as if it had an argument",
+        &GOMP_BARRIER,
+        1,
+        (0, 0, false),
+        0,
+    ),
+    ("glibc _dl_debug_state", &[0xc3], 0, (0, 0, false), 0),
+    (
+        "endbr64; ret",
+        &[0xf3, 0x0f, 0x1e, 0xfa, 0xc3],
+        0,
+        (0, 0, false),
+        0,
+    ),
+    ("empty", &[], 3, (0, 0, false), 0),
+    ("truncated push r13", &[0x41], 3, (0, 0, false), 0),
+    (
+        "truncated sub before push",
+        &[0x48, 0x83, 0xec],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    // sub $8,%rsp; test %rdi,%rdi; je; …: the return address has moved.
+    (
+        "sub rsp first",
+        &[0x48, 0x83, 0xec, 0x08, 0x48, 0x85, 0xff, 0x74, 0x05, 0xc3],
+        3,
+        (7, 8, true),
+        0,
+    ),
+    // sub $0x88,%rsp; push %rbx
+    (
+        "sub rsp imm32 first",
+        &[0x48, 0x81, 0xec, 0x88, 0, 0, 0, 0x53],
+        3,
+        (7, 0x88, true),
+        0,
+    ),
+    // lea -0x28(%rsp),%rsp; push %rbx
+    (
+        "lea rsp first",
+        &[0x48, 0x8d, 0x64, 0x24, 0xd8, 0x53],
+        3,
+        (5, 0x28, true),
+        0,
+    ),
+    // sub $8,%rsp; add $8,%rsp; jmp: back where it was
+    (
+        "sub and add",
+        &[0x48, 0x83, 0xec, 8, 0x48, 0x83, 0xc4, 8, 0xe9, 0, 1, 0, 0],
+        3,
+        (8, 0, true),
+        8,
+    ),
+    // pushq $0x10; push %rbx
+    ("push imm first", &[0x6a, 0x10, 0x53], 3, (2, 8, true), 0),
+    // pushw %ax; push %rbx
+    ("push16 first", &[0x66, 0x50, 0x53], 3, (2, 2, true), 0),
+    // pop %rax; push %rax: above the return address
+    ("pop first", &[0x58, 0x50], 3, (0, 0, false), 0),
+    // mov %rsp,%rax; and $-16,%rsp; push %rbx
+    (
+        "and rsp",
+        &[0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xf0, 0x53],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    // sub $0x10000,%rsp; push: too far for the cookie
+    (
+        "huge frame",
+        &[0x48, 0x81, 0xec, 0, 0, 1, 0, 0x53],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    // xor %edx,%edx; push %rbx
+    ("argument lost", &[0x31, 0xd2, 0x53], 3, (0, 0, false), 0),
+    (
+        "argument not of interest",
+        &[0x31, 0xd2, 0x53],
+        1,
+        (2, 0, true),
+        2,
+    ),
+    // mov (%rdi),%eax; test %eax,%eax; je 0b; ret: each pass would count
+    (
+        "loop to the first instruction",
+        &[0x8b, 0x07, 0x85, 0xc0, 0x74, 0xfa, 0xc3],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    // mov %rdi,%rax; 3: push %rbx; pop %rbx; jne 3b
+    (
+        "loop to the push",
+        &[0x48, 0x89, 0xf8, 0x53, 0x5b, 0x75, 0xfc, 0xc3],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    // mov %rdi,%rax; push %rbx; 4: dec %ecx; jne 4b
+    (
+        "loop behind the push",
+        &[0x48, 0x89, 0xf8, 0x53, 0xff, 0xc9, 0x75, 0xfc, 0x5b, 0xc3],
+        3,
+        (3, 0, true),
+        3,
+    ),
+    // ret; push %rbx
+    ("nothing after ret", &[0xc3, 0x53], 3, (0, 0, false), 0),
+    // call *%rax; push %rbx
+    (
+        "nothing after a call",
+        &[0xff, 0xd0, 0x53],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    ("jmp thunk", &[0xe9, 1, 2, 3, 0], 3, (0, 0, true), 0),
+    ("short jmp thunk", &[0xeb, 0x10], 3, (0, 0, true), 0),
+    (
+        "call __fentry__",
+        &[0xe8, 1, 2, 3, 0, 0x53],
+        3,
+        (0, 0, true),
+        0,
+    ),
+    // endbr64; jmp *got(%rip)
+    (
+        "indirect thunk",
+        &[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 1, 2, 3, 0],
+        3,
+        (0, 0, false),
+        0,
+    ),
+    // endbr64; nopw 0(%rax,%rax,1); push %rbp: long nops are not counted
+    (
+        "endbr64, nopw",
+        &[0xf3, 0x0f, 0x1e, 0xfa, 0x66, 0x0f, 0x1f, 0x44, 0, 0, 0x55],
+        3,
+        (10, 0, true),
+        10,
+    ),
+    ("hot patch nop", &[0x66, 0x90, 0x55], 3, (2, 0, true), 2),
+    ("pause", &[0xf3, 0x90, 0x55], 3, (2, 0, true), 2),
+    ("nop", &[0x90, 0x55], 3, (0, 0, true), 0),
+    ("int3", &[0xcc, 0x55], 3, (0, 0, false), 0),
+    ("syscall", &[0x0f, 0x05, 0x55], 0, (0, 0, false), 0),
+];
+
+#[test]
+fn real_and_made_up_prologues() {
+    for &(name, code, arguments, entry, ret) in CASES {
+        let choice = choose_keeping(code, arguments);
+        let found = (
+            choice.entry.offset,
+            choice.entry.stack_moved,
+            choice.entry.emulated,
+        );
+        assert_eq!(found, entry, "{name}");
+        assert_eq!(choice.ret.offset, ret, "{name}: return");
+        assert_eq!(choice.ret.stack_moved, 0, "{name}: return");
+    }
+}
+
+/// Ubuntu's and Fedora's builds begin with endbr64, which is single-stepped.
+#[test]
+fn with_cet_the_same_instruction_four_bytes_later() {
+    for code in [&GLIBC_WAIT[..], &GLIBC_INIT, &MUSL_WAIT, &MUSL_INIT] {
+        let plain = choose(code).entry;
+        let choice = choose(&[&ENDBR64, code].concat());
+        assert_eq!(choice.entry.offset, plain.offset + 4);
+        assert!(choice.entry.emulated);
+        assert_eq!(choice.ret, choice.entry);
+    }
+}
+
+/// Every prefix of a real function is a function that ends early.
+#[test]
+fn any_truncation_of_a_real_prologue() {
+    for code in [&GLIBC_WAIT[..], &GLIBC_INIT, &MUSL_WAIT, &GOMP_BARRIER] {
+        for length in 0..code.len() {
+            check(&code[..length]);
+        }
+    }
+}
+
+fn check(code: &[u8]) {
+    for arguments in 0..=4 {
+        let choice = choose_keeping(code, arguments);
+        assert_eq!(choice.ret.stack_moved, 0);
+        for place in [choice.entry, choice.ret] {
+            let boundary = decoder(code)
+                .iter()
+                .any(|instruction| instruction.ip() == u64::from(place.offset));
+            assert!(boundary || place.offset == 0, "{code:x?}: {place:?}");
+            assert!(place.emulated || place.offset == 0, "{code:x?}: {place:?}");
+        }
+    }
+}
+
+/// Pieces of prologues, so that random code reaches further than its first byte.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        Just(ENDBR64.to_vec()),
+        (0x50u8..0x60).prop_map(|push_or_pop| vec![push_or_pop]),
+        any::<u8>().prop_map(|bytes| vec![0x48, 0x83, 0xec, bytes]),
+        any::<u8>().prop_map(|bytes| vec![0x48, 0x8d, 0x64, 0x24, bytes]),
+        any::<(u8, i8)>().prop_map(|(jcc, to)| vec![0x70 | jcc & 15, to.cast_unsigned()]),
+        any::<u8>().prop_map(|registers| vec![0x48, 0x89, registers]),
+        proptest::collection::vec(any::<u8>(), 0..6),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn random_bytes(code in proptest::collection::vec(any::<u8>(), 0..96)) {
+        check(&code);
+    }
+
+    #[test]
+    fn random_prologues(pieces in proptest::collection::vec(piece(), 0..16)) {
+        check(&pieces.concat());
+    }
+}

@@ -1,0 +1,269 @@
+//! Return addresses → places in the source. Lazily, each chain once, and never
+//! on the way of the events.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::{
+    debuginfo::DebugInfo,
+    elf,
+    files::{FileId, ProbedFile},
+    process::{self, Mapping},
+};
+use crate::{
+    event::CallersId,
+    model::site::PlaceId,
+    place::{Frame, Place, short},
+};
+
+struct Module {
+    file: ProbedFile,
+    segments: Vec<elf::Segment>,
+    debug: Option<Option<DebugInfo>>,
+}
+
+impl Module {
+    fn new(file: ProbedFile) -> Self {
+        let segments = file
+            .image()
+            .ok()
+            .and_then(|image| elf::load_segments(&image).ok())
+            .unwrap_or_default();
+        Self {
+            file,
+            segments,
+            debug: None,
+        }
+    }
+
+    /// File offset → the file's own address.
+    fn vaddr(&self, offset: u64) -> Option<u64> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| offset >= segment.offset && offset - segment.offset < segment.filesz)?;
+        Some(segment.vaddr + (offset - segment.offset))
+    }
+}
+
+struct Mapped {
+    start: u64,
+    end: u64,
+    offset: u64,
+    module: usize,
+}
+
+/// Resolves addresses of one process.
+pub struct Resolver {
+    pid: u32,
+    program: Option<PathBuf>,
+    code_start: Option<u64>,
+    executions: u32,
+    modules: Vec<Module>,
+    by_id: HashMap<FileId, usize>,
+    unprobed: Vec<usize>,
+    mapped: Vec<Mapped>,
+    places: Vec<Rc<Place>>,
+    by_key: HashMap<Place, PlaceId>,
+    by_callers: HashMap<CallersId, PlaceId>,
+}
+
+impl Resolver {
+    /// For a process, of which `program` is what it was started from, if we
+    /// know: for one that ends before we can ask the kernel.
+    pub fn new(pid: u32, program: Option<PathBuf>) -> Self {
+        Self {
+            pid,
+            program,
+            code_start: None,
+            executions: 0,
+            modules: Vec::new(),
+            by_id: HashMap::new(),
+            unprobed: Vec::new(),
+            mapped: Vec::new(),
+            places: Vec::new(),
+            by_key: HashMap::new(),
+            by_callers: HashMap::new(),
+        }
+    }
+
+    /// All places so far, by [`PlaceId`].
+    pub fn places(&self) -> &[Rc<Place>] {
+        &self.places
+    }
+
+    /// Where the program's code begins, for when the mappings are gone.
+    pub fn set_code_start(&mut self, address: Option<u64>) {
+        self.code_start = address.or(self.code_start);
+    }
+
+    /// The target has executed a program: the first time the one that it was
+    /// started from, later another.
+    pub fn executed(&mut self) {
+        self.mapped.clear();
+        self.code_start = None;
+        if self.executions > 0 {
+            self.program = None;
+        }
+        self.executions += 1;
+    }
+
+    /// The files found since this was last asked: they may hold barriers.
+    pub fn new_files(&mut self) -> impl Iterator<Item = &ProbedFile> {
+        let new = std::mem::take(&mut self.unprobed);
+        new.into_iter().map(|index| &self.modules[index].file)
+    }
+
+    /// Looks at the process's mappings again. A process that is gone leaves
+    /// things as they are.
+    pub fn refresh(&mut self) {
+        let mappings = process::mappings(self.pid);
+        if mappings.is_empty() {
+            return;
+        }
+        let mut mapped = Vec::new();
+        for mapping in &mappings {
+            let known = self.mapped.iter().find(|old| {
+                old.start == mapping.start && old.end == mapping.end && old.offset == mapping.offset
+            });
+            let module =
+                match known.filter(|old| self.modules[old.module].file.shown == mapping.path) {
+                    Some(old) => Some(old.module),
+                    None => self.module(mapping),
+                };
+            if let Some(module) = module {
+                mapped.push(Mapped {
+                    start: mapping.start,
+                    end: mapping.end,
+                    offset: mapping.offset,
+                    module,
+                });
+            }
+        }
+        self.mapped = mapped;
+    }
+
+    fn module(&mut self, mapping: &Mapping) -> Option<usize> {
+        // A file that cannot be opened or is not ELF only stays unnamed.
+        let file = mapping.open(self.pid).ok()?;
+        Some(self.add(file))
+    }
+
+    fn add(&mut self, file: ProbedFile) -> usize {
+        if let Some(index) = self.by_id.get(&file.id) {
+            return *index;
+        }
+        self.by_id.insert(file.id, self.modules.len());
+        self.unprobed.push(self.modules.len());
+        self.modules.push(Module::new(file));
+        self.modules.len() - 1
+    }
+
+    fn find(&self, address: u64) -> Option<(usize, u64)> {
+        let mapped = self
+            .mapped
+            .iter()
+            .find(|mapped| (mapped.start..mapped.end).contains(&address))?;
+        let offset = address - mapped.start + mapped.offset;
+        Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
+    }
+
+    /// For a process that has ended unseen: the program's own code lies where
+    /// the kernel said it began.
+    fn find_in_program(&mut self, address: u64) -> Option<(usize, u64)> {
+        let (start, program) = (self.code_start?, self.program.clone()?);
+        let file = ProbedFile::open(&program, &program).ok()?;
+        let module = self.add(file);
+        let first = self.modules[module]
+            .segments
+            .iter()
+            .find(|segment| segment.executable)?;
+        let vaddr = address.checked_sub(start)?.checked_add(first.vaddr)?;
+        (vaddr - first.vaddr < first.memsz).then_some((module, vaddr))
+    }
+
+    /// The place that a chain of callers is, resolving it if it is new.
+    pub fn place(&mut self, callers: CallersId, addresses: &[u64]) -> PlaceId {
+        if let Some(place) = self.by_callers.get(&callers) {
+            return *place;
+        }
+        let place = self.resolve(addresses);
+        let key = place.key();
+        let id = match self.by_key.get(&key) {
+            Some(id) => *id,
+            None => {
+                let id = PlaceId(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+                self.places.push(Rc::new(place));
+                self.by_key.insert(key, id);
+                id
+            }
+        };
+        self.by_callers.insert(callers, id);
+        id
+    }
+
+    fn resolve(&mut self, addresses: &[u64]) -> Place {
+        let mut place = Place {
+            binary: "?".into(),
+            offset: addresses.first().copied().unwrap_or(0),
+            frames: Vec::new(),
+        };
+        for (depth, address) in addresses.iter().enumerate() {
+            // A return address is that of the next instruction, which may
+            // belong to another line: the call is before it.
+            let call = address.wrapping_sub(1);
+            if self.find(call).is_none() {
+                self.refresh();
+            }
+            let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call))
+            else {
+                continue;
+            };
+            let frames = self.frames(module, vaddr);
+            if depth == 0 {
+                let shown = self.modules[module].file.shown.to_string_lossy();
+                place.binary = short(&shown).to_owned();
+                place.offset = vaddr + 1;
+            }
+            place.frames.extend(frames);
+        }
+        place
+    }
+
+    fn frames(&mut self, module: usize, vaddr: u64) -> Vec<Frame> {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
+        let root = if root.join("usr").exists() {
+            root
+        } else {
+            PathBuf::from("/")
+        };
+        let module = &mut self.modules[module];
+        let (path, shown) = (module.file.open_path(), &module.file.shown);
+        module
+            .debug
+            .get_or_insert_with(|| DebugInfo::open(&path, shown, &root).ok())
+            .as_ref()
+            .map(|debug| debug.frames(vaddr))
+            .unwrap_or_default()
+            .into_iter()
+            .map(|frame| Frame {
+                function: frame.function,
+                file: frame.file,
+                line: frame.line,
+                inlined: frame.inlined,
+            })
+            .collect()
+    }
+}
+
+/// Opens what a program will map before it begins: see
+/// [`super::libraries::will_map`].
+pub fn open_all(paths: &[PathBuf]) -> Vec<ProbedFile> {
+    paths
+        .iter()
+        .filter_map(|path| ProbedFile::open(Path::new(path), path).ok())
+        .collect()
+}
