@@ -114,6 +114,7 @@ fn attach(
                 cookie: sbt_common::Cookie {
                     layout: point.layout,
                     stack_moved: point.stack_moved,
+                    generation: 0,
                 }
                 .pack(),
             };

@@ -25,6 +25,7 @@ pub enum Command {
     ///
     /// The program keeps its own input, output, signals and exit status.
     Run {
+        /// How to watch and report.
         #[command(flatten)]
         options: Options,
         /// Keep root for the program, where sudo was used to start sbt.
@@ -34,13 +35,13 @@ pub enum Command {
         #[arg(
             required = true,
             trailing_var_arg = true,
-            value_name = "PROG",
-            allow_hyphen_values = true
+            value_name = "PROG"
         )]
         program: Vec<OsString>,
     },
     /// Join a running process; leaving it (Ctrl-C) lets it run on untouched.
     Attach {
+        /// How to watch and report.
         #[command(flatten)]
         options: Options,
         /// The process, or one of its threads.
@@ -49,6 +50,7 @@ pub enum Command {
     },
     /// Run a built-in parallel program under the monitor.
     Demo {
+        /// How to watch and report.
         #[command(flatten)]
         options: Options,
         /// Keep root for the program, where sudo was used to start sbt.

@@ -8,7 +8,7 @@ use sbt_common::layout;
 use crate::{
     event::Event,
     session::privilege,
-    source::{QUEUE, Source as _, ebpf::Ebpf},
+    source::{QUEUE, Source as _, ebpf::{Ebpf, Scope}},
     target::{elf::Function, files::ProbedFile, libraries},
 };
 
@@ -73,7 +73,10 @@ pub fn examine() -> bool {
             State::Bad(text) => ("NO  ", text),
         };
         works &= !matches!(state, State::Bad(_));
-        println!("{mark}  {what:<13} {text}");
+        let line = format!("{mark}  {what:<13} {text}\n");
+        if crate::output::print(&line).is_err() {
+            break;
+        }
     }
     works
 }
@@ -257,12 +260,10 @@ fn rehearsal() -> Finding {
 
 fn rehearse() -> anyhow::Result<String> {
     let pid = std::process::id();
-    let mut source = Ebpf::load(pid, true).map_err(privilege::explain)?;
+    let mut source = Ebpf::load(pid, Scope::Target, true).map_err(privilege::explain)?;
     let mut resolver = crate::target::sites::Resolver::new(pid, None);
     resolver.refresh();
-    for file in resolver.new_files() {
-        source.attach(file)?;
-    }
+    source.attach(&resolver.new_files())?;
     let (sink, mut batches) = tokio::sync::mpsc::channel(QUEUE);
     source.start(
         sink,

@@ -7,6 +7,7 @@ use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command, Options},
     demo, doctor, output,
+    place::printable,
     session::{self, Target},
     target::launch::{ExecError, Invoker},
 };
@@ -23,7 +24,9 @@ fn main() -> ExitCode {
     match act(cli.command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            let _gone = writeln!(std::io::stderr(), "sbt: {error:#}");
+            // What the target is called must not drive the terminal.
+            let text: Vec<String> = format!("{error:#}").lines().map(printable).collect();
+            let _gone = writeln!(std::io::stderr(), "sbt: {}", text.join("\n"));
             let status = error
                 .downcast_ref::<ExecError>()
                 .map_or(if is_run { OWN_FAILURE } else { 1 }, ExecError::exit_status);
@@ -38,11 +41,13 @@ fn act(command: Command) -> anyhow::Result<u8> {
             options,
             as_root,
             program,
-        } => run(program, None, as_root, options),
+        } => run(program, None, as_root, &options),
         Command::Attach { options, pid } => {
             let wish = wish(&options, true)?;
-            let outcome = session::watch(&Target::Attach { pid }, watch_options(&options))?;
-            output::deliver(&outcome.report, &wish)?;
+            let target = Target::Attach { pid };
+            session::watch(&target, watch_options(&options), |report| {
+                output::deliver(report, &wish)
+            })?;
             Ok(0)
         }
         Command::Demo {
@@ -51,7 +56,7 @@ fn act(command: Command) -> anyhow::Result<u8> {
             threads,
             scale,
             name,
-        } => run_demo(&name, threads, scale, as_root, options),
+        } => run_demo(&name, threads, scale, as_root, &options),
         Command::Doctor => Ok(u8::from(!doctor::examine())),
         Command::DemoProgram {
             name,
@@ -69,12 +74,14 @@ fn run_demo(
     threads: u32,
     scale: f64,
     as_root: bool,
-    options: Options,
+    options: &Options,
 ) -> anyhow::Result<u8> {
     if name == "list" {
-        for (name, what) in demo::NAMES {
-            println!("{name:<12} {what}");
-        }
+        let list: String = demo::NAMES
+            .iter()
+            .map(|(name, what)| format!("{name:<12} {what}\n"))
+            .collect();
+        output::print(&list)?;
         return Ok(0);
     }
     demo::check(name)?;
@@ -94,22 +101,18 @@ fn run(
     command: Vec<OsString>,
     shown: Option<Vec<String>>,
     as_root: bool,
-    options: Options,
+    options: &Options,
 ) -> anyhow::Result<u8> {
-    let wish = wish(&options, false)?;
+    let wish = wish(options, false)?;
     let target = Target::Run {
         command,
         invoker: if as_root { None } else { Invoker::from_sudo() },
         shown,
     };
-    let outcome = session::watch(&target, watch_options(&options))?;
-    output::deliver(&outcome.report, &wish)?;
-    match (outcome.report.exit_status, outcome.running) {
-        (Some(status), _) => Ok(status),
-        // Watching is over, but the program is not: its status is ours.
-        (None, Some(running)) => running.wait(),
-        (None, None) => Ok(0),
-    }
+    let status = session::watch(&target, watch_options(options), |report| {
+        output::deliver(report, &wish)
+    })?;
+    Ok(status.unwrap_or(0))
 }
 
 fn watch_options(options: &Options) -> session::Options {

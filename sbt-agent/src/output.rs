@@ -87,8 +87,7 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
         return write_file(path, &text);
     }
     if wish.json {
-        let text = json(report)?;
-        return ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()));
+        return print(&json(report)?);
     }
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
@@ -96,6 +95,11 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
         ignore_broken_pipe(io::stderr().lock().write_all(text.as_bytes()))?;
     }
     Ok(())
+}
+
+/// Writes to standard output.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
 
 fn json(report: &Report) -> anyhow::Result<String> {

@@ -30,6 +30,7 @@ pub struct Place {
 impl Place {
     /// What tells two places apart: the chain of lines, where there are any,
     /// however many addresses a compiler has made of it; else the address.
+    #[must_use]
     pub fn key(&self) -> Self {
         let has_lines = self
             .frames
@@ -41,6 +42,20 @@ impl Place {
         }
     }
 
+    /// What the first `depth` frames show, without how the compiler got there.
+    fn lines(&self, depth: usize) -> Vec<(Option<&str>, Option<&str>, Option<u32>)> {
+        let show = |frame| {
+            let Frame {
+                function,
+                file,
+                line,
+                ..
+            }: &Frame = frame;
+            (function.as_deref(), file.as_deref(), *line)
+        };
+        self.frames.iter().take(depth).map(show).collect()
+    }
+
     /// The frame by which to name this place among others: the innermost that
     /// is not a wrapper. A wrapper is a function inlined from another source
     /// file than that of its caller, or one through which several places go:
@@ -49,10 +64,10 @@ impl Place {
     pub fn naming_frame(&self, others: &[&Self]) -> usize {
         let is_wrapper = |depth: usize| {
             let (frame, outer) = (&self.frames[depth], &self.frames[depth + 1]);
-            let shared = &self.frames[..=depth];
             frame.inlined && outer.file.is_some() && frame.file != outer.file
                 || others.iter().any(|other| {
-                    other.frames != self.frames && other.frames.get(..=depth) == Some(shared)
+                    other.lines(depth + 1) == self.lines(depth + 1)
+                        && other.lines(self.frames.len()) != self.lines(self.frames.len())
                 })
         };
         (0..self.frames.len().saturating_sub(1))

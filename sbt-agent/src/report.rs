@@ -32,7 +32,9 @@ pub struct Run {
     pub pid: u32,
     /// For how long it was watched, ns.
     pub wall_ns: u64,
-    /// How it ended; `None` if it had not.
+    /// Whether it had ended by then.
+    pub ended: bool,
+    /// How it ended; `None` if it had not, or if we did not start it.
     pub exit_status: Option<u8>,
     /// Events lost, wherever.
     pub lost: u64,
@@ -55,6 +57,7 @@ pub struct Report {
     pub command: Vec<String>,
     pub pid: u32,
     pub wall_ns: u64,
+    pub ended: bool,
     pub exit_status: Option<u8>,
     pub arrivals: u64,
     pub episodes: u64,
@@ -280,6 +283,7 @@ impl Report {
             command: run.command,
             pid: run.pid,
             wall_ns: run.wall_ns,
+            ended: run.ended,
             exit_status: run.exit_status,
             arrivals: totals.arrivals,
             episodes: totals.episodes,
@@ -437,10 +441,14 @@ fn site_report(id: u32, site: &Site, places: &[&Place], order: &Order) -> SiteRe
                 .map(|outer| label(place, outer))
                 .collect()
         }),
-        places: mine
-            .iter()
-            .map(|(place, frame)| label(place, *frame))
-            .collect(),
+        places: {
+            let mut labels: Vec<_> = mine
+                .iter()
+                .map(|(place, frame)| label(place, *frame))
+                .collect();
+            labels.dedup();
+            labels
+        },
         barriers: site.barriers.iter().map(|barrier| barrier.0).collect(),
         kind: site.kind.name(),
         episodes: site.episodes,

@@ -15,7 +15,10 @@ use crate::{
     event::Event,
     model::Model,
     report::{Report, Run},
-    source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
+    source::{
+        Batch, QUEUE, Source as _, Totals,
+        ebpf::{Ebpf, Scope},
+    },
     target::{
         launch::{self, Held, Invoker, Running},
         libraries, process,
@@ -59,15 +62,6 @@ pub struct Options {
     pub duration: Option<Duration>,
 }
 
-/// How it went.
-#[derive(Debug)]
-pub struct Outcome {
-    /// What was found.
-    pub report: Report,
-    /// A program that we started and that still runs: somebody must wait for it.
-    pub running: Option<Running>,
-}
-
 /// A target that is ready to be watched, with its probes in place.
 struct Prepared {
     pid: u32,
@@ -77,8 +71,14 @@ struct Prepared {
     resolver: Resolver,
 }
 
-/// Watches a target to its end, or until told to stop.
-pub fn watch(target: &Target, options: Options) -> anyhow::Result<Outcome> {
+/// Watches a target to its end, or until told to stop, and delivers the
+/// report. Returns the exit status of a program that was started, for whose end
+/// it waits even after the watching.
+pub fn watch(
+    target: &Target,
+    options: Options,
+    deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<u8>> {
     // The child is forked while there is only one thread.
     let prepared = match target {
         Target::Run {
@@ -93,7 +93,11 @@ pub fn watch(target: &Target, options: Options) -> anyhow::Result<Outcome> {
         .enable_all()
         .build()
         .context("cannot start the event loop")?
-        .block_on(async { Session::begin(prepared, options, signals)?.run().await })
+        .block_on(async {
+            Session::begin(prepared, options, signals)?
+                .run(deliver)
+                .await
+        })
 }
 
 fn prepare_run(
@@ -102,11 +106,11 @@ fn prepare_run(
     shown: Option<Vec<String>>,
     options: Options,
 ) -> anyhow::Result<Prepared> {
-    let held = launch::hold(command, invoker)?;
-    let pid = held.pid();
     let program = command
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    let held = launch::hold(command, program.as_deref(), invoker)?;
+    let pid = held.pid();
     match attach_to_program(pid, program.as_deref(), invoker, options) {
         Ok(source) => Ok(Prepared {
             pid,
@@ -133,25 +137,26 @@ fn attach_to_program(
     invoker: Option<&Invoker>,
     options: Options,
 ) -> anyhow::Result<Ebpf> {
-    let mut source = load(pid, options)?;
+    let mut source = load(pid, Scope::Target, options)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
     let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
-    for file in sites::open_all(&files) {
-        source.attach(&file)?;
-    }
+    source.attach(&sites::open_all(&files))?;
     Ok(source)
 }
 
 fn prepare_attach(pid: u32, options: Options) -> anyhow::Result<Prepared> {
     let found = process::find(pid)?;
     privilege::check_process(found.pid)?;
-    let mut source = load(found.pid, options)?;
+    let scope = if process::first_thread_has_ended(found.pid) {
+        Scope::Everyone
+    } else {
+        Scope::Target
+    };
+    let mut source = load(found.pid, scope, options)?;
     let mut resolver = Resolver::new(found.pid, None);
     resolver.refresh();
-    for file in resolver.new_files() {
-        source.attach(file)?;
-    }
+    source.attach(&resolver.new_files())?;
     Ok(Prepared {
         pid: found.pid,
         command: found.command,
@@ -161,8 +166,8 @@ fn prepare_attach(pid: u32, options: Options) -> anyhow::Result<Prepared> {
     })
 }
 
-fn load(pid: u32, options: Options) -> anyhow::Result<Ebpf> {
-    Ebpf::load(pid, options.departures != Departures::Off).map_err(privilege::explain)
+fn load(pid: u32, scope: Scope, options: Options) -> anyhow::Result<Ebpf> {
+    Ebpf::load(pid, scope, options.departures != Departures::Off).map_err(privilege::explain)
 }
 
 /// Why the watching ends.
@@ -191,6 +196,7 @@ struct Session {
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
+    interrupted: bool,
     notes: Vec<String>,
 }
 
@@ -230,6 +236,7 @@ impl Session {
             start_ns,
             end_ns: start_ns,
             exit_status: None,
+            interrupted: false,
             notes: Vec::new(),
         })
     }
@@ -245,8 +252,10 @@ impl Session {
 
     fn take(&mut self, batch: &Batch) {
         let mut maps_changed = false;
+        let mut someone_ended = false;
         for event in batch {
             match event {
+                Event::Exit { .. } => someone_ended = true,
                 Event::Callers { id, addresses } => {
                     let place = self.resolver.place(*id, addresses);
                     self.model.define_place(*id, place);
@@ -264,17 +273,19 @@ impl Session {
         if maps_changed {
             self.resolver.refresh();
         }
-        self.probe_new_files();
-    }
-
-    fn probe_new_files(&mut self) {
         let Some(source) = &mut self.source else {
             return;
         };
-        for file in self.resolver.new_files() {
-            if let Err(error) = source.attach(file) {
-                self.notes.push(format!("{error:#}"));
-            }
+        if let Err(error) = source.attach(&self.resolver.new_files()) {
+            self.notes.push(format!("{error:#}"));
+        }
+        // Its first thread may end before the process does.
+        if someone_ended
+            && process::first_thread_has_ended(self.pid)
+            && process::find(self.pid).is_ok()
+            && let Err(error) = source.widen()
+        {
+            self.notes.push(format!("{error:#}"));
         }
     }
 
@@ -293,29 +304,27 @@ impl Session {
         }
     }
 
-    fn finish(mut self, totals: Totals) -> Outcome {
+    fn report(&mut self, totals: Totals, ended: bool) -> Report {
         self.model.finish();
         self.notes.extend(totals.notes);
         self.notes.extend(self.governor.note());
-        if self.exit_status.is_some() {
-            self.running = None;
+        if self.model.totals().arrivals == 0 {
+            self.notes.extend(self.resolver.why_nothing_is_found());
         }
         let run = Run {
             backend: "ebpf".into(),
-            method: self.method,
-            command: self.command,
+            method: self.method.clone(),
+            command: self.command.clone(),
             pid: self.pid,
             wall_ns: self.end_ns.saturating_sub(self.start_ns),
+            ended: ended || self.exit_status.is_some(),
             exit_status: self.exit_status,
             lost: totals.lost,
             departures: self.governor.summary(),
-            notes: self.notes,
+            notes: std::mem::take(&mut self.notes),
             own_cpu_ns: clock::process_cpu_ns(),
         };
-        Outcome {
-            report: Report::new(&self.model, self.resolver.places(), run, self.end_ns),
-            running: self.running,
-        }
+        Report::new(&self.model, self.resolver.places(), run, self.end_ns)
     }
 }
 
@@ -324,7 +333,10 @@ impl Session {
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Session {
-    async fn run(mut self) -> anyhow::Result<Outcome> {
+    async fn run(
+        mut self,
+        deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<u8>> {
         let deadline = self
             .options
             .duration
@@ -346,11 +358,8 @@ impl Session {
                 }
                 heard = self.signals.next() => {
                     let heard = heard.context("waiting for signals")?;
-                    if ending.is_some() && heard.is_interrupt() {
-                        std::process::exit(130);
-                    }
+                    self.hear(heard);
                     ending = ending.or(Some(Ending::Asked));
-                    self.pass_on(heard);
                     self.stop();
                 }
                 () = until(deadline), if ending.is_none() => {
@@ -364,13 +373,14 @@ impl Session {
             Some(stopping) => stopping.await.context("stopping the probes")??,
             None => anyhow::bail!("the reader of the ring buffers ended by itself"),
         };
-        if self.options.duration.is_none()
-            && ending == Some(Ending::Asked)
-            && self.running.is_some()
-        {
-            self.wait_a_little().await?;
+        if self.interrupted {
+            self.wait(Some(Instant::now() + GRACE)).await?;
         }
-        Ok(self.finish(totals))
+        let report = self.report(totals, ending == Some(Ending::Target));
+        deliver(&report)?;
+        // Watching may be over when the program is not: its status is ours.
+        self.wait(None).await?;
+        Ok(self.exit_status)
     }
 
     /// Takes the exit status of a program that we started.
@@ -382,31 +392,32 @@ impl Session {
     }
 
     /// The program gets a signal as it would without us: what the terminal
-    /// sends reaches it anyway, what was sent to us alone it gets from us.
-    fn pass_on(&self, heard: Heard) {
-        if let (Some(running), false) = (self.running, heard.from_terminal) {
+    /// sends reaches it anyway, what was sent to us alone it gets from us. A
+    /// second interrupt ends us at once.
+    fn hear(&mut self, heard: Heard) {
+        if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
+            std::process::exit(130);
+        }
+        if let (Some(running), None, false) =
+            (self.running, self.exit_status, heard.from_terminal)
+        {
             running.signal(heard.number);
         }
     }
 
-    async fn wait_a_little(&mut self) -> anyhow::Result<()> {
-        if self.exit_status.is_some() {
-            return Ok(());
-        }
-        let deadline = Instant::now() + GRACE;
-        tokio::select! {
-            result = self.pidfd.readable() => {
-                drop(result.context("waiting for the program")?);
-                self.reap()
-            }
-            heard = self.signals.next() => {
-                if heard?.is_interrupt() {
-                    std::process::exit(130);
+    /// Waits for the program's end, or until `deadline`.
+    async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
+        while self.running.is_some() && self.exit_status.is_none() {
+            tokio::select! {
+                result = self.pidfd.readable() => {
+                    drop(result.context("waiting for the program")?);
+                    self.reap()?;
                 }
-                Ok(())
+                heard = self.signals.next() => self.hear(heard.context("waiting for signals")?),
+                () = until(deadline) => return Ok(()),
             }
-            () = sleep_until(deadline) => Ok(()),
         }
+        Ok(())
     }
 }
 

@@ -53,13 +53,15 @@ pub struct Cookie {
     /// How many bytes the prologue has moved the stack pointer down before the
     /// probed instruction: the return address lies that far above it.
     pub stack_moved: u16,
+    /// A probe counts while this equals [`State::generation`].
+    pub generation: u32,
 }
 
 impl Cookie {
-    /// Packs: bits 0-7 the layout, bits 16-31 the stack's move.
+    /// Packs: bits 0-7 the layout, 16-31 the stack's move, 32-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
-        self.layout as u64 | (self.stack_moved as u64) << 16
+        self.layout as u64 | (self.stack_moved as u64) << 16 | (self.generation as u64) << 32
     }
 
     /// The inverse of [`Cookie::pack`].
@@ -72,6 +74,7 @@ impl Cookie {
         Self {
             layout: bits as u8,
             stack_moved: (bits >> 16) as u16,
+            generation: (bits >> 32) as u32,
         }
     }
 }
@@ -135,7 +138,7 @@ pub struct Depart {
 /// What a barrier object held just before a thread's arrival was counted.
 ///
 /// Sent when the thread first meets the object, after any object was
-/// initialised, after a loss, and every 64th record: enough to know count and
+/// initialised, after a loss, and now and then: enough to know count and
 /// round at every moment without reading the target's memory each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -273,12 +276,25 @@ pub struct Config {
     pub pid: u32,
 }
 
+/// What may change while the programs run; alone in the object's `.data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct State {
+    /// Changed whenever what threads remember of barrier objects may be wrong.
+    pub trust: u64,
+    /// Which probes count. Another set of them can be put on beside the one in
+    /// force, and takes over at once when this changes.
+    pub generation: u64,
+}
+
 /// Names of maps and globals that the agent looks up in the object.
 pub mod name {
     /// Array of ring buffers, one per CPU up to [`super::MAX_RINGS`].
     pub const RINGS: &str = "RINGS";
     /// [`super::Config`], read-only.
     pub const CONFIG: &str = "CONFIG";
+    /// [`super::State`].
+    pub const STATE: &str = ".data";
     /// Records lost for want of room, per CPU: the array at index 0.
     pub const LOST: &str = "LOST";
 }

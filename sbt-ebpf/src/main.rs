@@ -38,13 +38,17 @@ const fn head(kind: u8, layout: u8, tid: u32) -> Head {
 /// A thread enters a barrier; the first argument is the object.
 #[uprobe]
 pub fn arrive(ctx: ProbeContext) -> u32 {
+    let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    if cookie.generation != thread::generation() {
+        return 0;
+    }
     let task = Task::current();
     let Some(slot) = thread::slot(&task) else {
         return 0;
     };
+    slot.enter();
     // SAFETY: the context of a uprobe is the probed thread's registers.
     let regs = unsafe { &*ctx.regs };
-    let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let object = regs.rdi;
 
     if slot.must_read(object) {
@@ -98,14 +102,18 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
 /// The function that a thread entered returns.
 #[uretprobe]
 pub fn depart(_ctx: RetProbeContext) -> u32 {
-    leave(kind::DEPART)
+    let task = Task::current();
+    if let Some(slot) = thread::slot(&task)
+        && slot.leave()
+    {
+        tell_clocks(kind::DEPART, &task, slot);
+    }
+    0
 }
 
-fn leave(kind: u8) -> u32 {
-    let task = Task::current();
-    let Some(slot) = thread::slot(&task) else {
-        return 0;
-    };
+/// Sends where the current thread stands.
+#[inline(always)]
+fn tell_clocks(kind: u8, task: &Task, slot: &mut thread::Slot) {
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Depart {
         head: head(kind, 0, task.tid()),
@@ -116,7 +124,6 @@ fn leave(kind: u8) -> u32 {
     if !sent {
         thread::distrust();
     }
-    0
 }
 
 /// `pthread_barrier_init(object, attributes, count)` is entered: whatever was
@@ -161,7 +168,10 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
     if target::is_current() {
         // Once more with its name, which it may have changed meanwhile.
         thread::announce_again();
-        leave(kind::EXIT);
+        let task = Task::current();
+        if let Some(slot) = thread::slot(&task) {
+            tell_clocks(kind::EXIT, &task, slot);
+        }
     }
     0
 }
@@ -177,7 +187,13 @@ fn mapping(kind: u8) {
 /// Run by the agent in its own context, once at start.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn calibrate(_ctx: RawTracePointContext) -> i32 {
-    leave(kind::CALIBRATE);
+    let task = Task::current();
+    send(Wake::No, || Depart {
+        head: head(kind::CALIBRATE, 0, task.tid()),
+        clocks: task.clocks(),
+        seq: 0,
+        reserved: 0,
+    });
     0
 }
 

@@ -4,12 +4,12 @@
 //! A table indexed by the low bits of the thread id costs a few nanoseconds
 //! where a map lookup costs fifty. Only the thread itself touches its slot, so
 //! nothing is locked. Two live threads whose ids differ by a multiple of
-//! [`SLOTS`] take the slot from each other: each then announces itself again,
-//! which costs time but loses nothing.
+//! [`SLOTS`] take the slot from each other: each then announces itself again
+//! and again, which triples the records; nothing is wrong but the cost.
 
 use core::cell::UnsafeCell;
 
-use sbt_common::{Thread, kind};
+use sbt_common::{State, Thread, kind};
 
 use crate::{
     head,
@@ -18,7 +18,7 @@ use crate::{
     task::Task,
 };
 
-const SLOTS: usize = 16384;
+const SLOTS: usize = 32768;
 const CACHED: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -33,14 +33,17 @@ struct Cached {
 pub struct Slot {
     tid: u32,
     seq: u32,
+    /// Whether it has left what it entered last.
+    left: u32,
+    reserved: u32,
     cached: [Cached; CACHED],
 }
 
 #[repr(transparent)]
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: a slot is touched by its own thread alone; the word of TRUST is only
-// ever read and stored whole.
+// SAFETY: a slot is touched by its own thread alone; the words of STATE
+// are only ever read and stored whole.
 unsafe impl<T> Sync for Shared<T> {}
 
 static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
@@ -48,6 +51,8 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
         Slot {
             tid: 0,
             seq: 0,
+            left: 0,
+            reserved: 0,
             cached: [Cached {
                 object: 0,
                 trust: 0,
@@ -56,8 +61,24 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
     }; SLOTS],
 ));
 
-/// Changed whenever what is remembered of objects may be wrong.
-static TRUST: Shared<u64> = Shared(UnsafeCell::new(1));
+static STATE: Shared<State> = Shared(UnsafeCell::new(State {
+    trust: 1,
+    generation: 0,
+}));
+
+/// Which probes count at present.
+#[inline(always)]
+pub fn generation() -> u32 {
+    // SAFETY: an aligned word that lives as long as the program.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).generation) as u32 }
+}
+
+/// See [`State::trust`]; a stale value only delays a reading.
+#[inline(always)]
+fn trust() -> u64 {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).trust) }
+}
 
 /// Forget, in all threads, what is remembered of barrier objects.
 #[inline(always)]
@@ -65,10 +86,11 @@ pub fn distrust() {
     // The time serves as a value never stored before, so that a plain store
     // does; this target has no atomic add that Rust offers.
     // SAFETY: an aligned word that lives as long as the program.
-    unsafe { core::ptr::write_volatile(TRUST.0.get(), task::now()) }
+    unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).trust, task::now()) }
 }
 
-/// The current thread's slot; announces the thread if it is new here.
+/// The current thread's slot; announces the thread if it is new here. `None`
+/// for a thread of another process.
 #[inline(always)]
 pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     let index = task.tid() as usize & (SLOTS - 1);
@@ -76,6 +98,10 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     // while it bears this thread's id.
     let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
     if slot.tid != task.tid() {
+        // Where probes could not be put on the target alone, others hit them.
+        if !target::is_current() {
+            return None;
+        }
         announce(task, slot);
     }
     Some(slot)
@@ -109,6 +135,7 @@ fn announce(task: &Task, slot: &mut Slot) {
     // Unsent, the slot stays foreign and the next record tries again.
     slot.tid = if sent { task.tid() } else { 0 };
     slot.seq = 0;
+    slot.left = 0;
     for cached in &mut slot.cached {
         cached.object = 0;
     }
@@ -123,6 +150,21 @@ impl Slot {
         seq
     }
 
+    /// The thread enters a barrier.
+    #[inline(always)]
+    pub fn enter(&mut self) {
+        self.left = 0;
+    }
+
+    /// The thread leaves what it entered; false if it has left already, which
+    /// happens when two probes are on the same place for a moment.
+    #[inline(always)]
+    pub fn leave(&mut self) -> bool {
+        let first = self.left == 0;
+        self.left = 1;
+        first
+    }
+
     #[inline(always)]
     fn cached(&mut self, object: u64) -> &mut Cached {
         // Objects are at least 32 bytes long; the fold spreads those that
@@ -135,9 +177,10 @@ impl Slot {
     /// Whether the object's memory has to be read with this arrival.
     #[inline(always)]
     pub fn must_read(&mut self, object: u64) -> bool {
-        let refresh = self.seq & 63 == 63;
-        // SAFETY: an aligned word; a stale value only delays a reading.
-        let trust = unsafe { core::ptr::read_volatile(TRUST.0.get()) };
+        // One in thirty-two or sixty-four: with departures watched, the
+        // numbers of the arrivals are all even or all odd.
+        let refresh = self.seq & 62 == 62;
+        let trust = trust();
         let cached = self.cached(object);
         refresh || cached.object != object || cached.trust != trust
     }
@@ -145,7 +188,7 @@ impl Slot {
     /// The object's memory has been sent.
     #[inline(always)]
     pub fn has_read(&mut self, object: u64) {
-        let trust = unsafe { core::ptr::read_volatile(TRUST.0.get()) };
+        let trust = trust();
         let cached = self.cached(object);
         cached.object = object;
         cached.trust = trust;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
-use object::{LittleEndian, Object};
+use object::{LittleEndian, Object, ObjectSymbol as _};
 
 use crate::target::prologue;
 
@@ -201,6 +201,15 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .find_map(|header| header.interpreter(LE, image).ok()?)
         .filter(|path| !path.is_empty())
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Whether the image names any function, for the linker or for a debugger.
+pub fn has_symbols(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
+        file.symbols().chain(file.dynamic_symbols()).any(|symbol| {
+            symbol.kind() == object::SymbolKind::Text && symbol.is_definition()
+        })
+    })
 }
 
 /// The build id, which a separate debug file shares; `None` if there is none.

@@ -10,7 +10,7 @@ use std::{
 
 use memmap2::Mmap;
 
-use super::elf::{self, ElfError, Point};
+use super::elf::{self, ElfError, Function, Point};
 
 /// What makes a file the same: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +55,11 @@ impl ProbedFile {
             points,
             file,
         })
+    }
+
+    /// Whether it has such a function.
+    pub fn has(&self, function: Function) -> bool {
+        self.points.iter().any(|point| point.function == function)
     }
 
     /// A path that opens this very file as long as `self` lives.

@@ -3,11 +3,13 @@
 
 use std::{
     ffi::{CString, OsStr, OsString},
-    io,
+    fs::File,
+    io::{self, Read as _},
     os::{
         fd::{FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
+    path::Path,
 };
 
 use anyhow::Context as _;
@@ -19,9 +21,12 @@ use nix::{
 };
 use thiserror::Error;
 
+use super::sigpipe;
+use crate::place::printable;
+
 /// The program could not be executed; said as a shell would say it.
 #[derive(Debug, Error)]
-#[error("{program}: {}", errno.desc())]
+#[error("{}: {}", printable(program), errno.desc())]
 pub struct ExecError {
     program: String,
     errno: Errno,
@@ -94,15 +99,24 @@ pub struct Held {
     failure: OwnedFd,
 }
 
-/// Forks a child that waits to be let go. To be called before any thread is
+/// Forks a child that waits to be let go. `path`: the program's file, if it was
+/// found. To be called before any thread is
 /// started: the child of a process with threads may do next to nothing.
-pub fn hold(command: &[OsString], invoker: Option<&Invoker>) -> anyhow::Result<Held> {
+pub fn hold(
+    command: &[OsString],
+    path: Option<&Path>,
+    invoker: Option<&Invoker>,
+) -> anyhow::Result<Held> {
     let arguments: Vec<CString> = command
         .iter()
         .map(|argument| CString::new(argument.as_bytes()))
         .collect::<Result<_, _>>()
         .context("an argument contains a NUL byte")?;
     let program = arguments.first().context("no program given")?.clone();
+    let path = path
+        .map(|path| CString::new(path.as_os_str().as_bytes()))
+        .transpose()
+        .context("a path contains a NUL byte")?;
     let (wait, release) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, fail) = pipe2(OFlag::O_CLOEXEC)?;
 
@@ -110,7 +124,7 @@ pub fn hold(command: &[OsString], invoker: Option<&Invoker>) -> anyhow::Result<H
     match unsafe { fork() }.context("cannot fork")? {
         ForkResult::Child => {
             drop((release, failure));
-            let error = run_child(&program, &arguments, invoker, &wait);
+            let error = run_child(path.as_ref(), &arguments, invoker, &wait);
             let code = error.raw_os_error().unwrap_or(libc::EIO);
             let _unheard = nix::unistd::write(&fail, &code.to_ne_bytes());
             // SAFETY: ends the child without running what the parent's copy
@@ -127,7 +141,7 @@ pub fn hold(command: &[OsString], invoker: Option<&Invoker>) -> anyhow::Result<H
 }
 
 fn run_child(
-    program: &CString,
+    path: Option<&CString>,
     arguments: &[CString],
     invoker: Option<&Invoker>,
     wait: &OwnedFd,
@@ -157,13 +171,36 @@ fn run_child(
             }
         }
     }
-    // Rust ignores SIGPIPE, and ignored signals survive exec.
-    // SAFETY: restores a default action.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    match nix::unistd::execvp(program, arguments) {
-        Err(error) => error.into(),
-        Ok(never) => match never {},
+    sigpipe::restore();
+    execute(path, arguments).into()
+}
+
+/// Executes a program as a shell would: a text without `#!` is a script for
+/// the shell, but what is no text is not, whatever execvp makes of it.
+fn execute(path: Option<&CString>, arguments: &[CString]) -> Errno {
+    let Some(path) = path else {
+        // Fails, and says why as only it can.
+        return match nix::unistd::execvp(&arguments[0], arguments) {
+            Err(errno) => errno,
+            Ok(never) => match never {},
+        };
+    };
+    let Err(errno) = nix::unistd::execv(path, arguments);
+    if errno != Errno::ENOEXEC || !is_text(Path::new(OsStr::from_bytes(path.as_bytes()))) {
+        return errno;
     }
+    let mut script = vec![c"/bin/sh".to_owned(), path.clone()];
+    script.extend_from_slice(&arguments[1..]);
+    let Err(_) = nix::unistd::execv(c"/bin/sh", &script);
+    errno
+}
+
+fn is_text(path: &Path) -> bool {
+    let mut start = [0; 128];
+    let length = File::open(path)
+        .and_then(|mut file| file.read(&mut start))
+        .unwrap_or(0);
+    !start[..length].starts_with(b"\x7fELF") && !start[..length].contains(&0)
 }
 
 impl Held {

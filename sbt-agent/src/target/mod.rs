@@ -7,4 +7,5 @@ pub mod launch;
 pub mod libraries;
 pub mod process;
 pub mod prologue;
+mod sigpipe;
 pub mod sites;

@@ -34,17 +34,50 @@ impl Mapping {
     }
 }
 
+/// The folder in /proc that tells of a process: its own, or, when its first
+/// thread has ended before the others, that of a thread which lives.
+pub fn folder(pid: u32) -> PathBuf {
+    let own = PathBuf::from(format!("/proc/{pid}"));
+    if is_alive(&own) {
+        return own;
+    }
+    tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
+}
+
+fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .filter_map(|task| Some(task.ok()?.path()))
+}
+
+fn is_alive(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("status"))
+        .is_ok_and(|status| !field(&status, "State:").is_some_and(|it| it.starts_with(['Z', 'X'])))
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
+}
+
+/// Whether the first thread of a process has ended.
+pub fn first_thread_has_ended(pid: u32) -> bool {
+    !is_alive(Path::new(&format!("/proc/{pid}")))
+}
+
 /// A path of the target, seen from outside.
 pub fn rooted(pid: u32, path: &Path) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let root = folder(pid).join("root");
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// The executable file mappings of a process; empty if it is gone.
 pub fn mappings(pid: u32) -> Vec<Mapping> {
-    let maps = i32::try_from(pid)
+    let maps = Process::new_with_root(folder(pid))
         .ok()
-        .and_then(|pid| Process::new(pid).ok())
         .and_then(|process| process.maps().ok());
     let Some(maps) = maps else {
         return Vec::new();
@@ -77,27 +110,24 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
         bail!("there is no process {pid}; `ps -e` lists those that run");
     };
-    let field = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .map(str::trim)
-    };
+    let field = |name: &str| field(&status, name);
     let tgid = field("Tgid:")
         .and_then(|value| value.parse().ok())
         .unwrap_or(pid);
-    if field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+    if !is_alive(&folder(tgid)) {
         bail!("process {pid} has already ended and waits to be reaped: nothing is left to watch");
     }
     let name = field("Name:").unwrap_or("?");
-    let arguments = fs::read(format!("/proc/{tgid}/cmdline")).unwrap_or_default();
+    let arguments = fs::read(folder(tgid).join("cmdline")).unwrap_or_default();
     let mut command: Vec<String> = arguments
         .split(|byte| *byte == 0)
         .map(|argument| String::from_utf8_lossy(argument).into_owned())
         .collect();
     command.pop();
     if command.is_empty() {
-        if field("VmSize:").is_none() {
+        let has_memory = fs::read_to_string(folder(tgid).join("status"))
+            .is_ok_and(|status| status.contains("VmSize:"));
+        if !has_memory {
             bail!("process {pid} ({name}) is a thread of the kernel: it has no program to watch");
         }
         command.push(format!("[{name}]"));
@@ -108,14 +138,10 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
 /// What each thread of a process has used so far: run time and run delay, ns,
 /// from /proc/PID/task/TID/schedstat.
 pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return HashMap::new();
-    };
-    tasks
+    tasks(pid)
         .filter_map(|task| {
-            let task = task.ok()?;
-            let tid: u32 = task.file_name().to_str()?.parse().ok()?;
-            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let tid: u32 = task.file_name()?.to_str()?.parse().ok()?;
+            let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
             let mut fields = text.split_whitespace().map(str::parse);
             let mut next = || fields.next().and_then(Result::ok);
             Some((tid, (next(), next())))

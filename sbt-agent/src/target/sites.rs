@@ -2,9 +2,11 @@
 //! on the way of the events.
 
 use std::{
+    cell::OnceCell,
     collections::HashMap,
     path::{Path, PathBuf},
     rc::Rc,
+    sync::Arc,
 };
 
 use super::{
@@ -16,13 +18,13 @@ use super::{
 use crate::{
     event::CallersId,
     model::site::PlaceId,
-    place::{Frame, Place, short},
+    place::{Frame, Place, printable, short},
 };
 
 struct Module {
-    file: ProbedFile,
+    file: Arc<ProbedFile>,
     segments: Vec<elf::Segment>,
-    debug: Option<Option<DebugInfo>>,
+    debug: OnceCell<Option<DebugInfo>>,
 }
 
 impl Module {
@@ -33,9 +35,9 @@ impl Module {
             .and_then(|image| elf::load_segments(&image).ok())
             .unwrap_or_default();
         Self {
-            file,
+            file: Arc::new(file),
             segments,
-            debug: None,
+            debug: OnceCell::new(),
         }
     }
 
@@ -112,9 +114,11 @@ impl Resolver {
     }
 
     /// The files found since this was last asked: they may hold barriers.
-    pub fn new_files(&mut self) -> impl Iterator<Item = &ProbedFile> {
+    pub fn new_files(&mut self) -> Vec<Arc<ProbedFile>> {
         let new = std::mem::take(&mut self.unprobed);
-        new.into_iter().map(|index| &self.modules[index].file)
+        new.into_iter()
+            .map(|index| Arc::clone(&self.modules[index].file))
+            .collect()
     }
 
     /// Looks at the process's mappings again. A process that is gone leaves
@@ -185,6 +189,23 @@ impl Resolver {
         (vaddr - first.vaddr < first.memsz).then_some((module, vaddr))
     }
 
+    /// Why a program may show no barrier although it has some.
+    pub fn why_nothing_is_found(&self) -> Option<String> {
+        let program = match (self.modules.first(), &self.program) {
+            (Some(module), _) => Arc::clone(&module.file),
+            (None, Some(path)) => Arc::new(ProbedFile::open(path, path).ok()?),
+            (None, None) => return None,
+        };
+        let image = program.image().ok()?;
+        (elf::interpreter(&image).is_none() && !elf::has_symbols(&image)).then(|| {
+            format!(
+                "{} is linked statically and stripped: it has no symbols by which its barriers \
+                 could be found; link it dynamically, or keep its symbols",
+                printable(&program.shown.to_string_lossy())
+            )
+        })
+    }
+
     /// The place that a chain of callers is, resolving it if it is new.
     pub fn place(&mut self, callers: CallersId, addresses: &[u64]) -> PlaceId {
         if let Some(place) = self.by_callers.get(&callers) {
@@ -234,17 +255,17 @@ impl Resolver {
     }
 
     fn frames(&mut self, module: usize, vaddr: u64) -> Vec<Frame> {
-        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
+        let root = process::folder(self.pid).join("root");
         let root = if root.join("usr").exists() {
             root
         } else {
             PathBuf::from("/")
         };
-        let module = &mut self.modules[module];
+        let module = &self.modules[module];
         let (path, shown) = (module.file.open_path(), &module.file.shown);
         module
             .debug
-            .get_or_insert_with(|| DebugInfo::open(&path, shown, &root).ok())
+            .get_or_init(|| DebugInfo::open(&path, shown, &root).ok())
             .as_ref()
             .map(|debug| debug.frames(vaddr))
             .unwrap_or_default()
@@ -261,9 +282,9 @@ impl Resolver {
 
 /// Opens what a program will map before it begins: see
 /// [`super::libraries::will_map`].
-pub fn open_all(paths: &[PathBuf]) -> Vec<ProbedFile> {
+pub fn open_all(paths: &[PathBuf]) -> Vec<Arc<ProbedFile>> {
     paths
         .iter()
-        .filter_map(|path| ProbedFile::open(Path::new(path), path).ok())
+        .filter_map(|path| ProbedFile::open(Path::new(path), path).ok().map(Arc::new))
         .collect()
 }

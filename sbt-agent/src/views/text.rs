@@ -44,6 +44,7 @@ fn header(out: &mut String, report: &Report, style: Style) {
     let status = match report.exit_status {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
+        None if report.ended => "has ended".into(),
         None => "still running".into(),
     };
     let title = format!("sbt · {command} · pid {} · {status}", report.pid);
@@ -322,8 +323,25 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     if report.lost_events > 0 {
         facts[0].push_str(" (what they belonged to is counted as incomplete)");
     }
-    line(out, &style.dim(&facts.join(", ")));
+    paragraph(out, &facts.join(", "), style);
     for note in &report.notes {
-        line(out, &style.dim(&format!("note: {note}")));
+        paragraph(out, &format!("note: {note}"), style);
     }
+}
+
+/// Text broken between words to fit the width.
+fn paragraph(out: &mut String, text: &str, style: Style) {
+    let mut current = String::new();
+    for word in text.split(' ') {
+        let length = current.chars().count() + 1 + word.chars().count();
+        if !current.is_empty() && length > style.width {
+            line(out, &style.dim(&current));
+            current.clear();
+        }
+        if !current.is_empty() {
+            current.push(' ');
+        }
+        current.push_str(word);
+    }
+    line(out, &style.dim(&current));
 }

@@ -19,7 +19,7 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use memmap2::Mmap;
-use sbt_common::{Config, MAX_RINGS, RING_BYTES, name};
+use sbt_common::{Config, MAX_RINGS, RING_BYTES, State, name};
 use thiserror::Error;
 
 use super::{
@@ -65,6 +65,7 @@ impl LoadError {
 pub struct Loaded {
     programs: HashMap<String, OwnedFd>,
     lost: OwnedFd,
+    state: OwnedFd,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -82,6 +83,19 @@ impl Loaded {
             .get(name)
             .map(|fd| fd.as_fd())
             .ok_or_else(|| LoadError::Object(format!("no program {name}")))
+    }
+
+    /// Makes the probes of another generation count, at once.
+    pub fn set_generation(&self, generation: u32) -> io::Result<()> {
+        let state = State {
+            // A value never used before: everything is read afresh.
+            trust: crate::clock::now_ns(),
+            generation: u64::from(generation),
+        };
+        let mut bytes = [0; size_of::<State>()];
+        bytes[..8].copy_from_slice(&state.trust.to_ne_bytes());
+        bytes[8..].copy_from_slice(&state.generation.to_ne_bytes());
+        bpf::map_update(self.state.as_fd(), 0, &bytes)
     }
 
     /// Records that found no room so far, over all CPUs.
@@ -225,12 +239,14 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     filled
         .unwrap_or_else(|_| Err(io::Error::other("the thread that does it failed")))
         .map_err(LoadError::kernel("array of ring buffers"))?;
-    let lost = maps
-        .remove(name::LOST)
-        .ok_or_else(|| LoadError::Object("no map LOST".into()))?;
+    let mut take = |name: &str| {
+        maps.remove(name)
+            .ok_or_else(|| LoadError::Object(format!("no map {name}")))
+    };
     Ok(Loaded {
         programs: programs?,
-        lost,
+        lost: take(name::LOST)?,
+        state: take(name::STATE)?,
         rings,
         uprobes,
         config,

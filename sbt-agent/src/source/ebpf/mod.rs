@@ -1,7 +1,6 @@
 //! Uprobes in the target, read through ring buffers.
 
 use std::{
-    collections::HashSet,
     ffi::CString,
     io,
     os::fd::OwnedFd,
@@ -13,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Cookie, kind};
+use sbt_common::{Cookie, kind, layout};
 
 pub mod bpf;
 pub mod btf;
@@ -31,9 +30,10 @@ use ring::Rings;
 use super::{Sink, Source, Totals};
 use crate::{
     clock,
+    place::printable,
     target::{
         elf::{Function, Point},
-        files::{FileId, ProbedFile},
+        files::ProbedFile,
     },
 };
 
@@ -57,15 +57,29 @@ pub const PROGRAMS: [&str; 7] = [
     "calibrate",
 ];
 
+/// Whom probes are put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The target alone.
+    Target,
+    /// Everyone who maps the file, the programs sorting out the others. For a
+    /// target whose first thread has ended: the kernel knows a process's memory
+    /// by that thread, and takes the probes off as soon as it looks again.
+    Everyone,
+}
+
 /// The probes of one target.
 pub struct Ebpf {
     loaded: Loaded,
     pid: u32,
-    attached: HashSet<FileId>,
-    /// Closing these detaches: entries, and apart from them the returns.
-    links: Vec<OwnedFd>,
-    return_links: Vec<OwnedFd>,
-    return_points: Vec<(CString, Vec<ProbePoint>)>,
+    /// Kept open: probes may have to be put on them again.
+    files: Vec<Arc<ProbedFile>>,
+    scope: Scope,
+    generation: u32,
+    /// Closing these detaches.
+    tracepoints: Vec<OwnedFd>,
+    entries: Vec<OwnedFd>,
+    returns: Vec<OwnedFd>,
     departures: bool,
     run_offset: Option<u64>,
     placement: Placement,
@@ -78,7 +92,7 @@ pub struct Ebpf {
 impl Ebpf {
     /// Loads the programs for one process; nothing is attached yet but the
     /// tracepoints of its life.
-    pub fn load(pid: u32, departures: bool) -> Result<Self, LoadError> {
+    pub fn load(pid: u32, scope: Scope, departures: bool) -> Result<Self, LoadError> {
         let config = loader::configure(pid);
         let mut loaded = match loader::load(config, ProgramKind::UprobeMulti, &PROGRAMS) {
             // A kernel before 6.6 does not know the attach type.
@@ -98,10 +112,12 @@ impl Ebpf {
         let mut this = Self {
             loaded,
             pid,
-            attached: HashSet::new(),
-            links: Vec::new(),
-            return_links: Vec::new(),
-            return_points: Vec::new(),
+            files: Vec::new(),
+            scope,
+            generation: 0,
+            tracepoints: Vec::new(),
+            entries: Vec::new(),
+            returns: Vec::new(),
             departures,
             run_offset: None,
             placement: Placement::default(),
@@ -118,7 +134,7 @@ impl Ebpf {
             let link =
                 bpf::attach_raw_tracepoint(this.loaded.program(program)?, &tracepoint.to_owned());
             match link {
-                Ok(link) => this.links.push(link),
+                Ok(link) => this.tracepoints.push(link),
                 Err(error) => this.notes.push(format!(
                     "cannot watch {program} ({error}): the end of threads is not seen"
                 )),
@@ -158,53 +174,114 @@ impl Ebpf {
         best.map(|(_, offset)| offset)
     }
 
-    /// Puts probes on what a file has to offer. A file that is known already
-    /// is passed over.
-    pub fn attach(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
-        if !self.attached.insert(file.id) {
-            return Ok(());
+    /// Puts probes on what files have to offer; those known are passed over.
+    pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
+        // A pthread_barrier_wait of nobody knows whom, in front of a C
+        // library's own, passes the call on: to watch both would count twice.
+        let is_known = |file: &ProbedFile| {
+            file.points.iter().any(|point| {
+                point.function == Function::BarrierWait && point.layout != layout::OPAQUE
+            })
+        };
+        let has_known = files.iter().chain(&self.files).any(|file| is_known(file));
+        for file in files {
+            if self.files.iter().any(|known| known.id == file.id) {
+                continue;
+            }
+            self.files.push(Arc::clone(file));
+            if has_known && !is_known(file) && file.has(Function::BarrierWait) {
+                self.notes.push(format!(
+                    "{} has a pthread_barrier_wait of its own, which is taken to call the C \
+                     library's: only that is watched",
+                    printable(&file.shown.to_string_lossy())
+                ));
+                continue;
+            }
+            self.attach_file(file)
+                .with_context(|| format!("probing {}", file.shown.display()))?;
         }
+        Ok(())
+    }
+
+    fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        let entries = |function: Function| -> Vec<ProbePoint> {
-            file.points
-                .iter()
-                .filter(|point| point.function == function)
-                .map(|point| ProbePoint {
-                    offset: point.entry_offset,
-                    cookie: cookie(point),
-                })
-                .collect()
-        };
         // What invalidates a reading is watched before what relies on it.
         for (function, program) in [
             (Function::LinkerMapped, "mapped"),
             (Function::BarrierInit, "init"),
             (Function::BarrierWait, "arrive"),
         ] {
-            let links = self
-                .attach_points(program, &path, &entries(function), false)
-                .with_context(|| format!("probing {}", file.shown.display()))?;
-            self.links.extend(links);
+            let points = self.points(file, function, |point| point.entry_offset);
+            let links = self.attach_points(program, &path, &points, false)?;
+            self.entries.extend(links);
         }
-        let waits = file
-            .points
-            .iter()
-            .filter(|point| point.function == Function::BarrierWait);
-        let returns: Vec<_> = waits
-            .clone()
-            .map(|point| ProbePoint {
-                offset: point.return_offset,
-                cookie: cookie(point),
-            })
-            .collect();
-        self.placement.arrivals += returns.len();
-        self.placement.slow += waits.filter(|point| !point.entry_emulated).count();
+        if self.generation == 0 {
+            let waits = file
+                .points
+                .iter()
+                .filter(|point| point.function == Function::BarrierWait);
+            self.placement.arrivals += waits.clone().count();
+            self.placement.slow += waits.filter(|point| !point.entry_emulated).count();
+        }
         if self.departures {
-            let links = self.attach_points("depart", &path, &returns, true)?;
-            self.return_links.extend(links);
+            self.attach_returns(file)?;
         }
-        self.return_points.push((path, returns));
+        Ok(())
+    }
+
+    fn attach_returns(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
+        let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
+            .context("a path with a NUL in it")?;
+        let points = self.points(file, Function::BarrierWait, |point| point.return_offset);
+        let links = self.attach_points("depart", &path, &points, true)?;
+        self.returns.extend(links);
+        Ok(())
+    }
+
+    fn points(
+        &self,
+        file: &ProbedFile,
+        function: Function,
+        offset: impl Fn(&Point) -> u64,
+    ) -> Vec<ProbePoint> {
+        file.points
+            .iter()
+            .filter(|point| point.function == function)
+            .map(|point| ProbePoint {
+                offset: offset(point),
+                cookie: Cookie {
+                    layout: point.layout,
+                    stack_moved: point.stack_moved,
+                    generation: self.generation,
+                }
+                .pack(),
+            })
+            .collect()
+    }
+
+    /// Puts a second set of probes on, for everyone, lets it take over, and
+    /// takes the first one off: nothing is missed or counted twice.
+    pub fn widen(&mut self) -> anyhow::Result<()> {
+        if self.scope == Scope::Everyone {
+            return Ok(());
+        }
+        self.scope = Scope::Everyone;
+        self.generation += 1;
+        let mut old = std::mem::take(&mut self.entries);
+        old.append(&mut self.returns);
+        for file in self.files.clone() {
+            self.attach_file(&file)?;
+        }
+        self.loaded
+            .set_generation(self.generation)
+            .context("switching to the second set of probes")?;
+        detach(old);
+        self.notes.push(
+            "the target's first thread ended before the others: from then on every process that \
+             uses the same C library paid for the probes"
+                .into(),
+        );
         Ok(())
     }
 
@@ -221,7 +298,11 @@ impl Ebpf {
         let program = self.loaded.program(program)?;
         match self.loaded.uprobes {
             ProgramKind::UprobeMulti => {
-                let link = bpf::attach_uprobe_multi(program, path, points, returns, self.pid)?;
+                let pid = match self.scope {
+                    Scope::Target => self.pid,
+                    Scope::Everyone => 0,
+                };
+                let link = bpf::attach_uprobe_multi(program, path, points, returns, pid)?;
                 Ok(vec![link])
             }
             _ => points
@@ -239,12 +320,11 @@ impl Ebpf {
             return Ok(());
         }
         if on {
-            for (path, points) in &self.return_points {
-                let links = self.attach_points("depart", path, points, true)?;
-                self.return_links.extend(links);
+            for file in self.files.clone() {
+                self.attach_returns(&file)?;
             }
         } else {
-            detach(std::mem::take(&mut self.return_links));
+            detach(std::mem::take(&mut self.returns));
         }
         self.departures = on;
         Ok(())
@@ -290,14 +370,6 @@ fn detach(links: Vec<OwnedFd>) {
     });
 }
 
-fn cookie(point: &Point) -> u64 {
-    Cookie {
-        layout: point.layout,
-        stack_moved: point.stack_moved,
-    }
-    .pack()
-}
-
 impl Source for Ebpf {
     fn name(&self) -> &'static str {
         "ebpf"
@@ -311,8 +383,9 @@ impl Source for Ebpf {
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
-        let mut links = std::mem::take(&mut self.links);
-        links.append(&mut self.return_links);
+        let mut links = std::mem::take(&mut self.entries);
+        links.append(&mut self.returns);
+        links.append(&mut self.tracepoints);
         detach(links);
         self.stopping.store(true, Ordering::Release);
         let mut unreadable = 0;
