@@ -235,7 +235,7 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 16);
-    assert!(size_of::<Config>() == 72);
+    assert!(size_of::<Config>() == 80);
 };
 
 /// What the agent tells the programs before they are loaded: constants to the
@@ -274,6 +274,11 @@ pub struct Config {
     pub ring_mask: u32,
     /// `task_struct` → `pid`
     pub pid: u32,
+    /// `task_struct` → `tgid`; 0 where the agent numbers processes otherwise
+    /// than the kernel's first pid namespace does, and a helper must be asked.
+    pub tgid: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// What may change while the programs run; alone in the object's `.data`.

@@ -157,7 +157,7 @@ pub fn mapped(_ctx: ProbeContext) -> u32 {
 
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn exec(_ctx: RawTracePointContext) -> i32 {
-    if target::is_current() {
+    if target::owns(&Task::current(), false) {
         mapping(kind::EXEC);
     }
     0
@@ -165,10 +165,10 @@ pub fn exec(_ctx: RawTracePointContext) -> i32 {
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn exit(_ctx: RawTracePointContext) -> i32 {
-    if target::is_current() {
+    let task = Task::current();
+    if target::owns(&task, false) {
         // Once more with its name, which it may have changed meanwhile.
         thread::announce_again();
-        let task = Task::current();
         if let Some(slot) = thread::slot(&task) {
             tell_clocks(kind::EXIT, &task, slot);
         }

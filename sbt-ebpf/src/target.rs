@@ -3,6 +3,8 @@
 use aya_ebpf::{bindings::bpf_pidns_info, helpers::bpf_get_ns_current_pid_tgid};
 use sbt_common::Config;
 
+use crate::task::Task;
+
 #[unsafe(no_mangle)]
 pub static CONFIG: Config = Config {
     ns_dev: 0,
@@ -21,6 +23,8 @@ pub static CONFIG: Config = Config {
     comm: 0,
     ring_mask: 0,
     pid: 0,
+    tgid: 0,
+    reserved: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before
@@ -35,19 +39,22 @@ macro_rules! config {
 }
 pub(crate) use config;
 
-/// Thread and process of the current task as the agent numbers them.
+/// Thread and process of the current task as the agent numbers them. `None` if
+/// the agent lives in a pid namespace of its own and the task in another.
 #[inline(always)]
-pub fn current_ids() -> Option<(u32, u32)> {
+pub fn ids(task: &Task) -> Option<(u32, u32)> {
+    if let Some(tgid) = task.tgid() {
+        return Some((task.tid(), tgid));
+    }
+    let (device, inode) = (config!(ns_dev), config!(ns_ino));
     let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
     let size = size_of::<bpf_pidns_info>() as u32;
-    let (device, inode) = (config!(ns_dev), config!(ns_ino));
     let result = unsafe { bpf_get_ns_current_pid_tgid(device, inode, &raw mut ids, size) };
     (result == 0).then_some((ids.pid, ids.tgid))
 }
 
-/// Whether the current task belongs to the target. For tracepoints, which
-/// fire for every process; uprobes are attached to the target alone.
+/// Whether a task is of the target; `or` where that cannot be told.
 #[inline(always)]
-pub fn is_current() -> bool {
-    current_ids().is_some_and(|(_, tgid)| tgid == config!(target))
+pub fn owns(task: &Task, or: bool) -> bool {
+    ids(task).map_or(or, |(_, tgid)| tgid == config!(target))
 }

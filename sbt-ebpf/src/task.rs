@@ -48,6 +48,12 @@ impl Task {
         self.tid
     }
 
+    /// Its process, where the agent numbers processes as the kernel does.
+    #[inline(always)]
+    pub fn tgid(&self) -> Option<u32> {
+        (config!(tgid) != 0).then(|| field(self.task, config!(tgid)))
+    }
+
     /// Time, run time and run delay, all of this moment.
     ///
     /// `sum_exec_runtime` of a running task is only brought up to date at a

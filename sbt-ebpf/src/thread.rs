@@ -99,7 +99,7 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
     if slot.tid != task.tid() {
         // Where probes could not be put on the target alone, others hit them.
-        if !target::is_current() {
+        if !target::owns(task, true) {
             return None;
         }
         announce(task, slot);
@@ -121,7 +121,7 @@ pub fn announce_again() {
 #[inline(never)]
 fn announce(task: &Task, slot: &mut Slot) {
     let sent = send(Wake::No, || {
-        let (ns_tid, ns_tgid) = target::current_ids().unwrap_or((0, 0));
+        let (ns_tid, ns_tgid) = target::ids(task).unwrap_or((0, 0));
         Thread {
             head: head(kind::THREAD, 0, task.tid()),
             clocks: task.clocks(),

@@ -110,6 +110,9 @@ fn possible_cpus() -> usize {
     aya::util::nr_cpus().unwrap_or(1)
 }
 
+/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 /// The settings for this kernel and this target. What cannot be found stays 0
 /// and is done without.
 pub fn configure(target: u32) -> Config {
@@ -137,6 +140,9 @@ pub fn configure(target: u32) -> Config {
         config.start_time = find("task_struct", &["start_time"]);
         config.mm = find("task_struct", &["mm"]);
         config.pid = find("task_struct", &["pid"]);
+        if config.ns_ino == FIRST_PID_NAMESPACE {
+            config.tgid = find("task_struct", &["tgid"]);
+        }
         config.comm = find("task_struct", &["comm"]);
         config.start_code = find("mm_struct", &["start_code"]);
         // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
