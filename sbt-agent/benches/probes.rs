@@ -15,7 +15,6 @@ use std::{
     ffi::CString,
     io::{BufRead as _, BufReader, Write as _},
     os::fd::OwnedFd,
-    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -183,7 +182,7 @@ impl Target {
                     .clone();
                 Some((file, point))
             })
-            .unwrap_or_else(|| panic!("no barrier in {:?}", PathBuf::from("child")))
+            .unwrap_or_else(|| panic!("the child has no barrier"))
     }
 }
 

@@ -32,11 +32,7 @@ pub enum Command {
         #[arg(long)]
         as_root: bool,
         /// The program and its arguments.
-        #[arg(
-            required = true,
-            trailing_var_arg = true,
-            value_name = "PROG"
-        )]
+        #[arg(required = true, trailing_var_arg = true, value_name = "PROG")]
         program: Vec<OsString>,
     },
     /// Join a running process; leaving it (Ctrl-C) lets it run on untouched.

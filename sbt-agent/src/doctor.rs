@@ -8,7 +8,10 @@ use sbt_common::layout;
 use crate::{
     event::Event,
     session::privilege,
-    source::{QUEUE, Source as _, ebpf::{Ebpf, Scope}},
+    source::{
+        QUEUE, Source as _,
+        ebpf::{Ebpf, Scope},
+    },
     target::{elf::Function, files::ProbedFile, libraries},
 };
 

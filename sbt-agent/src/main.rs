@@ -77,11 +77,9 @@ fn run_demo(
     options: &Options,
 ) -> anyhow::Result<u8> {
     if name == "list" {
-        let list: String = demo::NAMES
-            .iter()
-            .map(|(name, what)| format!("{name:<12} {what}\n"))
-            .collect();
-        output::print(&list)?;
+        for (name, what) in demo::NAMES {
+            output::print(&format!("{name:<12} {what}\n"))?;
+        }
         return Ok(0);
     }
     demo::check(name)?;

@@ -398,8 +398,7 @@ impl Session {
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
             std::process::exit(130);
         }
-        if let (Some(running), None, false) =
-            (self.running, self.exit_status, heard.from_terminal)
+        if let (Some(running), None, false) = (self.running, self.exit_status, heard.from_terminal)
         {
             running.signal(heard.number);
         }

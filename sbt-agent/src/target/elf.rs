@@ -206,9 +206,9 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
 /// Whether the image names any function, for the linker or for a debugger.
 pub fn has_symbols(image: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        file.symbols().chain(file.dynamic_symbols()).any(|symbol| {
-            symbol.kind() == object::SymbolKind::Text && symbol.is_definition()
-        })
+        file.symbols()
+            .chain(file.dynamic_symbols())
+            .any(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition())
     })
 }
 

@@ -213,15 +213,11 @@ impl Resolver {
         }
         let place = self.resolve(addresses);
         let key = place.key();
-        let id = match self.by_key.get(&key) {
-            Some(id) => *id,
-            None => {
-                let id = PlaceId(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
-                self.places.push(Rc::new(place));
-                self.by_key.insert(key, id);
-                id
-            }
-        };
+        let new = PlaceId(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        let id = *self.by_key.entry(key).or_insert(new);
+        if id == new {
+            self.places.push(Rc::new(place));
+        }
         self.by_callers.insert(callers, id);
         id
     }
@@ -246,7 +242,7 @@ impl Resolver {
             let frames = self.frames(module, vaddr);
             if depth == 0 {
                 let shown = self.modules[module].file.shown.to_string_lossy();
-                place.binary = short(&shown).to_owned();
+                short(&shown).clone_into(&mut place.binary);
                 place.offset = vaddr + 1;
             }
             place.frames.extend(frames);

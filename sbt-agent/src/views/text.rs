@@ -307,7 +307,7 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         Some(false) => "not watched",
         None => "watched in part",
     };
-    let mut facts = vec![
+    let mut facts = [
         format!("lost {}", plural(report.lost_events, "event")),
         format!(
             "incomplete {}",

@@ -18,7 +18,7 @@ use super::decode::Raw;
 const MOST_PENDING: usize = 1 << 20;
 
 struct Ring {
-    ring: RingBuf<MapData>,
+    buffer: RingBuf<MapData>,
     consumed: MmapRaw,
     produced: MmapRaw,
 }
@@ -40,7 +40,7 @@ impl Ring {
         let consumed = map(0)?;
         let produced = map(page)?;
         Ok(Self {
-            ring,
+            buffer: ring,
             consumed,
             produced,
         })
@@ -49,6 +49,7 @@ impl Ring {
     /// Whether a record lies in the ring that its writer has not finished.
     fn has_unfinished(&self) -> bool {
         let position = |map: &MmapRaw| {
+            #[allow(clippy::cast_ptr_alignment, reason = "a page is aligned to more")]
             // SAFETY: the page starts with an aligned word which the kernel
             // and we only ever access as a whole.
             let word = unsafe { &*map.as_ptr().cast::<AtomicU64>() };
@@ -60,7 +61,7 @@ impl Ring {
 
 /// All rings, and what was read from them but is not yet in order.
 pub struct Rings {
-    rings: Vec<Ring>,
+    all: Vec<Ring>,
     pending: Vec<Raw>,
     watermark: u64,
     late: u64,
@@ -70,7 +71,7 @@ impl Rings {
     /// Takes the rings over.
     pub fn new(rings: Vec<RingBuf<MapData>>) -> io::Result<Self> {
         Ok(Self {
-            rings: rings
+            all: rings
                 .into_iter()
                 .map(Ring::new)
                 .collect::<io::Result<_>>()?,
@@ -82,7 +83,7 @@ impl Rings {
 
     /// The descriptors that become readable when a program asks for attention.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
-        self.rings.iter().map(|ring| ring.ring.as_raw_fd())
+        self.all.iter().map(|ring| ring.buffer.as_raw_fd())
     }
 
     /// One pass over all rings, begun at `now` (`CLOCK_MONOTONIC`, ns).
@@ -91,10 +92,10 @@ impl Rings {
     pub fn drain(&mut self, now: u64, out: &mut Vec<Raw>) -> usize {
         let mut bytes = 0;
         let mut finished = true;
-        for ring in &mut self.rings {
+        for ring in &mut self.all {
             // Bounded, so that a flood in one ring cannot hold back the rest.
             let mut left = 4 * sbt_common::RING_BYTES as usize;
-            while let Some(item) = ring.ring.next() {
+            while let Some(item) = ring.buffer.next() {
                 bytes += item.len();
                 left = left.saturating_sub(item.len());
                 match Raw::parse(&item) {
