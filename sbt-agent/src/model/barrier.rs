@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{episode::Episode, thread::ThreadId};
-use crate::event::Kind;
+use crate::event::{Kind, Round};
 
 /// A barrier, in the order of first appearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +17,43 @@ impl BarrierId {
 }
 
 /// Barriers kept apart. A program that makes new ones for ever reuses the
-/// entries of those that have been silent longest.
+/// entries of those that have been silent for long.
 pub const MAX_BARRIERS: usize = 4096;
+
+/// A barrier takes no more participants than this, and glibc's counters start
+/// again from 0 after the last whole round below it (nptl/internaltypes.h,
+/// `BARRIER_IN_THRESHOLD`).
+const THRESHOLD: u32 = u32::MAX / 2;
+
+/// A number of participants that a barrier can have; with any other it cannot
+/// be initialised.
+pub const fn possible_count(count: u32) -> Option<u32> {
+    if count > 0 && count <= THRESHOLD {
+        Some(count)
+    } else {
+        None
+    }
+}
+
+const fn wrapped(number: u64, count: u32) -> u32 {
+    #[allow(clippy::cast_possible_truncation, reason = "less than the threshold")]
+    let number = (number % (THRESHOLD - THRESHOLD % count) as u64) as u32;
+    number
+}
+
+/// The number of the round after this one.
+pub const fn round_after(number: u32, count: u32) -> u32 {
+    wrapped(number as u64 + count as u64, count)
+}
+
+/// The round that runs according to a barrier's memory, and how many have
+/// arrived in it: with more threads than the barrier takes, one may look when
+/// a round is full but not yet turned over.
+pub const fn running_round(read: Round, count: u32) -> (u32, u32) {
+    let arrived = read.arrived % count;
+    let full = read.arrived - arrived;
+    (wrapped(read.number as u64 + full as u64, count), arrived)
+}
 
 /// One barrier object.
 #[derive(Clone, Debug)]
@@ -35,13 +70,16 @@ pub struct Barrier {
     pub open: Episode,
     /// Full episodes that not everyone is known to have left.
     pub leaving: Vec<Episode>,
-    /// Who took part in the last complete episode.
+    /// Serial number of the last episode before it was initialised.
+    pub before: u64,
+    /// Serial number of the last complete episode.
+    pub last_serial: u64,
+    /// Who took part in it.
     pub last_members: Vec<ThreadId>,
-    /// Where the episodes' boundaries lie is not certain: the barrier was in
-    /// use before we came, or events were lost.
-    pub uncertain: bool,
-    /// When it was last heard of, ns.
+    /// When a thread last arrived, ns; 0 before the first.
     pub heard_ns: u64,
+    /// It was used again since the search for an entry to give up came by.
+    pub recent: bool,
 }
 
 /// All barriers.
@@ -49,6 +87,8 @@ pub struct Barrier {
 pub struct Barriers {
     by_key: FxHashMap<(u32, u64), BarrierId>,
     all: Vec<Barrier>,
+    /// Where the search for an entry to give up goes on.
+    hand: usize,
     /// How many there have been.
     pub seen: u64,
 }
@@ -59,9 +99,9 @@ impl Barriers {
         &self.all
     }
 
-    /// All, to change.
-    pub fn all_mut(&mut self) -> &mut [Barrier] {
-        &mut self.all
+    /// The ids of all that are kept.
+    pub fn ids(&self) -> impl Iterator<Item = BarrierId> + use<> {
+        (0..self.all.len()).map(id)
     }
 
     /// One of them.
@@ -83,12 +123,18 @@ impl Barriers {
         if self.all.len() < MAX_BARRIERS {
             return Entry::Free;
         }
-        let silent = (0u32..)
-            .zip(&self.all)
-            .filter(|(_, barrier)| barrier.open.members.is_empty())
-            .min_by_key(|(_, barrier)| barrier.heard_ns)
-            .map_or(0, |(index, _)| index);
-        Entry::Taken(BarrierId(silent))
+        // Second chance: the next one at which nobody waits and that was not
+        // used since we came by last. That is cheap however many there are.
+        for _ in 0..=2 * self.all.len() {
+            let index = self.hand;
+            self.hand = (index + 1) % self.all.len();
+            let barrier = &mut self.all[index];
+            let recent = std::mem::take(&mut barrier.recent);
+            if !recent && barrier.open.members.is_empty() {
+                return Entry::Taken(id(index));
+            }
+        }
+        Entry::Taken(id(self.hand))
     }
 
     /// All addresses mean something else from here on; what is kept stays.
@@ -105,9 +151,11 @@ impl Barriers {
             episodes: 0,
             open: Episode::default(),
             leaving: Vec::new(),
+            before: 0,
+            last_serial: 0,
             last_members: Vec::new(),
-            uncertain: true,
             heard_ns: 0,
+            recent: false,
         };
         self.seen += 1;
         let id = if let Some(id) = old {
@@ -118,11 +166,15 @@ impl Barriers {
             id
         } else {
             self.all.push(barrier);
-            BarrierId(u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX))
+            id(self.all.len() - 1)
         };
         self.by_key.insert(key, id);
         id
     }
+}
+
+fn id(index: usize) -> BarrierId {
+    BarrierId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 /// What [`Barriers::entry`] found.
@@ -132,6 +184,6 @@ pub enum Entry {
     Known(BarrierId),
     /// It is new and there is room.
     Free,
-    /// It is new and there is none: this entry has been silent longest.
+    /// It is new and there is none: this entry has been silent for long.
     Taken(BarrierId),
 }

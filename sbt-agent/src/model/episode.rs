@@ -3,7 +3,7 @@
 use super::{
     barrier::BarrierId,
     site::{PlaceId, SiteId},
-    thread::{Since, ThreadId},
+    thread::{Before, Since, ThreadId},
 };
 use crate::event::{Clocks, Tid};
 
@@ -14,6 +14,11 @@ pub struct Seat {
     pub barrier: BarrierId,
     /// Serial number of the episode.
     pub episode: u64,
+    /// Which of its members.
+    pub index: usize,
+    /// What the thread will have been in when it leaves; `None` as long as the
+    /// episode is open.
+    pub before: Option<Before>,
 }
 
 /// One participant of an episode.
@@ -25,11 +30,11 @@ pub struct Member {
     pub row: ThreadId,
     /// From where it called.
     pub place: PlaceId,
-    /// When it arrived, a_i.
+    /// When it arrived, `a_i`.
     pub arrived: Clocks,
     /// Since when it had worked, if that is known.
     pub since: Option<Since>,
-    /// Whether and when it left, d_i.
+    /// Whether and when it left, `d_i`.
     pub left: Left,
 }
 
@@ -52,38 +57,34 @@ pub struct Episode {
     pub serial: u64,
     /// In order of arrival.
     pub members: Vec<Member>,
-    /// The barrier's own number of the round, if it told.
+    /// The barrier's own number of the round, as it was read or follows from
+    /// the round before; `None` if the barrier does not tell.
     pub round: Option<u32>,
-    /// Whether the number was read in this round, or only follows from the
-    /// one before.
-    pub round_was_read: bool,
-    /// Participants that had arrived before watching began.
+    /// It begins just where the one before was complete.
+    pub sure: bool,
+    /// Participants whose arrival was not seen: before watching began, or lost.
     pub unseen: u32,
+    /// Someone is in it who may belong to another: it cannot be complete.
+    pub doubtful: bool,
+    /// Members that are not known to have left; counted once it is full.
+    pub inside: usize,
     /// From where it was called; known once it is full.
     pub site: Option<SiteId>,
 }
 
 impl Episode {
-    /// The member that is this thread.
-    pub fn member(&mut self, tid: Tid) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.tid == tid)
-    }
-
-    /// Whether the thread is a member.
-    pub fn has(&self, tid: Tid) -> bool {
-        self.members.iter().any(|member| member.tid == tid)
+    /// Whether its first member had arrived by then (ns), and not right after
+    /// a barrier that it was not seen to enter.
+    pub fn was_begun_before(&self, time_ns: Option<u64>) -> bool {
+        self.members.first().is_some_and(|first| {
+            let before = first.since.map(|since| since.before);
+            before != Some(Before::Unknown) && Some(first.arrived.time_ns) < time_ns
+        })
     }
 
     /// First arrival F and last arrival L, ns; `None` without members.
     pub fn span(&self) -> Option<(u64, u64)> {
         let times = || self.members.iter().map(|member| member.arrived.time_ns);
         Some((times().min()?, times().max()?))
-    }
-
-    /// Whether everyone has left, seen or not.
-    pub fn is_over(&self) -> bool {
-        self.members
-            .iter()
-            .all(|member| member.left != Left::NotYet)
     }
 }

@@ -31,6 +31,9 @@ impl SiteId {
 /// Sites kept apart; what comes from more is filed under the last.
 pub const MAX_SITES: usize = 4096;
 
+/// Phases kept apart; more are counted at their sites only.
+pub const MAX_PHASES: usize = 16384;
+
 /// How many barriers a site names; it may have been used with more.
 const MAX_NAMED_BARRIERS: usize = 64;
 
@@ -64,7 +67,8 @@ pub struct Site {
     pub episodes: u64,
     /// Others.
     pub incomplete: u64,
-    /// From the end of the episode before to the last arrival.
+    /// From the end of the episode before to the last arrival, where that end
+    /// is known.
     pub phase: Stat,
     /// From first to last arrival, L - F.
     pub barrier: Stat,
@@ -79,6 +83,9 @@ pub struct Site {
     pub gain_ns: f64,
     /// Sum of the longest works of the same episodes.
     pub longest_ns: u64,
+    /// Of those with more than one participant: sum of (max - mean) n / (n - 1),
+    /// and of max, ns.
+    uneven: (f64, f64),
     /// Sum of leads a_(n) - a_(n-1).
     pub lead_ns: u64,
     /// Participants, summed over episodes.
@@ -105,6 +112,7 @@ impl Site {
             work: Stat::default(),
             gain_ns: 0.0,
             longest_ns: 0,
+            uneven: (0.0, 0.0),
             lead_ns: 0,
             participants: 0,
             threads: Vec::new(),
@@ -131,7 +139,7 @@ impl Site {
     /// Notes who came last, and by how much, ns.
     pub fn note_straggler(&mut self, id: ThreadId, lead_ns: u64) {
         self.thread(id).last += 1;
-        self.lead_ns += lead_ns;
+        self.lead_ns = self.lead_ns.saturating_add(lead_ns);
         self.run = if self.run.0 == id {
             (id, self.run.1 + 1)
         } else {
@@ -140,12 +148,31 @@ impl Site {
         self.longest_run = self.longest_run.max(self.run.1);
     }
 
+    /// Notes how even the work was, if all of it is known.
+    fn note_balance(&mut self, parts: &[Part]) {
+        let (mut longest, mut sum) = (0, 0.0);
+        for part in parts {
+            let Some(work) = part.work_ns else {
+                return;
+            };
+            longest = work.max(longest);
+            sum += work as f64;
+        }
+        let n = parts.len() as f64;
+        let gain = longest as f64 - sum / n;
+        self.longest_ns = self.longest_ns.saturating_add(longest);
+        self.gain_ns += gain;
+        if parts.len() > 1 {
+            self.uneven.0 += gain * n / (n - 1.0);
+            self.uneven.1 += longest as f64;
+        }
+    }
+
     /// (max - mean) / max × n / (n - 1) × 100 of the work, weighted by its
     /// length: 0 = even, 100 = one thread does it all. `None` if unknown.
     pub fn imbalance_pct(&self) -> Option<f64> {
-        let n = self.participants as f64 / self.episodes as f64;
-        (self.longest_ns > 0 && n > 1.0)
-            .then(|| self.gain_ns / self.longest_ns as f64 * n / (n - 1.0) * 100.0)
+        let (uneven, longest) = self.uneven;
+        (longest > 0.0).then(|| uneven / longest * 100.0)
     }
 }
 
@@ -154,11 +181,11 @@ impl Site {
 pub struct Part {
     /// The thread.
     pub row: ThreadId,
-    /// a_i - start_i, if the start is known.
+    /// `a_i - start_i`, if the start is known.
     pub work_ns: Option<u64>,
-    /// L - a_i.
+    /// `L - a_i`.
     pub idle_ns: u64,
-    /// d_i - L, if the departure was seen.
+    /// `d_i - L`, if the departure was seen.
     pub release_ns: Option<u64>,
     /// How the work splits up.
     pub split: Split,
@@ -171,6 +198,8 @@ pub struct Sites {
     all: Vec<Site>,
     /// Phases by their (site before, site after).
     pub phases: FxHashMap<(Option<SiteId>, SiteId), Phase>,
+    /// How often a phase had to be left out of them.
+    pub unkept_phases: u64,
 }
 
 /// What the threads do between two consecutive episodes.
@@ -209,24 +238,19 @@ impl Sites {
         id
     }
 
-    /// Takes one complete episode in: at which site, after which, how long its
-    /// phase and its barrier took (ns), and what each thread did.
+    /// Takes one complete episode in: where and when its phase began, if that
+    /// is known, how long its barrier took (ns), and what each thread did.
     pub fn record(
         &mut self,
         id: SiteId,
-        before: Option<SiteId>,
-        phase_ns: u64,
+        phase: Option<(Option<SiteId>, u64)>,
         barrier_ns: u64,
         parts: &[Part],
     ) {
-        let phase = self.phases.entry((before, id)).or_default();
-        phase.phase.add(phase_ns);
         let site = &mut self.all[id.index()];
         site.episodes += 1;
         site.participants += parts.len() as u64;
-        site.phase.add(phase_ns);
         site.barrier.add(barrier_ns);
-        let (mut longest, mut sum, mut all_known) = (0, 0, true);
         for part in parts {
             site.idle.add(part.idle_ns);
             if let Some(release) = part.release_ns {
@@ -234,22 +258,32 @@ impl Sites {
             }
             if let Some(work) = part.work_ns {
                 site.work.add(work);
-                phase.work.add(work);
-                longest = work.max(longest);
-                sum += work;
-            } else {
-                all_known = false;
             }
             let thread = site.thread(part.row);
             thread.episodes += 1;
             thread.work.add(part.work_ns);
-            thread.idle_ns += part.idle_ns;
+            thread.idle_ns = thread.idle_ns.saturating_add(part.idle_ns);
             thread.release.add(part.release_ns);
             thread.split.add(part.split);
         }
-        if all_known && !parts.is_empty() {
-            site.longest_ns += longest;
-            site.gain_ns += longest as f64 - sum as f64 / parts.len() as f64;
+        site.note_balance(parts);
+        if let Some((before, phase_ns)) = phase {
+            site.phase.add(phase_ns);
+            self.record_phase((before, id), phase_ns, parts);
+        }
+    }
+
+    fn record_phase(&mut self, key: (Option<SiteId>, SiteId), phase_ns: u64, parts: &[Part]) {
+        if self.phases.len() >= MAX_PHASES && !self.phases.contains_key(&key) {
+            self.unkept_phases += 1;
+            return;
+        }
+        let phase = self.phases.entry(key).or_default();
+        phase.phase.add(phase_ns);
+        for part in parts {
+            if let Some(work) = part.work_ns {
+                phase.work.add(work);
+            }
         }
     }
 }

@@ -23,7 +23,8 @@ impl Stat {
         };
         self.max = self.max.max(value);
         self.count += 1;
-        self.sum += value;
+        // Only nonsense from outside is that long; it must not stop us.
+        self.sum = self.sum.saturating_add(value);
         let delta = value as f64 - self.mean;
         self.mean += delta / self.count as f64;
         self.m2 += delta * (value as f64 - self.mean);
@@ -74,7 +75,7 @@ impl KnownSum {
     pub fn add(&mut self, part: Option<u64>) {
         match part {
             Some(part) => {
-                self.sum += part;
+                self.sum = self.sum.saturating_add(part);
                 self.known += 1;
             }
             None => self.unknown += 1,

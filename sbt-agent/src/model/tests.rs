@@ -1,1 +1,39 @@
+//! The engine against a machine that knows the truth.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
 
+mod bounds;
+mod fuzz;
+mod losses;
+mod regular;
+mod setup;
+mod sim;
+mod truth;
+
+use crate::{event::Event, model::Model};
+
+/// A model of these events.
+fn model(events: &[Event], start_ns: u64, departures: bool) -> Model {
+    let mut model = Model::new(start_ns, departures);
+    for event in events {
+        model.push(event);
+    }
+    model.finish();
+    model
+}
+
+/// Fewer than proptest's own default, so that all end in a few seconds; more
+/// with `PROPTEST_CASES`.
+fn cases() -> proptest::test_runner::Config {
+    let mut config = proptest::test_runner::Config {
+        failure_persistence: None,
+        ..proptest::test_runner::Config::default()
+    };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 200;
+    }
+    config
+}

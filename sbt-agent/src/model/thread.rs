@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{episode::Seat, site::SiteId, stats::KnownSum};
+use super::{barrier::BarrierId, episode::Seat, site::SiteId, stats::KnownSum};
 use crate::event::{Clocks, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.
@@ -98,8 +98,19 @@ pub struct Row {
     pub release: KnownSum,
     /// How `work` splits up.
     pub split: SplitSum,
-    /// It has ended.
+    /// It has ended; not told of a row that several share.
     pub ended: bool,
+}
+
+/// What a thread did before its present work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Before {
+    /// Nothing: it, or the watching, has only begun.
+    Start,
+    /// It was in an episode of which not all was seen.
+    Unknown,
+    /// It was in an episode at this site.
+    Site(SiteId),
 }
 
 /// From where a thread's present work is reckoned.
@@ -108,8 +119,8 @@ pub struct Since {
     /// When it began. The clocks may be those of the arrival before it, where
     /// departures are not traced: a thread does not run in a barrier.
     pub clocks: Clocks,
-    /// The site of the episode it left; `None` before the first.
-    pub site: Option<SiteId>,
+    /// After what.
+    pub before: Before,
 }
 
 /// A thread that lives.
@@ -119,12 +130,23 @@ pub struct Live {
     pub row: ThreadId,
     /// Its process.
     pub process: u32,
+    /// When watching it began, ns; `None` if it has not introduced itself.
+    pub born_ns: Option<u64>,
     /// Where it sits waiting, or sat and was not seen to leave.
     pub seat: Option<Seat>,
-    /// Since when it works; `None` after an episode whose end is unknown.
+    /// Serial number of the episode that it arrived in last.
+    pub last_episode: u64,
+    /// At which barrier that was, and in which round by the barrier's number.
+    pub last_round: Option<(BarrierId, u32)>,
+    /// Since when it works; `None` while it waits, and after an episode whose
+    /// end is unknown.
     pub since: Option<Since>,
     /// What the memory of the object it is about to enter held.
     pub hint: Option<Hint>,
+    /// Events of it are missing since its last arrival.
+    pub lost: bool,
+    /// When it left a barrier that it was not seen to enter, ns.
+    pub unseated_ns: Option<u64>,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -143,6 +165,9 @@ pub struct Hint {
 pub struct Threads {
     live: FxHashMap<Tid, Live>,
     rows: Vec<Row>,
+    /// Whose threads they are, as far as it is known: the process of the last
+    /// that introduced itself.
+    process: u32,
 }
 
 impl Threads {
@@ -169,49 +194,82 @@ impl Threads {
     }
 
     /// Every living thread.
-    pub fn living(&mut self) -> impl Iterator<Item = (&Tid, &mut Live)> {
-        self.live.iter_mut()
+    pub fn living(&mut self) -> impl Iterator<Item = &mut Live> {
+        self.live.values_mut()
     }
 
-    /// A thread introduces itself, or is first met without having done so.
-    /// Again by one that is known: only its name is taken.
-    pub fn meet(&mut self, tid: Tid, shown: (u32, u32), name: &str, since: Option<Clocks>) {
-        if let Some(live) = self.live.get(&tid) {
-            let row = &mut self.rows[live.row.index()];
-            if row.threads == 1 && !name.is_empty() {
-                name.clone_into(&mut row.name);
-            }
-            return;
+    /// Whether the number now belongs to another thread than it did: the end
+    /// of the one before was not seen.
+    pub fn is_another(&self, tid: Tid, since: Clocks) -> bool {
+        self.live
+            .get(&tid)
+            .and_then(|live| live.born_ns)
+            .is_some_and(|born_ns| born_ns != since.time_ns)
+    }
+
+    /// A thread introduces itself. Again by one that is known: only its name
+    /// is taken.
+    pub fn introduce(&mut self, tid: Tid, shown: (u32, u32), name: &str, since: Clocks) {
+        self.process = shown.1;
+        if !self.live.contains_key(&tid) {
+            self.begin(tid, shown, since.time_ns).since = Some(Since {
+                clocks: since,
+                before: Before::Start,
+            });
         }
-        let row = if self.rows.len() < MAX_ROWS {
+        let Some((live, row)) = self.both(tid) else {
+            return;
+        };
+        if live.born_ns.is_none() {
+            live.born_ns = Some(since.time_ns);
+            live.process = shown.1;
+            if row.threads == 1 {
+                row.shown = shown;
+                row.since_ns = since.time_ns;
+            }
+        }
+        if row.threads == 1 && !name.is_empty() {
+            name.clone_into(&mut row.name);
+        }
+    }
+
+    /// A thread is met, which may not have introduced itself: that was lost.
+    pub fn meet(&mut self, tid: Tid, time_ns: u64) {
+        if !self.live.contains_key(&tid) {
+            self.begin(tid, (tid, self.process), time_ns);
+        }
+    }
+
+    fn begin(&mut self, tid: Tid, shown: (u32, u32), time_ns: u64) -> &mut Live {
+        if self.rows.len() < MAX_ROWS {
             self.rows.push(Row {
                 shown,
-                name: name.to_owned(),
-                since_ns: since.map_or(0, |clocks| clocks.time_ns),
+                since_ns: time_ns,
                 ..Row::default()
             });
-            self.rows.len() - 1
-        } else {
-            MAX_ROWS - 1
-        };
-        self.rows[row].threads += 1;
-        self.rows[row].ended = false;
-        self.live.insert(
-            tid,
-            Live {
-                row: ThreadId(u32::try_from(row).unwrap_or(u32::MAX)),
-                process: shown.1,
-                seat: None,
-                since: since.map(|clocks| Since { clocks, site: None }),
-                hint: None,
-            },
-        );
+        }
+        let last = self.rows.len() - 1;
+        self.rows[last].threads += 1;
+        self.rows[last].ended = false;
+        self.live.entry(tid).or_insert(Live {
+            row: ThreadId(u32::try_from(last).unwrap_or(u32::MAX)),
+            process: shown.1,
+            born_ns: None,
+            seat: None,
+            last_episode: 0,
+            last_round: None,
+            since: None,
+            hint: None,
+            lost: false,
+            unseated_ns: None,
+        })
     }
 
-    /// A thread has ended; what it was is returned.
-    pub fn bury(&mut self, tid: Tid) -> Option<Live> {
-        let live = self.live.remove(&tid)?;
-        self.rows[live.row.index()].ended = true;
-        Some(live)
+    /// A thread has ended.
+    pub fn bury(&mut self, tid: Tid) {
+        if let Some(live) = self.live.remove(&tid) {
+            let row = &mut self.rows[live.row.index()];
+            row.ended = row.threads == 1;
+        }
     }
 }

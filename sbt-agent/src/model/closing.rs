@@ -1,0 +1,240 @@
+//! How an episode ends: complete, it enters the sums; otherwise it is counted
+//! apart.
+
+use super::{
+    Model,
+    barrier::{Barrier, BarrierId, round_after},
+    episode::{Episode, Left, Member},
+    site::{Part, SiteId},
+    thread::{Before, Since, Split, ThreadId},
+};
+use crate::event::Clocks;
+
+/// How many lists of members are kept to be filled again.
+const MAX_SPARE: usize = 64;
+
+impl Model {
+    /// All have arrived, as far as we know.
+    pub(super) fn end(&mut self, id: BarrierId) {
+        if self.barriers.get(id).open.doubtful {
+            self.close_open(id);
+        } else {
+            self.fill(id);
+        }
+    }
+
+    /// All have arrived: L is known, and with it everything but departures.
+    fn fill(&mut self, id: BarrierId) {
+        let barrier = self.barriers.get(id);
+        let mut episode = next_open(barrier);
+        let Some((_, last_ns)) = episode.span() else {
+            return;
+        };
+        // In use for more than once: so it keeps its entry a while.
+        barrier.recent = barrier.episodes > 0;
+        barrier.episodes += 1;
+        barrier.last_serial = episode.serial;
+        barrier.last_members.clear();
+        barrier
+            .last_members
+            .extend(episode.members.iter().map(|member| member.row));
+        let site = self.site_of(id, &episode);
+        let first_end_ns = self.first_end_ns.unwrap_or(u64::MAX);
+        self.first_end_ns = Some(first_end_ns.min(last_ns));
+        episode.site = Some(site);
+        episode.inside = self.conclude(&mut episode, Before::Site(site), Some(last_ns));
+        if self.departures && episode.inside > 0 {
+            self.barriers.get(id).leaving.push(episode);
+        } else {
+            self.settle(episode);
+        }
+    }
+
+    /// Tells the members of an episode that it is open no longer: what it was
+    /// and, if known, L, from where their work is reckoned until a departure
+    /// says better. Returns how many still sit in it.
+    fn conclude(&mut self, episode: &mut Episode, was: Before, last_ns: Option<u64>) -> usize {
+        let mut inside = 0;
+        for member in &mut episode.members {
+            let live = self.threads.live(member.tid);
+            let live = live.filter(|live| {
+                live.row == member.row
+                    && live.seat.is_some_and(|seat| seat.episode == episode.serial)
+            });
+            // Another may bear the number of one that died waiting.
+            let Some(live) = live else {
+                member.left = Left::Unseen;
+                continue;
+            };
+            inside += 1;
+            live.since = last_ns.map(|time_ns| Since {
+                clocks: Clocks {
+                    time_ns,
+                    ..member.arrived
+                },
+                before: was,
+            });
+            if let Some(seat) = &mut live.seat {
+                seat.before = Some(was);
+            }
+        }
+        inside
+    }
+
+    /// The open episode will not be completed.
+    pub(super) fn close_open(&mut self, id: BarrierId) {
+        let barrier = self.barriers.get(id);
+        if !barrier.open.members.is_empty() {
+            let episode = std::mem::take(&mut barrier.open);
+            self.drop_incomplete(id, episode, None);
+        }
+    }
+
+    /// Counts an incomplete episode; `last_ns`: when its last thread arrived,
+    /// if that is known.
+    pub(super) fn drop_incomplete(
+        &mut self,
+        id: BarrierId,
+        mut episode: Episode,
+        last_ns: Option<u64>,
+    ) {
+        let site = self.site_of(id, &episode);
+        self.blurred_ns = self.blurred_ns.max(Some(self.barriers.get(id).heard_ns));
+        self.totals.incomplete += 1;
+        self.sites.get(site).incomplete += 1;
+        self.conclude(&mut episode, Before::Unknown, last_ns);
+        self.recycle(episode.members);
+    }
+
+    pub(super) fn settle_leaving(&mut self, id: BarrierId) {
+        for episode in std::mem::take(&mut self.barriers.get(id).leaving) {
+            self.settle(episode);
+        }
+    }
+
+    /// The site of an episode: the set of places from which it was called.
+    pub(super) fn site_of(&mut self, id: BarrierId, episode: &Episode) -> SiteId {
+        self.set.clear();
+        for member in &episode.members {
+            if let Err(at) = self.set.binary_search(&member.place) {
+                self.set.insert(at, member.place);
+            }
+        }
+        let kind = self.barriers.get(id).kind;
+        let site = self.sites.of(&self.set, kind);
+        self.sites.get(site).name_barrier(id);
+        site
+    }
+
+    /// A complete episode enters the sums.
+    pub(super) fn settle(&mut self, episode: Episode) {
+        let (Some(site), Some((first_ns, last_ns))) = (episode.site, episode.span()) else {
+            return;
+        };
+        #[cfg(test)]
+        self.log.push(episode.clone());
+        self.totals.episodes += 1;
+        self.parts.clear();
+        self.parts
+            .extend(episode.members.iter().map(|member| part(member, last_ns)));
+        let phase = self
+            .phase_begin(&episode)
+            .map(|(before, begin_ns)| (before, last_ns.saturating_sub(begin_ns)));
+        self.sites
+            .record(site, phase, last_ns - first_ns, &self.parts);
+        for part in &self.parts {
+            let row = self.threads.row(part.row);
+            row.episodes += 1;
+            row.work.add(part.work_ns);
+            row.idle_ns = row.idle_ns.saturating_add(part.idle_ns);
+            row.release.add(part.release_ns);
+            row.split.add(part.split);
+        }
+        if let Some((straggler, lead_ns)) = straggler(&episode) {
+            self.threads.row(straggler).last += 1;
+            self.sites.get(site).note_straggler(straggler, lead_ns);
+        }
+        self.recycle(episode.members);
+    }
+
+    /// After which site, and when (ns), the phase began that ended with this
+    /// episode: when the last of its members left the episode before. `None`
+    /// if that was not seen of all of them.
+    fn phase_begin(&self, episode: &Episode) -> Option<(Option<SiteId>, u64)> {
+        let (mut begun, mut born_ns) = (None, u64::MAX);
+        for member in &episode.members {
+            let Since { clocks, before } = member.since?;
+            match before {
+                Before::Start => born_ns = born_ns.min(clocks.time_ns),
+                Before::Unknown => return None,
+                Before::Site(site) => begun = begun.max(Some((clocks.time_ns, Some(site)))),
+            }
+        }
+        if let Some((begin_ns, before)) = begun {
+            return Some((before, begin_ns));
+        }
+        // None of them was in an episode before. The first team's phase began
+        // with the program, also if its threads did not; that of a team which
+        // comes later began with its first thread.
+        let first_team = self.first_end_ns.is_none_or(|end_ns| born_ns <= end_ns);
+        let begin_ns = if first_team { self.start_ns } else { born_ns };
+        Some((None, begin_ns))
+    }
+
+    fn recycle(&mut self, mut members: Vec<Member>) {
+        if members.capacity() > 0 && self.spare.len() < MAX_SPARE {
+            members.clear();
+            self.spare.push(members);
+        }
+    }
+}
+
+/// Takes an episode out to which all have come, and leaves the next one, whose
+/// round follows.
+pub(super) fn next_open(barrier: &mut Barrier) -> Episode {
+    let next = Episode {
+        round: barrier
+            .open
+            .round
+            .zip(barrier.count)
+            .map(|(round, count)| round_after(round, count)),
+        sure: true,
+        ..Episode::default()
+    };
+    std::mem::replace(&mut barrier.open, next)
+}
+
+/// What a member did, in an episode whose last thread arrived at `last_ns`.
+fn part(member: &Member, last_ns: u64) -> Part {
+    let arrived = member.arrived;
+    Part {
+        row: member.row,
+        work_ns: member
+            .since
+            .map(|since| arrived.time_ns.saturating_sub(since.clocks.time_ns)),
+        idle_ns: last_ns - arrived.time_ns,
+        release_ns: match member.left {
+            Left::At(time_ns) => Some(time_ns.saturating_sub(last_ns)),
+            Left::NotYet | Left::Unseen => None,
+        },
+        split: member.since.map_or_else(Split::default, |since| {
+            Split::between(since.clocks, arrived)
+        }),
+    }
+}
+
+/// Who arrived last, and its lead a_(n) - a_(n-1), ns: the most that could be
+/// gained by speeding up that thread alone.
+fn straggler(episode: &Episode) -> Option<(ThreadId, u64)> {
+    let (mut last, mut before): (Option<&Member>, Option<u64>) = (None, None);
+    for member in &episode.members {
+        let time_ns = member.arrived.time_ns;
+        match last.map(|last| last.arrived.time_ns) {
+            Some(last_ns) if time_ns < last_ns => before = before.max(Some(time_ns)),
+            last_ns => (last, before) = (Some(member), last_ns),
+        }
+    }
+    let last = last?;
+    let lead_ns = before.map_or(0, |before| last.arrived.time_ns - before);
+    Some((last.row, lead_ns))
+}

@@ -1,0 +1,116 @@
+//! What programs are run, and what is missed of them.
+
+use proptest::prelude::*;
+
+/// What the source can say of a barrier's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Count and round.
+    Glibc,
+    /// The count only.
+    Musl,
+    /// Nothing.
+    Opaque,
+}
+
+/// What a program is like; all else follows from `seed`.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent choices")]
+pub struct Setup {
+    pub seed: u64,
+    /// Threads in each parallel region; the first is the main thread.
+    pub regions: Vec<usize>,
+    pub teams: usize,
+    /// Barriers on the way through a region.
+    pub steps: usize,
+    /// At the end more threads than its count use a barrier until it hangs.
+    pub pool: bool,
+    /// The main thread calls from places of its own.
+    pub mixed: bool,
+    /// Times are multiples of this, ns: more than 1 makes arrivals tie.
+    pub grain: u64,
+    pub departures: bool,
+    pub memory: Memory,
+    /// Initialisations are reported.
+    pub inits: bool,
+    /// An object is read anew with every so-many-th record of a thread.
+    pub refresh: u32,
+    /// Thread ids are used again.
+    pub reuse: bool,
+    /// Counters stand shortly before their reset at the start.
+    pub old: bool,
+}
+
+impl Setup {
+    pub fn any() -> impl Strategy<Value = Self> {
+        let size = (
+            any::<u64>(),
+            prop::collection::vec(1usize..=8, 1..=4),
+            1usize..=4,
+            1usize..=8,
+            prop_oneof![Just(1u64), Just(16)],
+            prop_oneof![Just(4u32), Just(64)],
+        );
+        let kind = (
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+            prop_oneof![Just(Memory::Glibc), Just(Memory::Musl)],
+            any::<bool>(),
+        );
+        (size, kind).prop_map(
+            |(
+                (seed, regions, teams, steps, grain, refresh),
+                (pool, mixed, departures, inits, reuse, memory, old),
+            )| Self {
+                seed,
+                regions,
+                teams,
+                steps,
+                // Who is in time decides where there are too many.
+                grain: if pool { 1 } else { grain },
+                pool,
+                mixed,
+                departures,
+                memory,
+                inits,
+                refresh,
+                reuse,
+                // Whoever is held back at the reset may be overtaken.
+                old: old && memory == Memory::Glibc && !pool,
+            },
+        )
+    }
+}
+
+/// What the watching misses.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// It begins here, ns.
+    pub from_ns: u64,
+    /// Records made in these times, ns, are lost with this chance in 100.
+    pub losses: Vec<(u64, u64, u64)>,
+}
+
+/// Splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
