@@ -270,7 +270,12 @@ fn more_threads_than_the_barrier_takes() {
     for option in ["--departures=on", "--departures=off"] {
         let (finished, report) = watch_with(&[option], &program("crowd.c"), &["arrivals=6000"]);
         finished.expect(0);
-        report.is_exactly(6000, 2000);
+        // Threads overtake each other between the probe and the barrier's own
+        // count: how many episodes there were is exact, but after which of them
+        // a phase began is not always known.
+        let seen = ["arrivals", "episodes", "incomplete_episodes", "lost_events"]
+            .map(|field| report.number(field));
+        assert_eq!(seen, [6000, 2000, 0, 0], "{option}: {report}");
         assert_eq!(participants(&report), [3]);
     }
 }

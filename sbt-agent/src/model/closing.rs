@@ -4,7 +4,7 @@
 use super::{
     Model,
     barrier::{Barrier, BarrierId, round_after},
-    episode::{Episode, Left, Member},
+    episode::{Episode, Left, Member, Seat},
     site::{Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
 };
@@ -55,15 +55,17 @@ impl Model {
     /// says better. Returns how many still sit in it.
     fn conclude(&mut self, episode: &mut Episode, was: Before, last_ns: Option<u64>) -> usize {
         let mut inside = 0;
-        for member in &mut episode.members {
+        for (index, member) in episode.members.iter_mut().enumerate() {
             let live = self.threads.live(member.tid);
             let live = live.filter(|live| {
-                live.row == member.row
-                    && live.seat.is_some_and(|seat| seat.episode == episode.serial)
+                let here = |seat: Seat| seat.episode == episode.serial && seat.index == index;
+                live.row == member.row && live.seat.is_some_and(here)
             });
             // Another may bear the number of one that died waiting.
             let Some(live) = live else {
-                member.left = Left::Unseen;
+                if member.left == Left::NotYet {
+                    member.left = Left::Unseen;
+                }
                 continue;
             };
             inside += 1;

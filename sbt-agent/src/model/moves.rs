@@ -3,7 +3,7 @@
 
 use super::{
     Model,
-    barrier::{Barrier, BarrierId, round_after, running_round},
+    barrier::{Barrier, BarrierId, running_round},
     closing::next_open,
     episode::{Episode, Left, Member, Seat},
     site::PlaceId,
@@ -51,9 +51,11 @@ impl Model {
         if let Some(hint) = hint {
             self.heed(id, hint, last_episode, lost);
         }
+        let counts_alone = self.counts_alone(id);
         let barrier = self.barriers.get(id);
         let open = &barrier.open;
-        if last_episode > barrier.before
+        if !counts_alone
+            && last_episode > barrier.before
             && last_round.is_some_and(|last| open.round.map(|round| (id, round)) == Some(last))
         {
             // A thread arrives once in a round: so that one is over.
@@ -127,28 +129,36 @@ impl Model {
             barrier.open.round = None;
             barrier.before = self.serial;
         }
-        let Some(round) = hint.round else {
+        // Read while it changed, the count of the new round less than none: the
+        // two words do not belong together.
+        let Some(round) = hint.round.filter(|round| round.arrived < u32::MAX / 2) else {
             return;
         };
         let (number, arrived) = running_round(round, hint.count);
         let barrier = self.barriers.get(id);
         let expected = barrier.open.round;
-        let one_behind = Some(round_after(number, hint.count)) == expected;
-        if one_behind && last_episode != barrier.last_serial {
+        let behind = expected.is_some_and(|expected| {
+            let by = expected.wrapping_sub(number);
+            by != 0 && by < u32::MAX / 2
+        });
+        let was_there = last_episode == barrier.last_serial;
+        if behind && (!was_there || self.counts_alone(id)) {
             // More threads use the barrier than it takes, and this one looked
-            // when the last of the round had been stamped but not yet counted.
+            // when the last of the round had been stamped but not yet counted,
+            // or lost its CPU for some rounds between looking and being stamped.
             return;
         }
+        let barrier = self.barriers.get(id);
         let len = |open: &Episode| u32::try_from(open.members.len()).unwrap_or(u32::MAX);
         let stamped = len(&barrier.open);
         let sure = expected.is_some() || barrier.open.sure && arrived >= stamped;
-        let unsure = lost || one_behind || !sure;
+        let unsure = lost || behind || !sure;
         // Another round than the one that fills: that one is over. Without a
         // number to compare, after a loss, it may be over as well; whoever is
-        // given up wrongly is counted as not seen below. One round behind, who
-        // was in that round itself cannot have looked too early: so the object
+        // given up wrongly is counted as not seen below. Behind, who was in
+        // that very round cannot have looked too early: so the object
         // was initialised unseen, and all here are in its new round.
-        if expected != Some(number) && !one_behind && (expected.is_some() || unsure) {
+        if expected != Some(number) && !behind && (expected.is_some() || unsure) {
             self.close_open(id);
         }
         let open = &mut self.barriers.get(id).open;
@@ -190,9 +200,20 @@ impl Model {
         if self.barriers.get(id).count.is_none() {
             // That is how an episode of unknown size ends.
             self.end(id);
-        } else if !self.swap(seat, tid) {
+        } else if !self.swap(seat, tid) && !self.counts_alone(id) {
             self.close_open(id);
         }
+    }
+
+    /// Whether the number of arrivals alone tells where episodes end: the
+    /// barrier was seen from its first round, nothing was lost, and if
+    /// something is, unknown to us yet, its own numbers will say so. Then a
+    /// thread that seems to leave too early was only overtaken between our probe
+    /// and the barrier's count, which more threads than it takes can do.
+    fn counts_alone(&mut self, id: BarrierId) -> bool {
+        let lost = self.totals.lost > 0;
+        let open = &self.barriers.get(id).open;
+        open.round.is_some() && open.sure && !open.doubtful && open.unseen == 0 && !lost
     }
 
     /// Two threads may pass our probe in one order and the barrier's count in
@@ -257,6 +278,8 @@ impl Model {
             // is how the episode ends; else we have not seen them all.
             if barrier.count.is_none() {
                 self.end(seat.barrier);
+            } else if self.counts_alone(seat.barrier) {
+                self.barriers.get(seat.barrier).open.members[seat.index].left = left;
             } else {
                 self.close_open(seat.barrier);
             }
