@@ -110,7 +110,7 @@ fn possible_cpus() -> usize {
     aya::util::nr_cpus().unwrap_or(1)
 }
 
-/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+/// `PROC_PID_INIT_INO` of the kernel (`include/linux/proc_ns.h`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// The settings for this kernel and this target. What cannot be found stays 0
