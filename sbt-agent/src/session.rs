@@ -292,7 +292,8 @@ impl Session {
     /// Decides anew whether departures are worth their cost.
     fn govern(&mut self) {
         let totals = self.model.totals();
-        let threads = self.model.threads().rows().len();
+        let rows = self.model.threads().rows().iter();
+        let threads = rows.filter(|row| row.arrivals > 0 && !row.ended).count();
         let change = self
             .governor
             .tick(clock::now_ns(), totals.arrivals, threads);

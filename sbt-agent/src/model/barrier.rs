@@ -46,6 +46,13 @@ pub const fn round_after(number: u32, count: u32) -> u32 {
     wrapped(number as u64 + count as u64, count)
 }
 
+/// How many rounds a number is behind another, which may be across the start
+/// from 0: about the whole way round if it is ahead.
+pub const fn rounds_behind(number: u32, expected: u32, count: u32) -> u32 {
+    let whole = (THRESHOLD - THRESHOLD % count) as u64;
+    wrapped(expected as u64 + whole - number as u64, count) / count
+}
+
 /// The round that runs according to a barrier's memory, and how many have
 /// arrived in it: with more threads than the barrier takes, one may look when
 /// a round is full but not yet turned over.

@@ -3,13 +3,17 @@
 
 use super::{
     Model,
-    barrier::{Barrier, BarrierId, running_round},
+    barrier::{Barrier, BarrierId, rounds_behind, running_round},
     closing::next_open,
     episode::{Episode, Left, Member, Seat},
     site::PlaceId,
     thread::{Before, Hint, Since},
 };
 use crate::event::{CallersId, Clocks, Kind, Tid};
+
+/// How many rounds may turn between a thread's look at the barrier's memory and
+/// the stamp of its arrival. If it is more, the object was initialised unseen.
+const MAX_LAG: u32 = 64;
 
 impl Model {
     pub(super) fn arrive(
@@ -138,8 +142,7 @@ impl Model {
         let barrier = self.barriers.get(id);
         let expected = barrier.open.round;
         let behind = expected.is_some_and(|expected| {
-            let by = expected.wrapping_sub(number);
-            by != 0 && by < u32::MAX / 2
+            (1..=MAX_LAG).contains(&rounds_behind(number, expected, hint.count))
         });
         let was_there = last_episode == barrier.last_serial;
         if behind && (!was_there || self.counts_alone(id)) {
@@ -150,15 +153,18 @@ impl Model {
         }
         let barrier = self.barriers.get(id);
         let len = |open: &Episode| u32::try_from(open.members.len()).unwrap_or(u32::MAX);
-        let stamped = len(&barrier.open);
-        let sure = expected.is_some() || barrier.open.sure && arrived >= stamped;
-        let unsure = lost || behind || !sure;
+        let leftover = if expected.is_none() {
+            len(&barrier.open)
+        } else {
+            0
+        };
+        let unsure = lost || behind || expected.is_none();
         // Another round than the one that fills: that one is over. Without a
-        // number to compare, after a loss, it may be over as well; whoever is
+        // number to compare, it may be over as well; whoever is
         // given up wrongly is counted as not seen below. Behind, who was in
         // that very round cannot have looked too early: so the object
         // was initialised unseen, and all here are in its new round.
-        if expected != Some(number) && !behind && (expected.is_some() || unsure) {
+        if expected != Some(number) && !behind {
             self.close_open(id);
         }
         let open = &mut self.barriers.get(id).open;
@@ -166,8 +172,9 @@ impl Model {
         // Arrivals are stamped before they are counted: so whoever is counted
         // and is not here was not seen. Not all who are here need be counted
         // yet; but after a loss they may as well belong to the round before.
-        open.unseen = open.unseen.max(arrived.saturating_sub(len(open)));
-        open.doubtful |= unsure && arrived < stamped;
+        let present = len(open);
+        open.unseen = open.unseen.max(arrived.saturating_sub(present));
+        open.doubtful |= unsure && arrived < present.max(leftover);
     }
 
     pub(super) fn depart(&mut self, tid: Tid, clocks: Clocks) {
@@ -236,7 +243,8 @@ impl Model {
             // Nobody has left it before all its members had come.
             let fits = full.members.iter().all(|member| match member.left {
                 Left::At(time_ns) => time_ns > mine.arrived.time_ns,
-                Left::NotYet | Left::Unseen => true,
+                Left::NotYet => true,
+                Left::Unseen => false,
             } && member.tid != tid);
             let mut members = full.members.iter();
             let index = members.rposition(|member| member.left == Left::NotYet)?;

@@ -29,6 +29,8 @@ pub struct Setup {
     pub mixed: bool,
     /// Times are multiples of this, ns: more than 1 makes arrivals tie.
     pub grain: u64,
+    /// From the stamp of an arrival to the barrier's own count, at most, ns.
+    pub slow: u64,
     pub departures: bool,
     pub memory: Memory,
     /// Initialisations are reported.
@@ -73,6 +75,7 @@ impl Setup {
                 grain: if pool { 1 } else { grain },
                 pool,
                 mixed,
+                slow: if pool { 1 } else { 8 },
                 departures,
                 memory,
                 inits,

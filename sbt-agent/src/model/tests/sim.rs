@@ -345,13 +345,16 @@ impl Machine<'_> {
                         },
                     );
                 self.truth.seen += u64::from(seen);
-                // Where there are too many threads, all are equally slow: so
-                // the order of the stamps is that of the barrier.
-                let slow = if self.setup.pool {
-                    1
-                } else {
-                    1 + self.random.below(8)
+                // In a pool all are equally slow: so the order of the stamps is
+                // that of the barrier.
+                let slow = match self.setup.slow {
+                    0 | 1 => self.setup.slow,
+                    most => 1 + self.random.below(most),
                 };
+                if slow == 0 {
+                    self.enter(time, thread);
+                    return;
+                }
                 self.plan(time + slow, thread, Act::Enter);
             }
             Act::Enter => self.enter(time, thread),
