@@ -75,6 +75,8 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
 /// Sends what the object holds; kept out of the common path.
 #[inline(never)]
 fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
+    // From before the reading: what happens meanwhile makes it stale.
+    let trust = thread::trust();
     let (count, round, arrived) = match layout {
         layout::GLIBC => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
             .map_or((0, 0, 0), |[arrived, round, count]| (count, round, arrived)),
@@ -93,7 +95,7 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
         arrived,
     });
     if sent {
-        slot.has_read(object);
+        slot.has_read(object, trust);
     } else {
         thread::distrust();
     }
@@ -172,6 +174,8 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         if let Some(slot) = thread::slot(&task) {
             tell_clocks(kind::EXIT, &task, slot);
         }
+        // Another thread may come to bear its number.
+        thread::announce_again();
     }
     0
 }

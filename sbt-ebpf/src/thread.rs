@@ -75,7 +75,7 @@ pub fn generation() -> u32 {
 
 /// See [`State::trust`]; a stale value only delays a reading.
 #[inline(always)]
-fn trust() -> u64 {
+pub fn trust() -> u64 {
     // SAFETY: as above.
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).trust) }
 }
@@ -185,10 +185,9 @@ impl Slot {
         refresh || cached.object != object || cached.trust != trust
     }
 
-    /// The object's memory has been sent.
+    /// The object's memory, as it was while `trust` held, has been sent.
     #[inline(always)]
-    pub fn has_read(&mut self, object: u64) {
-        let trust = trust();
+    pub fn has_read(&mut self, object: u64, trust: u64) {
         let cached = self.cached(object);
         cached.object = object;
         cached.trust = trust;

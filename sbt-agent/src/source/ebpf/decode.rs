@@ -103,7 +103,11 @@ impl Decoder {
 
     fn check(&mut self, tid: Tid, seq: u32, out: &mut Vec<Event>) {
         let expected = self.expected.entry(tid).or_insert(0);
-        let count = seq.wrapping_sub(*expected);
+        // Backwards: the thread has begun anew, and its announcement is lost.
+        let count = match seq.wrapping_sub(*expected) {
+            gap if gap > u32::MAX / 2 => 1,
+            gap => gap,
+        };
         *expected = seq.wrapping_add(1);
         if count != 0 {
             out.push(Event::Lost { tid, count });
@@ -288,6 +292,12 @@ mod tests {
             .filter(|event| matches!(event, Event::Lost { .. }))
             .collect();
         assert_eq!(losses, [&Event::Lost { tid: 7, count: 2 }]);
+    }
+
+    #[test]
+    fn a_thread_that_begins_anew_unannounced_has_lost_something_but_not_billions() {
+        let out = decode(&[arrive(7, 0, 10), arrive(7, 1, 11), arrive(7, 0, 12)]);
+        assert!(out.contains(&Event::Lost { tid: 7, count: 1 }), "{out:?}");
     }
 
     #[test]
