@@ -29,6 +29,9 @@ pub struct Args {
     /// Without the demo programs and the peers: a minute instead of many
     #[arg(long)]
     quick: bool,
+    /// Without the peers
+    #[arg(long)]
+    no_peers: bool,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +76,8 @@ pub fn run(args: &Args) -> Result<()> {
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, &mut out)?;
+    }
+    if !args.quick && !args.no_peers {
         peers::compare(&workspace, &sbt, args.pairs, &mut out)?;
     }
     let path = workspace.root.join("bench/RESULTS.md");
