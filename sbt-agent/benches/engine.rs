@@ -1,5 +1,7 @@
 //! Events a second through decoder and model, on one core, from synthetic
-//! records: `engine [MILLIONS]`. Prints one line of JSON a case.
+//! records: `engine [MILLIONS]`. Prints one line of JSON a case. And how much
+//! memory that takes as the run goes on: `engine memory THREADS SITES MILLIONS`
+//! prints a line after the first million and one at the end.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,10 +18,15 @@ use sbt::{
 use sbt_common::{Arrive, Clocks, Depart, Head, Memory, Thread, kind, layout};
 
 fn main() {
-    let millions: u64 = std::env::args()
-        .skip(1)
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(4);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<u64> = arguments
+        .iter()
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    if arguments.iter().any(|argument| argument == "memory") {
+        return memory(numbers[0] as u32, numbers[1], numbers[2]);
+    }
+    let millions = numbers.first().copied().unwrap_or(4);
     for (threads, sites) in [
         (2, 1),
         (8, 1),
@@ -31,7 +38,7 @@ fn main() {
     ] {
         let mut best = f64::INFINITY;
         for _ in 0..3 {
-            best = best.min(run(threads, sites, millions * 1_000_000));
+            best = best.min(run(threads, sites, millions * 1_000_000, |_| {}));
         }
         println!(
             "{{\"threads\":{threads},\"sites\":{sites},\"ns_per_event\":{best:.1},\"million_per_second\":{:.2},\"rss_mib\":{:.1}}}",
@@ -39,6 +46,17 @@ fn main() {
             rss_mib(),
         );
     }
+}
+
+/// Prints the resident memory after one million events and at the end.
+fn memory(threads: u32, sites: u64, millions: u64) {
+    let mut said = false;
+    run(threads, sites, millions * 1_000_000, |events| {
+        if (events >= 1_000_000 && !said) || events >= millions * 1_000_000 {
+            said = true;
+            println!("{{\"events\":{events},\"rss_mib\":{:.2}}}", rss_mib());
+        }
+    });
 }
 
 fn rss_mib() -> f64 {
@@ -70,9 +88,33 @@ fn bytes<T>(record: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
 }
 
+/// Numbers without a pattern (xorshift; Marsaglia, J. Stat. Softw. 8(14), 2003).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A time as programs show them: around `ns`, some of them much longer.
+    fn about(&mut self, ns: u64) -> u64 {
+        let long = if self.next().is_multiple_of(100) {
+            20
+        } else {
+            1
+        };
+        ns / 2 + self.next() % (ns * long)
+    }
+}
+
 /// Time of one event, ns: `threads` threads use one barrier from `sites`
-/// places in turn, until there were so many events.
-fn run(threads: u32, sites: u64, events: u64) -> f64 {
+/// places in turn, until there were so many events. `look` is called with the
+/// number of events after every episode.
+fn run(threads: u32, sites: u64, events: u64, mut look: impl FnMut(u64)) -> f64 {
+    let mut random = Random(88_172_645_463_325_252);
     let mut decoder = Decoder::new(Start {
         run_offset: Some(0),
         ..Start::default()
@@ -120,7 +162,7 @@ fn run(threads: u32, sites: u64, events: u64) -> f64 {
     while done < events {
         for index in 0..threads {
             let tid = (index + episode as u32) % threads + 1;
-            time_ns += 100;
+            time_ns += random.about(100);
             let record = Arrive {
                 head: head(kind::ARRIVE, tid),
                 clocks: clocks(time_ns),
@@ -132,17 +174,18 @@ fn run(threads: u32, sites: u64, events: u64) -> f64 {
             feed(bytes(&record), &mut model);
         }
         for tid in 1..=threads {
-            time_ns += 50;
+            time_ns += random.about(50);
             let record = Depart {
                 head: head(kind::DEPART, tid),
                 clocks: clocks(time_ns),
                 seq: next(tid),
-                reserved: 0,
+                mark: 0,
             };
             feed(bytes(&record), &mut model);
         }
         done += 2 * u64::from(threads);
         episode += 1;
+        look(done);
     }
     let elapsed = start.elapsed();
     assert_eq!(model.totals().episodes, episode);

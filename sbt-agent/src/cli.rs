@@ -4,7 +4,12 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{output::Color, session::Departures};
+use crate::{
+    output::Color,
+    pattern::Pattern,
+    session::Departures,
+    settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
+};
 
 /// Shows where the threads of a running parallel program wait for each other.
 ///
@@ -76,8 +81,13 @@ pub enum Command {
     },
 }
 
-/// What run, attach and demo have in common.
+/// What run, attach and demo have in common. What may also be said in `sbt.toml`
+/// or in the environment is not set here unless it was typed.
 #[derive(Args, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own, typed or not"
+)]
 pub struct Options {
     /// Report as JSON, to --output, or to standard output where no program runs.
     #[arg(long)]
@@ -86,38 +96,51 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Stop watching after this time: 10, 10s, 500ms, 2m. The program runs on.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = value::seconds)]
     pub duration: Option<Duration>,
-    /// Watch departures too: they tell how long the release took.
-    #[arg(long, value_enum, default_value_t = Departures::Auto)]
-    pub departures: Departures,
+    /// Watch departures too: they tell how long the release took [default: auto].
+    #[arg(long, value_enum)]
+    pub departures: Option<Departures>,
+    /// Tell each episode of a barrier: file.c:120, 120, a function or a name.
+    #[arg(long, value_name = "SITE")]
+    pub watch: Vec<Pattern>,
+    /// Tell each episode of all barriers.
+    #[arg(long)]
+    pub watch_all: bool,
+    /// Give a barrier a name: file.c:120=NAME.
+    #[arg(long = "name", value_name = "SITE=NAME", value_parser = spec::named)]
+    pub names: Vec<Named>,
+    /// Take all from one barrier to another as one phase.
+    #[arg(long = "phase", value_name = "NAME=SITE..SITE", value_parser = spec::phase)]
+    pub phases: Vec<Conceptual>,
+    /// Tell when a function begins or a line (file.c:120) is passed.
+    #[arg(long = "mark", value_name = "FUNCTION|FILE:LINE[=NAME]", value_parser = spec::mark)]
+    pub marks: Vec<Mark>,
+    /// Take a function of the program's own as a barrier.
+    ///
+    /// ARG: which of its arguments is the barrier, from 1 to 6; without it, or
+    /// with 0, the function is the one barrier. COUNT: which of them is the
+    /// number of participants.
+    #[arg(long = "barrier", value_name = "SYMBOL[:ARG[:COUNT]]", value_parser = spec::barrier)]
+    pub barriers: Vec<UserBarrier>,
+    /// Warn of episodes that take longer, from first to last arrival [default: 1000].
+    #[arg(long, value_name = "MS", value_parser = value::milliseconds)]
+    pub warn_time: Option<Duration>,
+    /// Do not warn of long episodes.
+    #[arg(long)]
+    pub no_warnings: bool,
+    /// Tell the time of each phase when it ends.
+    #[arg(long)]
+    pub phase_times: bool,
     /// Bold and dim text.
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// No report on standard error.
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-/// Reads `10`, `10s`, `1.5m`, `500ms`: seconds, if there is no unit.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("unknown unit `{unit}`; use ms, s, m or h")),
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .and_then(|number| Duration::try_from_secs_f64(number * factor).ok())
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "expected a time above zero such as 10s or 500ms".into())
+    /// Show the settings at start, and where each comes from.
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 #[cfg(test)]
@@ -132,12 +155,19 @@ mod tests {
     }
 
     #[test]
-    fn durations_take_units() {
-        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
-        for wrong in ["", "0", "ten", "5x", "-1", "1e400"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        for (arguments, words) in [
+            (["--name", "lu.c:1"], "SITE=NAME"),
+            (["--phase", "p=a"], "SITE..SITE"),
+            (["--mark", "12"], "FILE:LINE"),
+            (["--barrier", "bar:7"], "1 to 6"),
+            (["--watch", "lu.c:0"], "line"),
+            (["--warn-time", "soon"], "1000"),
+            (["--duration", "soon"], "10s"),
+        ] {
+            let all = ["sbt", "run"].iter().chain(&arguments).chain(&["prog"]);
+            let error = Cli::try_parse_from(all).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
         }
     }
 }

@@ -25,3 +25,24 @@ pub fn thread_cpu_ns() -> u64 {
 pub fn process_cpu_ns() -> u64 {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
+
+/// `CLOCK_REALTIME`, ns since 1970.
+pub fn unix_ns() -> u64 {
+    read(ClockId::CLOCK_REALTIME)
+}
+
+/// A moment (ns since 1970) as local time of day, to the microsecond.
+pub fn time_of_day(unix_ns: u64) -> String {
+    let seconds = libc::time_t::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
+    // SAFETY: a structure of integers and a pointer that may be null.
+    let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to values of the right types that live long enough.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut local) };
+    format!(
+        "{:02}:{:02}:{:02}.{:06}",
+        local.tm_hour,
+        local.tm_min,
+        local.tm_sec,
+        unix_ns % 1_000_000_000 / 1_000
+    )
+}

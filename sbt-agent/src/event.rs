@@ -34,11 +34,17 @@ impl Clocks {
     }
 }
 
+/// A place that the user has marked, in the order of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MarkId(pub u8);
+
 /// How a barrier was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `pthread_barrier_wait` of a C library.
     Pthread,
+    /// A function that the user has named.
+    User,
 }
 
 impl Kind {
@@ -46,6 +52,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pthread => "pthread",
+            Self::User => "user",
         }
     }
 }
@@ -144,6 +151,15 @@ pub enum Event {
         tid: Tid,
         /// How many.
         count: u32,
+    },
+    /// A thread passes a mark.
+    Mark {
+        /// Who.
+        tid: Tid,
+        /// When, and what it had used.
+        clocks: Clocks,
+        /// Which.
+        mark: MarkId,
     },
     /// From here on departures are reported, or no longer.
     Departures {

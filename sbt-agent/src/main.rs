@@ -1,6 +1,10 @@
 //! The program `sbt`: parse, act, exit with the right status.
 
-use std::{ffi::OsString, io::Write as _, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -9,7 +13,12 @@ use sbt::{
     demo, doctor, output,
     place::printable,
     session::{self, Target},
-    target::launch::{ExecError, Invoker},
+    settings::{self, Detail, Environment, Settings},
+    target::{
+        launch::{self, ExecError, Invoker},
+        libraries,
+    },
+    views::table::Style,
 };
 
 /// sbt itself has failed, as with `env`, `nice` and `timeout`.
@@ -26,13 +35,20 @@ fn main() -> ExitCode {
         Err(error) => {
             // What the target is called must not drive the terminal.
             let text: Vec<String> = format!("{error:#}").lines().map(printable).collect();
-            let _gone = writeln!(std::io::stderr(), "sbt: {}", text.join("\n"));
-            let status = error
-                .downcast_ref::<ExecError>()
-                .map_or(if is_run { OWN_FAILURE } else { 1 }, ExecError::exit_status);
-            ExitCode::from(status)
+            say(&format!("sbt: {}\n", text.join("\n")));
+            ExitCode::from(status(&error, if is_run { OWN_FAILURE } else { 1 }))
         }
     }
+}
+
+/// What a shell would say of a program that cannot be executed; else `own`.
+fn status(error: &anyhow::Error, own: u8) -> u8 {
+    error.downcast_ref().map_or(own, ExecError::exit_status)
+}
+
+/// Writes to standard error, which may be closed.
+fn say(text: &str) {
+    let _gone = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn act(command: Command) -> anyhow::Result<u8> {
@@ -43,9 +59,13 @@ fn act(command: Command) -> anyhow::Result<u8> {
             program,
         } => run(program, None, as_root, &options),
         Command::Attach { options, pid } => {
+            let Some(settings) = settings(&options)? else {
+                anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
+            };
             let wish = wish(&options, true)?;
             let target = Target::Attach { pid };
-            session::watch(&target, watch_options(&options), |report| {
+            let narration = narration(&options, &settings);
+            session::watch(&target, settings, narration, |report| {
                 output::deliver(report, &wish)
             })?;
             Ok(0)
@@ -101,23 +121,55 @@ fn run(
     as_root: bool,
     options: &Options,
 ) -> anyhow::Result<u8> {
+    let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let Some(settings) = settings(options)? else {
+        let path = command
+            .first()
+            .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+        return Err(launch::become_program(
+            &command,
+            path.as_deref(),
+            invoker.as_ref(),
+        ));
+    };
     let wish = wish(options, false)?;
     let target = Target::Run {
         command,
-        invoker: if as_root { None } else { Invoker::from_sudo() },
+        invoker,
         shown,
     };
-    let status = session::watch(&target, watch_options(options), |report| {
+    let narration = narration(options, &settings);
+    let status = session::watch(&target, settings, narration, |report| {
         output::deliver(report, &wish)
     })?;
     Ok(status.unwrap_or(0))
 }
 
-fn watch_options(options: &Options) -> session::Options {
-    session::Options {
-        departures: options.departures,
-        duration: options.duration,
+/// The effective settings, shown if the user wants to see them; `None` if
+/// nothing is to be watched at all.
+fn settings(options: &Options) -> anyhow::Result<Option<Settings>> {
+    let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
+    if environment.no_debug {
+        return Ok(None);
     }
+    let detail = Detail::of(options.verbose, environment.options, environment.verbose);
+    let folder = std::env::current_dir().ok();
+    let effective =
+        settings::effective(folder.as_deref(), environment, options).map_err(anyhow::Error::msg)?;
+    for note in &effective.notes {
+        say(&format!("sbt: {}\n", printable(note)));
+    }
+    say(&settings::table(&effective, detail));
+    Ok(Some(effective.settings))
+}
+
+/// How single episodes and warnings are told while the program runs. Who wants
+/// the report in a file wants nothing else on standard error than was asked for.
+fn narration(options: &Options, settings: &Settings) -> Option<Style> {
+    let asked = settings.watch_all || settings.phase_times || !settings.watch.is_empty();
+    let terminal = std::io::stderr().is_terminal();
+    (!options.quiet && (asked || options.output.is_none()))
+        .then(|| output::style(options.color, terminal))
 }
 
 fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {

@@ -23,6 +23,8 @@ pub struct Place {
     /// Address of the call in that file's own numbering (as `nm` and `objdump`
     /// print it): of the first call seen from this place.
     pub offset: u64,
+    /// The same from the start of its function, if that is known.
+    pub into_function: Option<u64>,
     /// The caller first, then what it was inlined into or called from.
     pub frames: Vec<Frame>,
 }
@@ -38,6 +40,7 @@ impl Place {
             .is_some_and(|frame| frame.line.is_some());
         Self {
             offset: if has_lines { 0 } else { self.offset },
+            into_function: None,
             ..self.clone()
         }
     }
@@ -103,6 +106,7 @@ mod tests {
         Place {
             binary: "prog".into(),
             offset: 0x10,
+            into_function: None,
             frames: frames
                 .iter()
                 .map(|(function, line)| Frame {

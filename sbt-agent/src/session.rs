@@ -1,6 +1,6 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{ffi::OsString, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{ffi::OsString, os::fd::OwnedFd, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -14,24 +14,29 @@ use crate::{
     clock,
     event::Event,
     model::Model,
+    naming::Naming,
+    place::Place,
     report::{Report, Run},
-    source::{
-        Batch, QUEUE, Source as _, Totals,
-        ebpf::{Ebpf, Scope},
-    },
+    settings::{Conceptual, Mark, Settings},
+    source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
     target::{
         launch::{self, Held, Invoker, Running},
-        libraries, process,
-        sites::{self, Resolver},
+        process,
+        sites::Resolver,
     },
+    views::table::Style,
 };
 
 mod departures;
+mod narrator;
+mod prepare;
 pub mod privilege;
 mod signals;
 
 pub use departures::Departures;
 use departures::Governor;
+use narrator::Narrator;
+use prepare::Prepared;
 use signals::{Heard, Signals};
 
 /// What to watch.
@@ -53,30 +58,14 @@ pub enum Target {
     },
 }
 
-/// How to watch.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether to watch departures.
-    pub departures: Departures,
-    /// For how long; without it until the target ends.
-    pub duration: Option<Duration>,
-}
-
-/// A target that is ready to be watched, with its probes in place.
-struct Prepared {
-    pid: u32,
-    command: Vec<String>,
-    held: Option<Held>,
-    source: Ebpf,
-    resolver: Resolver,
-}
-
 /// Watches a target to its end, or until told to stop, and delivers the
-/// report. Returns the exit status of a program that was started, for whose end
+/// report. `narrate`: how to tell single episodes, warnings and phase times on
+/// standard error meanwhile, if at all. Returns the exit status of a program that was started, for whose end
 /// it waits even after the watching.
 pub fn watch(
     target: &Target,
-    options: Options,
+    settings: Settings,
+    narrate: Option<Style>,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
     // The child is forked while there is only one thread.
@@ -85,8 +74,8 @@ pub fn watch(
             command,
             invoker,
             shown,
-        } => prepare_run(command, invoker.as_ref(), shown.clone(), options)?,
-        Target::Attach { pid } => prepare_attach(*pid, options)?,
+        } => Prepared::run(command, invoker.as_ref(), shown.clone(), &settings)?,
+        Target::Attach { pid } => Prepared::attach(*pid, &settings)?,
     };
     let signals = Signals::block().context("cannot take over the handling of signals")?;
     tokio::runtime::Builder::new_current_thread()
@@ -94,80 +83,10 @@ pub fn watch(
         .build()
         .context("cannot start the event loop")?
         .block_on(async {
-            Session::begin(prepared, options, signals)?
+            Session::begin(prepared, settings, narrate, signals)?
                 .run(deliver)
                 .await
         })
-}
-
-fn prepare_run(
-    command: &[OsString],
-    invoker: Option<&Invoker>,
-    shown: Option<Vec<String>>,
-    options: Options,
-) -> anyhow::Result<Prepared> {
-    let program = command
-        .first()
-        .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let held = launch::hold(command, program.as_deref(), invoker)?;
-    let pid = held.pid();
-    match attach_to_program(pid, program.as_deref(), invoker, options) {
-        Ok(source) => Ok(Prepared {
-            pid,
-            command: shown.unwrap_or_else(|| {
-                command
-                    .iter()
-                    .map(|argument| argument.to_string_lossy().into_owned())
-                    .collect()
-            }),
-            held: Some(held),
-            source,
-            resolver: Resolver::new(pid, program),
-        }),
-        Err(error) => {
-            held.abandon();
-            Err(error)
-        }
-    }
-}
-
-fn attach_to_program(
-    pid: u32,
-    program: Option<&std::path::Path>,
-    invoker: Option<&Invoker>,
-    options: Options,
-) -> anyhow::Result<Ebpf> {
-    let mut source = load(pid, Scope::Target, options)?;
-    let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
-    // A program that is not there fails at its exec, with the right message.
-    let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
-    source.attach(&sites::open_all(&files))?;
-    Ok(source)
-}
-
-fn prepare_attach(pid: u32, options: Options) -> anyhow::Result<Prepared> {
-    let found = process::find(pid)?;
-    privilege::check_process(found.pid)?;
-    let scope = if process::first_thread_has_ended(found.pid) {
-        Scope::Everyone
-    } else {
-        Scope::Target
-    };
-    let mut source = load(found.pid, scope, options)?;
-    let mut resolver = Resolver::new(found.pid, None);
-    resolver.refresh();
-    source.attach(&resolver.new_files())?;
-    Ok(Prepared {
-        pid: found.pid,
-        command: found.command,
-        held: None,
-        source,
-        resolver,
-    })
-}
-
-fn load(pid: u32, scope: Scope, options: Options) -> anyhow::Result<Ebpf> {
-    Ebpf::load(pid, scope, options.departures != Departures::Off).map_err(privilege::explain)
 }
 
 /// Why the watching ends.
@@ -182,7 +101,8 @@ enum Ending {
 struct Session {
     pid: u32,
     command: Vec<String>,
-    options: Options,
+    settings: Settings,
+    narrator: Narrator,
     signals: Signals,
     running: Option<Running>,
     pidfd: AsyncFd<OwnedFd>,
@@ -202,7 +122,12 @@ struct Session {
 
 impl Session {
     /// Starts to listen and lets the target go.
-    fn begin(prepared: Prepared, options: Options, signals: Signals) -> anyhow::Result<Self> {
+    fn begin(
+        prepared: Prepared,
+        settings: Settings,
+        narrate: Option<Style>,
+        signals: Signals,
+    ) -> anyhow::Result<Self> {
         let Prepared {
             pid,
             command,
@@ -219,10 +144,12 @@ impl Session {
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
         let running = held.map(Held::release).transpose()?;
+        let narrator = Narrator::new(&settings, narrate, start_ns);
+        let mut model = Model::new(start_ns, settings.departures != Departures::Off);
+        model.observe(settings.phases.len(), narrator.telling());
         Ok(Self {
             pid,
             command,
-            options,
             signals,
             running,
             pidfd,
@@ -231,8 +158,10 @@ impl Session {
             stopping: None,
             batches,
             resolver,
-            model: Model::new(start_ns, options.departures != Departures::Off),
-            governor: Governor::new(options.departures, start_ns),
+            model,
+            governor: Governor::new(settings.departures, start_ns),
+            narrator,
+            settings,
             start_ns,
             end_ns: start_ns,
             exit_status: None,
@@ -258,7 +187,9 @@ impl Session {
                 Event::Exit { .. } => someone_ended = true,
                 Event::Callers { id, addresses } => {
                     let place = self.resolver.place(*id, addresses);
-                    self.model.define_place(*id, place);
+                    let known = &self.resolver.places()[place.0 as usize];
+                    let roles = Naming(&self.settings).roles(known);
+                    self.model.define_place(*id, place, roles);
                 }
                 Event::Thread { code_start, .. } => self.resolver.set_code_start(*code_start),
                 Event::Exec { .. } => {
@@ -270,6 +201,7 @@ impl Session {
             }
             self.model.push(event);
         }
+        self.narrate();
         if maps_changed {
             self.resolver.refresh();
         }
@@ -287,6 +219,12 @@ impl Session {
         {
             self.notes.push(format!("{error:#}"));
         }
+    }
+
+    /// Tells the episodes that the model has to tell.
+    fn narrate(&mut self) {
+        let places = self.resolver.places();
+        self.narrator.tell(&mut self.model, places, &self.settings);
     }
 
     /// Decides anew whether departures are worth their cost.
@@ -307,16 +245,35 @@ impl Session {
 
     fn report(&mut self, totals: Totals, ended: bool) -> Report {
         self.model.finish();
+        self.narrate();
         self.notes.extend(totals.notes);
         self.notes.extend(self.governor.note());
         if self.model.totals().arrivals == 0 {
             self.notes.extend(self.resolver.why_nothing_is_found());
         }
+        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        let naming = Naming(&self.settings);
+        self.notes.extend(naming.unmatched(&places));
+        let names = self.model.sites().all().iter().map(|site| {
+            let mut mine = site.places.iter();
+            mine.find_map(|id| naming.name(places.get(id.0 as usize)?))
+                .map(str::to_owned)
+        });
+        let names = names.collect();
+        let (watched, watched_omitted) = self.narrator.take_kept();
         let run = Run {
             backend: "ebpf".into(),
             method: self.method.clone(),
             command: self.command.clone(),
             pid: self.pid,
+            start_ns: self.start_ns,
+            start_unix_ns: self.start_ns + self.narrator.unix_offset_ns,
+            names,
+            conceptual: self.settings.phases.iter().map(written_phase).collect(),
+            marks: self.settings.marks.iter().map(written_mark).collect(),
+            warnings: self.narrator.warnings(),
+            watched,
+            watched_omitted,
             wall_ns: self.end_ns.saturating_sub(self.start_ns),
             ended: ended || self.exit_status.is_some(),
             exit_status: self.exit_status,
@@ -325,8 +282,18 @@ impl Session {
             notes: std::mem::take(&mut self.notes),
             own_cpu_ns: clock::process_cpu_ns(),
         };
-        Report::new(&self.model, self.resolver.places(), run, self.end_ns)
+        Report::new(&self.model, self.resolver.places(), run)
     }
+}
+
+fn written_phase(phase: &Conceptual) -> [String; 3] {
+    let Conceptual { name, from, to } = phase;
+    [name.clone(), from.to_string(), to.to_string()]
+}
+
+fn written_mark(mark: &Mark) -> [String; 2] {
+    let at = mark.at.to_string();
+    [mark.name.clone().unwrap_or_else(|| at.clone()), at]
 }
 
 /// How long a program that was told to end is waited for before the report is
@@ -339,7 +306,7 @@ impl Session {
         deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<u8>> {
         let deadline = self
-            .options
+            .settings
             .duration
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;

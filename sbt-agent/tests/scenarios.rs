@@ -225,26 +225,24 @@ impl Scenario {
             ["lost"] => site.idle.sum(),
             ["barrier"] => site.barrier.sum(),
             ["phase"] => site.phase.sum(),
-            ["lead"] => site.lead_ns,
-            ["run"] => site.longest_run,
+            ["lead"] => site.ledger.lead_ns,
+            ["run"] => site.ledger.longest_run,
             ["gain"] => return Ok(format!("{:.0}", site.gain_ns)),
             ["imbalance"] => {
                 return Ok(known(site.imbalance_pct().map(|pct| format!("{pct:.0}%"))));
             }
-            ["release"] => {
-                return Ok(known(
-                    (site.release.count() > 0).then_some(site.release.sum()),
-                ));
-            }
+            ["release"] => return Ok(known(site.release.known_sum())),
+            ["pattern"] => return Ok(site.pattern().name().to_owned()),
             ["thread", who, what] => {
                 let (row, _) = self.row(tid(who)?)?;
-                let thread = site.threads.get(row).copied().unwrap_or_default();
+                let mine = site.threads.iter().find(|thread| thread.id.index() == row);
+                let thread = mine.cloned().unwrap_or_default();
                 match *what {
                     "episodes" => thread.episodes,
                     "last" => thread.last,
-                    "idle" => thread.idle_ns,
-                    "work" => return Ok(known(thread.work.get())),
-                    "release" => return Ok(known(thread.release.get())),
+                    "idle" => thread.idle.sum(),
+                    "work" => return Ok(known(thread.work.known_sum())),
+                    "release" => return Ok(known(thread.release.known_sum())),
                     _ => return Err("no such figure of a thread at a site".into()),
                 }
             }
@@ -275,7 +273,7 @@ impl Scenario {
             name => Some(self.site(name)?.0),
         };
         let key = (from, self.site(to)?.0);
-        let phase = self.model.sites().phases.get(&key).copied();
+        let phase = self.model.sites().phases.get(&key).cloned();
         let phase = phase.unwrap_or_default();
         Ok(match what {
             "episodes" => phase.phase.count(),

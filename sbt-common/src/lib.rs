@@ -31,6 +31,8 @@ pub mod kind {
     /// [`super::Depart`] once more: the agent's own clocks, to compare them
     /// with what the agent knows of itself.
     pub const CALIBRATE: u8 = 9;
+    /// [`super::Depart`] as well: a thread has passed a mark.
+    pub const MARK: u8 = 10;
 }
 
 /// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
@@ -43,6 +45,9 @@ pub mod layout {
     /// musl, `pthread_barrier_t` (include/alltypes.h.in, pthread_impl.h):
     /// `_b_lock`, `_b_waiters`, `_b_limit` (count - 1, sign bit if shared), …
     pub const MUSL: u8 = 2;
+    /// A function that the user has named: nothing is known of the object, but
+    /// an argument of the function may be the count.
+    pub const USER: u8 = 3;
 }
 
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
@@ -50,6 +55,10 @@ pub mod layout {
 pub struct Cookie {
     /// One of [`layout`].
     pub layout: u8,
+    /// For [`layout::USER`]: which argument is the object, 1 to 6; 0 if none.
+    pub object: u8,
+    /// Likewise, which is the number of participants; 0 if none.
+    pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
     /// probed instruction: the return address lies that far above it.
     pub stack_moved: u16,
@@ -58,10 +67,15 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// Packs: bits 0-7 the layout, 16-31 the stack's move, 32-63 the generation.
+    /// Packs: bits 0-7 the layout, 8-11 the object, 12-15 the count, 16-31 the
+    /// stack's move, 32-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
-        self.layout as u64 | (self.stack_moved as u64) << 16 | (self.generation as u64) << 32
+        self.layout as u64
+            | (self.object as u64 & 15) << 8
+            | (self.count as u64 & 15) << 12
+            | (self.stack_moved as u64) << 16
+            | (self.generation as u64) << 32
     }
 
     /// The inverse of [`Cookie::pack`].
@@ -73,7 +87,39 @@ impl Cookie {
     pub const fn unpack(bits: u64) -> Self {
         Self {
             layout: bits as u8,
+            object: (bits >> 8) as u8 & 15,
+            count: (bits >> 12) as u8 & 15,
             stack_moved: (bits >> 16) as u16,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
+/// What the probe of a mark tells its program, packed into its cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkCookie {
+    /// Which mark, in the order of the settings.
+    pub mark: u8,
+    /// See [`Cookie::generation`].
+    pub generation: u32,
+}
+
+impl MarkCookie {
+    /// Packs: bits 0-7 the mark, 32-63 the generation.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        self.mark as u64 | (self.generation as u64) << 32
+    }
+
+    /// The inverse of [`MarkCookie::pack`].
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "taking the fields apart is the point"
+    )]
+    pub const fn unpack(bits: u64) -> Self {
+        Self {
+            mark: bits as u8,
             generation: (bits >> 32) as u32,
         }
     }
@@ -124,7 +170,8 @@ pub struct Arrive {
     pub reserved: u32,
 }
 
-/// A thread has left the barrier that it entered last, or has ended.
+/// A thread has left the barrier that it entered last, has ended, or has
+/// passed a mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Depart {
@@ -132,7 +179,8 @@ pub struct Depart {
     pub clocks: Clocks,
     /// See [`Arrive::seq`].
     pub seq: u32,
-    pub reserved: u32,
+    /// [`kind::MARK`]: which; else 0.
+    pub mark: u32,
 }
 
 /// What a barrier object held just before a thread's arrival was counted.

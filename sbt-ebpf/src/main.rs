@@ -15,11 +15,14 @@ mod thread;
 
 use aya_ebpf::{
     EbpfContext as _,
+    bindings::pt_regs,
     helpers::{bpf_get_attach_cookie, bpf_probe_read_user},
     macros::{raw_tracepoint, uprobe, uretprobe},
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
-use sbt_common::{Arrive, Cookie, Depart, Head, Init, Mapping, Memory, kind, layout};
+use sbt_common::{
+    Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, kind, layout,
+};
 
 use crate::{
     ring::{Wake, send},
@@ -46,16 +49,26 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     let Some(slot) = thread::slot(&task) else {
         return 0;
     };
-    slot.enter();
     // SAFETY: the context of a uprobe is the probed thread's registers.
     let regs = unsafe { &*ctx.regs };
+    // A barrier of the user's own may be built on one of the C library's.
+    if slot.is_in_call(regs.rsp) {
+        return 0;
+    }
+    slot.enter();
     let object = regs.rdi;
 
     if slot.must_read(object) {
         remember(&task, slot, cookie.layout, object);
     }
+    tell_arrival(&task, slot, cookie, object, regs.rsp);
+    0
+}
 
-    let at = regs.rsp.wrapping_add(u64::from(cookie.stack_moved)) as *const u64;
+/// Sends that the current thread enters a barrier.
+#[inline(always)]
+fn tell_arrival(task: &Task, slot: &mut thread::Slot, cookie: Cookie, object: u64, rsp: u64) {
+    let at = rsp.wrapping_add(u64::from(cookie.stack_moved)) as *const u64;
     let caller = unsafe { bpf_probe_read_user(at) }.unwrap_or(0);
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Arrive {
@@ -68,6 +81,107 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     });
     if !sent {
         thread::distrust();
+    }
+}
+
+/// A thread enters a function that the user has named as a barrier. Whatever it
+/// is built on does not count while the thread is inside.
+#[uprobe]
+pub fn call(ctx: ProbeContext) -> u32 {
+    let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    if cookie.generation != thread::generation() {
+        return 0;
+    }
+    let task = Task::current();
+    let Some(slot) = thread::slot(&task) else {
+        return 0;
+    };
+    // SAFETY: as in `arrive`.
+    let regs = unsafe { &*ctx.regs };
+    if slot.is_in_call(regs.rsp) {
+        return 0;
+    }
+    slot.enter_call(regs.rsp);
+    // Without an object the function is the barrier.
+    let arguments = Registers::read(regs);
+    let argument = |number: u8| arguments.argument(number);
+    let object = argument(cookie.object);
+    if cookie.count != 0 {
+        // Each time: one object may be used for different numbers.
+        let count = argument(cookie.count) as u32;
+        let seq = slot.next_seq();
+        send(Wake::at(seq), || Memory {
+            head: head(kind::MEMORY, cookie.layout, task.tid()),
+            time_ns: task::now(),
+            object,
+            seq,
+            count,
+            round: 0,
+            arrived: 0,
+        });
+    }
+    tell_arrival(&task, slot, cookie, object, regs.rsp);
+    0
+}
+
+/// The instruction pointer and the registers of the first six arguments.
+struct Registers([u64; 7]);
+
+impl Registers {
+    #[inline(always)]
+    fn read(regs: &pt_regs) -> Self {
+        // Each by a load of its own: were the register chosen by address, the
+        // verifier would not let it be loaded from the context.
+        macro_rules! load {
+            ($($name:ident),*) => {
+                // SAFETY: fields of a valid structure.
+                [$(unsafe { core::ptr::read_volatile(&raw const regs.$name) }),*]
+            };
+        }
+        Self(load!(rip, rdi, rsi, rdx, rcx, r8, r9))
+    }
+
+    /// 1 to 6; any other number gives the instruction pointer.
+    #[inline(always)]
+    fn argument(&self, number: u8) -> u64 {
+        match number {
+            1 => self.0[1],
+            2 => self.0[2],
+            3 => self.0[3],
+            4 => self.0[4],
+            5 => self.0[5],
+            6 => self.0[6],
+            _ => self.0[0],
+        }
+    }
+}
+
+/// The function that [`call`] saw entered returns.
+#[uretprobe]
+pub fn call_end(ctx: RetProbeContext) -> u32 {
+    let task = Task::current();
+    // SAFETY: as in `arrive`.
+    let rsp = unsafe { (*ctx.regs).rsp };
+    // Of one that another of them has called, the outer one's end counts.
+    if let Some(slot) = thread::slot(&task)
+        && !slot.is_in_call(rsp)
+        && slot.leave_call()
+    {
+        tell_clocks(kind::DEPART, &task, slot, 0);
+    }
+    0
+}
+
+/// A thread passes a place that the user has marked.
+#[uprobe]
+pub fn mark(ctx: ProbeContext) -> u32 {
+    let cookie = MarkCookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    if cookie.generation != thread::generation() {
+        return 0;
+    }
+    let task = Task::current();
+    if let Some(slot) = thread::slot(&task) {
+        tell_clocks(kind::MARK, &task, slot, u32::from(cookie.mark));
     }
     0
 }
@@ -103,25 +217,28 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
 
 /// The function that a thread entered returns.
 #[uretprobe]
-pub fn depart(_ctx: RetProbeContext) -> u32 {
+pub fn depart(ctx: RetProbeContext) -> u32 {
     let task = Task::current();
+    // SAFETY: as in `arrive`.
+    let rsp = unsafe { (*ctx.regs).rsp };
     if let Some(slot) = thread::slot(&task)
+        && !slot.is_in_call(rsp)
         && slot.leave()
     {
-        tell_clocks(kind::DEPART, &task, slot);
+        tell_clocks(kind::DEPART, &task, slot, 0);
     }
     0
 }
 
 /// Sends where the current thread stands.
 #[inline(always)]
-fn tell_clocks(kind: u8, task: &Task, slot: &mut thread::Slot) {
+fn tell_clocks(kind: u8, task: &Task, slot: &mut thread::Slot, mark: u32) {
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Depart {
         head: head(kind, 0, task.tid()),
         clocks: task.clocks(),
         seq,
-        reserved: 0,
+        mark,
     });
     if !sent {
         thread::distrust();
@@ -172,7 +289,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         // Once more with its name, which it may have changed meanwhile.
         thread::announce_again();
         if let Some(slot) = thread::slot(&task) {
-            tell_clocks(kind::EXIT, &task, slot);
+            tell_clocks(kind::EXIT, &task, slot, 0);
         }
         // Another thread may come to bear its number.
         thread::announce_again();
@@ -196,7 +313,7 @@ pub fn calibrate(_ctx: RawTracePointContext) -> i32 {
         head: head(kind::CALIBRATE, 0, task.tid()),
         clocks: task.clocks(),
         seq: 0,
-        reserved: 0,
+        mark: 0,
     });
     0
 }

@@ -36,6 +36,9 @@ pub struct Slot {
     /// Whether it has left what it entered last.
     left: u32,
     reserved: u32,
+    /// Its stack pointer when it entered a barrier of the user's own in which
+    /// it still is; 0 outside.
+    call_rsp: u64,
     cached: [Cached; CACHED],
 }
 
@@ -53,6 +56,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             seq: 0,
             left: 0,
             reserved: 0,
+            call_rsp: 0,
             cached: [Cached {
                 object: 0,
                 trust: 0,
@@ -136,6 +140,7 @@ fn announce(task: &Task, slot: &mut Slot) {
     slot.tid = if sent { task.tid() } else { 0 };
     slot.seq = 0;
     slot.left = 0;
+    slot.call_rsp = 0;
     for cached in &mut slot.cached {
         cached.object = 0;
     }
@@ -163,6 +168,28 @@ impl Slot {
         let first = self.left == 0;
         self.left = 1;
         first
+    }
+
+    /// Whether the thread, whose stack pointer is `rsp`, is inside of a barrier
+    /// of the user's own. One that was left by an exception or a jump shows no
+    /// return, but then the stack is no longer as deep as it was.
+    #[inline(always)]
+    pub fn is_in_call(&self, rsp: u64) -> bool {
+        rsp < self.call_rsp
+    }
+
+    /// It enters one.
+    #[inline(always)]
+    pub fn enter_call(&mut self, rsp: u64) {
+        self.call_rsp = rsp;
+        self.left = 0;
+    }
+
+    /// It leaves it; false if it has left already.
+    #[inline(always)]
+    pub fn leave_call(&mut self) -> bool {
+        self.call_rsp = 0;
+        self.leave()
     }
 
     #[inline(always)]

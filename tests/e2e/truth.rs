@@ -46,14 +46,11 @@ impl Truth {
             .sum()
     }
 
-    /// Σ over all episodes but the first of (L - last departure before).
+    /// Σ over all episodes but the first of (L - L of the one before).
     pub fn phase_time(&self) -> u64 {
         self.0
             .windows(2)
-            .map(|pair| {
-                let left = pair[0].iter().map(|passage| passage.departure).max();
-                Self::last_arrival(&pair[1]).saturating_sub(left.unwrap())
-            })
+            .map(|pair| Self::last_arrival(&pair[1]) - Self::last_arrival(&pair[0]))
             .sum()
     }
 

@@ -3,19 +3,21 @@
 //! Timings wander on shared machines, so everything is measured in pairs, with
 //! and without, in turns, and the median of the pairs' ratios counts.
 
-mod figures;
+pub mod figures;
 mod peers;
 mod slowdown;
 
 use std::fmt::Write as _;
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use crate::machine;
 use crate::process;
 use crate::workspace::Workspace;
-use figures::{median, pairs, percent};
+use figures::{median, pairs, percent, percents};
+use slowdown::Cost;
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -23,9 +25,9 @@ pub struct Args {
     /// Pairs of runs; the bars ask for at least 7
     #[arg(long, default_value_t = 7)]
     pairs: usize,
-    /// Size of the demo programs: 2.4 runs for 10 s or more
-    #[arg(long, default_value_t = 2.4)]
-    scale: f64,
+    /// Size of the demo programs; without it, so that each runs for 10 s
+    #[arg(long)]
+    scale: Option<f64>,
     /// Without the demo programs and the peers: a minute instead of many
     #[arg(long)]
     quick: bool,
@@ -56,26 +58,14 @@ struct Engine {
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let mut out = header()?;
-    let mut build = process::command(process::cargo());
-    build
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "sbt-agent",
-            "--bin",
-            "sbt",
-        ])
-        .current_dir(&workspace.root)
-        .env("CARGO_TARGET_DIR", &workspace.target);
-    process::run(&mut build)?;
-    let sbt = workspace.target.join("release/sbt");
+    let sbt = machine::release_build(&workspace)?;
 
-    probes(&workspace, args.pairs.max(7), &mut out)?;
+    let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
     engine(&workspace, &mut out)?;
+    memory(&workspace, &mut out)?;
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
     if !args.quick {
-        slowdown::demos(&sbt, args.pairs, args.scale, &mut out)?;
+        slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }
     if !args.quick && !args.no_peers {
         peers::compare(&workspace, &sbt, args.pairs, &mut out)?;
@@ -87,22 +77,12 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn header() -> Result<String> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let model = read("/proc/cpuinfo")
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or_else(String::new, |name| {
-            name.trim_matches([' ', '\t', ':']).to_owned()
-        });
-    let cpus = std::thread::available_parallelism().context("counting CPUs")?;
-    let date = process::read(process::command("date").args(["-u", "+%Y-%m-%d"]))?;
     Ok(format!(
         "# What sbt costs\n\n\
          Written by `cargo xtask bench`. Every figure is a ratio of two measurements taken in turns \
          within one run; absolute times only show the size of things.\n\n\
-         {model}, {cpus} CPUs, Linux {}, {}\n",
-        read("/proc/sys/kernel/osrelease").trim(),
-        date.trim()
+         {}\n",
+        machine::line()?
     ))
 }
 
@@ -131,7 +111,7 @@ fn lines<T: for<'a> Deserialize<'a>>(text: &str) -> Vec<T> {
         .collect()
 }
 
-fn probes(workspace: &Workspace, count: usize, out: &mut String) -> Result<()> {
+fn probes(workspace: &Workspace, count: usize, out: &mut String) -> Result<Cost> {
     let text = bench(workspace, "probes", &[count.to_string()])?;
     let rows: Vec<ProbePair> = lines(&text);
     let of = |f: &dyn Fn(&ProbePair) -> f64| -> Vec<f64> { rows.iter().map(f).collect() };
@@ -153,6 +133,50 @@ fn probes(workspace: &Workspace, count: usize, out: &mut String) -> Result<()> {
         median(&both),
         pairs(&both),
     )?;
+    let arrival = median(&of(&|row| row.arrival));
+    Ok(Cost {
+        arrival,
+        departure: median(&of(&|row| row.both)) - arrival,
+    })
+}
+
+#[derive(Deserialize)]
+struct Memory {
+    events: u64,
+    rss_mib: f64,
+}
+
+/// Threads, sites and millions of events of which the memory is told.
+const MEMORY: [(u32, u32, u32); 2] = [(8, 64, 100), (256, 64, 100)];
+
+/// What the model keeps as the run goes on.
+fn memory(workspace: &Workspace, out: &mut String) -> Result<()> {
+    writeln!(
+        out,
+        "\n## Memory of the model\n\n\
+         Resident memory of the same, after the first million of events and at the end. Bars: at \
+         most 1.1 × as much at the end, and 64 MiB for 256 threads at 64 sites.\n\n\
+         | threads | sites | after 10⁶ events, MiB | after 10⁸ events, MiB | ratio |\n\
+         |---|---|---|---|---|"
+    )?;
+    for (threads, sites, millions) in MEMORY {
+        let numbers = [threads, sites, millions].map(|number| number.to_string());
+        let mut arguments = vec!["memory".to_owned()];
+        arguments.extend(numbers);
+        let text = bench(workspace, "engine", &arguments)?;
+        let rows: Vec<Memory> = lines(&text);
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            bail!("the engine did not tell its memory: {text:?}");
+        };
+        ensure!(last.events >= u64::from(millions) * 1_000_000);
+        writeln!(
+            out,
+            "| {threads} | {sites} | {:.1} | {:.1} | **{:.2}** |",
+            first.rss_mib,
+            last.rss_mib,
+            last.rss_mib / first.rss_mib
+        )?;
+    }
     Ok(())
 }
 
@@ -182,11 +206,7 @@ fn row(out: &mut String, what: &str, bar: &str, ratios: &[f64]) -> Result<()> {
         out,
         "| {what} | {bar} | **{}** | {} |",
         percent(median(ratios)),
-        ratios
-            .iter()
-            .map(|ratio| percent(*ratio))
-            .collect::<Vec<_>>()
-            .join(", ")
+        percents(ratios)
     )?;
     Ok(())
 }

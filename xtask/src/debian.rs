@@ -115,15 +115,14 @@ pub fn require(packages: &[String]) -> Result<()> {
 /// The compiler's packages. Two names carry versions: that of the standard
 /// library follows from the compiler's, that of LLVM is a dependency of it.
 fn compiler_packages() -> Result<Vec<String>> {
-    let rustc = show("rustc-web").or_else(|_| {
-        if !is_root() {
-            bail!("the package rustc-web is unknown: run `sudo apt-get update`");
-        }
+    // Old lists may know an old compiler, which no linker here fits.
+    if is_root() {
         update()?;
-        show("rustc-web").context(
-            "this Debian has no rustc-web: run `rustup toolchain install nightly --component rust-src`",
-        )
-    })?;
+    }
+    let rustc = show("rustc-web").context(
+        "this Debian has no rustc-web: run `apt-get update` as root, or `rustup toolchain install \
+         nightly --component rust-src`",
+    )?;
     let version = field(&rustc, "Version").context("rustc-web has no version")?;
     let std = format!("libstd-rust-web-{}", major_minor(version));
     let about_std = show(&std)?;

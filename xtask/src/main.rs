@@ -2,10 +2,12 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod accuracy;
 mod bench;
 mod debian;
 mod ebpf;
 mod linker;
+mod machine;
 mod object;
 mod process;
 mod record;
@@ -33,6 +35,8 @@ enum Command {
     Test(test::Args),
     /// Measure what sbt costs and write bench/RESULTS.md
     Bench(bench::Args),
+    /// Compare sbt's figures with those of programs that know them, and write docs/accuracy.md
+    Accuracy(accuracy::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Command::Ebpf(args) => ebpf::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

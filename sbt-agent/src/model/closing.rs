@@ -5,10 +5,11 @@ use super::{
     Model,
     barrier::{Barrier, BarrierId, round_after},
     episode::{Episode, Left, Member, Seat},
-    site::{Part, SiteId},
+    site::{Done, Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
+    told::{Arrival, Told},
 };
-use crate::event::Clocks;
+use crate::event::{Clocks, Kind};
 
 /// How many lists of members are kept to be filled again.
 const MAX_SPARE: usize = 64;
@@ -21,6 +22,12 @@ impl Model {
         } else {
             self.fill(id);
         }
+    }
+
+    /// Whether departures from a barrier are reported.
+    pub(super) fn departs(&mut self, id: BarrierId) -> bool {
+        // The end of a function that the user has named always is.
+        self.departures || self.barriers.get(id).kind == Kind::User
     }
 
     /// All have arrived: L is known, and with it everything but departures.
@@ -42,8 +49,12 @@ impl Model {
         let first_end_ns = self.first_end_ns.unwrap_or(u64::MAX);
         self.first_end_ns = Some(first_end_ns.min(last_ns));
         episode.site = Some(site);
-        episode.inside = self.conclude(&mut episode, Before::Site(site), Some(last_ns));
-        if self.departures && episode.inside > 0 {
+        episode.inside = self.conclude(
+            &mut episode,
+            Before::Episode { last_ns, site },
+            Some(last_ns),
+        );
+        if self.departs(id) && episode.inside > 0 {
             self.barriers.get(id).leaving.push(episode);
         } else {
             self.settle(episode);
@@ -142,8 +153,13 @@ impl Model {
         let phase = self
             .phase_begin(&episode)
             .map(|(before, begin_ns)| (before, last_ns.saturating_sub(begin_ns)));
-        self.sites
-            .record(site, phase, last_ns - first_ns, &self.parts);
+        let done = Done {
+            first_ns,
+            last_ns,
+            phase,
+            straggler: straggler(&episode),
+        };
+        self.sites.record(site, &done, &self.parts);
         for part in &self.parts {
             let row = self.threads.row(part.row);
             row.episodes += 1;
@@ -152,16 +168,48 @@ impl Model {
             row.release.add(part.release_ns);
             row.split.add(part.split);
         }
-        if let Some((straggler, lead_ns)) = straggler(&episode) {
+        if let Some((straggler, _)) = done.straggler {
             self.threads.row(straggler).last += 1;
-            self.sites.get(site).note_straggler(straggler, lead_ns);
+        }
+        let roles = self.sites.get(site).roles;
+        self.conceptual.pass(roles, last_ns, &self.parts);
+        if roles.watched || self.telling.wants(&done) {
+            self.tell(site, &done, &episode);
         }
         self.recycle(episode.members);
     }
 
+    /// Keeps an episode until [`Model::take_told`].
+    fn tell(&mut self, site: SiteId, done: &Done, episode: &Episode) {
+        let mut arrivals: Vec<Arrival> = episode
+            .members
+            .iter()
+            .map(|member| {
+                let part = part(member, done.last_ns);
+                Arrival {
+                    thread: member.row,
+                    place: member.place,
+                    time_ns: member.arrived.time_ns,
+                    idle_ns: part.idle_ns,
+                    release_ns: part.release_ns,
+                    work_ns: part.work_ns,
+                }
+            })
+            .collect();
+        // Who swapped seats came in another order.
+        arrivals.sort_by_key(|arrival| arrival.time_ns);
+        self.told.push(Told {
+            site,
+            index: self.sites.get(site).episodes - 1,
+            done: *done,
+            arrivals,
+        });
+    }
+
     /// After which site, and when (ns), the phase began that ended with this
-    /// episode: when the last of its members left the episode before. `None`
-    /// if that was not seen of all of them.
+    /// episode: at the last arrival L of the episode before, so that phases
+    /// follow each other without gaps or overlaps, whether departures are
+    /// watched or not. `None` if it was not seen of all its members.
     fn phase_begin(&self, episode: &Episode) -> Option<(Option<SiteId>, u64)> {
         let (mut begun, mut born_ns) = (None, u64::MAX);
         for member in &episode.members {
@@ -169,7 +217,7 @@ impl Model {
             match before {
                 Before::Start => born_ns = born_ns.min(clocks.time_ns),
                 Before::Unknown => return None,
-                Before::Site(site) => begun = begun.max(Some((clocks.time_ns, Some(site)))),
+                Before::Episode { last_ns, site } => begun = begun.max(Some((last_ns, Some(site)))),
             }
         }
         if let Some((begin_ns, before)) = begun {

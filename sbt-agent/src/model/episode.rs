@@ -82,6 +82,12 @@ impl Episode {
         })
     }
 
+    /// What its members have been in, once it is full.
+    pub fn was(&self) -> Option<Before> {
+        let (site, (_, last_ns)) = self.site.zip(self.span())?;
+        Some(Before::Episode { last_ns, site })
+    }
+
     /// First arrival F and last arrival L, ns; `None` without members.
     pub fn span(&self) -> Option<(u64, u64)> {
         let times = || self.members.iter().map(|member| member.arrived.time_ns);

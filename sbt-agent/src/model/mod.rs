@@ -11,11 +11,17 @@
 
 pub mod barrier;
 mod closing;
+pub mod conceptual;
 pub mod episode;
+pub mod histogram;
+pub mod marks;
 mod moves;
 pub mod site;
 pub mod stats;
+pub mod straggler;
 pub mod thread;
+pub mod told;
+pub mod trend;
 
 #[cfg(test)]
 mod tests;
@@ -24,11 +30,14 @@ use rustc_hash::FxHashMap;
 
 use crate::event::{CallersId, Clocks, Event, Kind, Tid};
 use barrier::{BarrierId, Barriers, Entry, possible_count};
+use conceptual::Conceptual;
 #[cfg(test)]
 use episode::Episode;
 use episode::{Left, Member};
-use site::{Part, PlaceId, SiteId, Sites};
+use marks::Marks;
+use site::{Part, PlaceId, Roles, SiteId, Sites};
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
+use told::{Telling, Told};
 
 /// Counts over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +79,10 @@ pub struct Model {
     barriers: Barriers,
     sites: Sites,
     places: FxHashMap<CallersId, PlaceId>,
+    conceptual: Conceptual,
+    marks: Marks,
+    telling: Telling,
+    told: Vec<Told>,
     unfinished: Vec<Unfinished>,
     /// Of the episode that was opened last.
     serial: u64,
@@ -123,10 +136,34 @@ impl Model {
         &self.unfinished
     }
 
-    /// Says which place a chain of callers is. To be said before its first
-    /// arrival; otherwise each chain is a place of its own.
-    pub fn define_place(&mut self, callers: CallersId, place: PlaceId) {
+    /// Conceptual phases, in the order of the bits of [`Roles`].
+    pub const fn conceptual(&self) -> &Conceptual {
+        &self.conceptual
+    }
+
+    /// Marks.
+    pub const fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Says which place a chain of callers is, and what is wanted there. To be
+    /// said before its first arrival; otherwise each chain is a place of its own.
+    pub fn define_place(&mut self, callers: CallersId, place: PlaceId, roles: Roles) {
         self.places.insert(callers, place);
+        self.sites.assign(place, roles);
+    }
+
+    /// Says how many conceptual phases there are, and which episodes are to be
+    /// told beside those of watched places.
+    pub fn observe(&mut self, conceptual: usize, telling: Telling) {
+        self.conceptual = Conceptual::new(conceptual);
+        self.telling = telling;
+    }
+
+    /// The episodes to be told that were completed since this was last called,
+    /// in the order of their completion. They are kept until then.
+    pub fn take_told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
     }
 
     /// Takes one event in. Events must come in the order of their times.
@@ -186,6 +223,13 @@ impl Model {
             Event::Exit { tid, clocks } => self.exit(*tid, *clocks),
             Event::Exec { time_ns } => self.exec(*time_ns),
             Event::Lost { tid, count } => self.lost(*tid, *count),
+            Event::Mark { tid, clocks, mark } => {
+                self.threads.meet(*tid, clocks.time_ns);
+                if let Some(live) = self.threads.live(*tid) {
+                    let before = live.mark.replace((*mark, *clocks));
+                    self.marks.pass(live.row, before, (*mark, *clocks));
+                }
+            }
             Event::Departures { on } => self.departures = *on,
             Event::Callers { .. } | Event::Mapped { .. } => {}
         }
@@ -252,12 +296,13 @@ impl Model {
     }
 
     fn exit(&mut self, tid: Tid, clocks: Clocks) {
-        let departures = self.departures;
+        let seat = self.threads.live(tid).and_then(|live| live.seat);
+        let departs = seat.is_none_or(|seat| self.departs(seat.barrier));
         let Some((live, row)) = self.threads.both(tid) else {
             return;
         };
         // A thread that was not seen to leave may have died where it waited.
-        let working = live.seat.is_none() || !departures;
+        let working = live.seat.is_none() || !departs;
         if let Some(since) = live
             .since
             .filter(|since| working && since.before != Before::Start)
@@ -269,7 +314,7 @@ impl Model {
         if let Some(seat) = live.seat.take() {
             let barrier = self.barriers.get(seat.barrier);
             let open = barrier.open.serial == seat.episode;
-            if open && barrier.count.is_none() && !departures {
+            if open && barrier.count.is_none() && !departs {
                 // It may have left or died waiting; others may have left too.
                 self.close_open(seat.barrier);
             }
@@ -293,7 +338,9 @@ impl Model {
             });
             live.hint = None;
             live.seat = None;
+            live.mark = None;
         }
+        self.conceptual.abandon();
         self.barriers.forget();
         self.places.clear();
         self.start_ns = time_ns;

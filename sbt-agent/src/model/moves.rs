@@ -261,7 +261,7 @@ impl Model {
             Seat {
                 episode: full.serial,
                 index,
-                before: full.site.map(Before::Site),
+                before: full.was(),
                 ..seat
             },
         );
@@ -326,6 +326,7 @@ impl Model {
         if let Some(live) = self.threads.live(tid) {
             live.since = None;
             live.hint = None;
+            live.mark = None;
             live.lost = true;
         }
     }

@@ -6,8 +6,10 @@ use rustc_hash::FxHashMap;
 
 use super::{
     barrier::BarrierId,
-    stats::{KnownSum, Stat},
+    stats::Stat,
+    straggler::{Ledger, Pattern},
     thread::{Split, SplitSum, ThreadId},
+    trend::{self, Trend},
 };
 use crate::event::Kind;
 
@@ -37,19 +39,46 @@ pub const MAX_PHASES: usize = 16384;
 /// How many barriers a site names; it may have been used with more.
 const MAX_NAMED_BARRIERS: usize = 64;
 
-/// What one thread did at one site.
+/// Pairs of a site and a thread that are kept apart, over all sites: what
+/// memory a program can make us use. Of later ones only the sites' sums know.
+pub const MAX_PAIRS: usize = 1 << 18;
+
+/// What whoever knows the places wants of those that are at one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// Every episode is to be told: see [`super::Model::take_told`].
+    pub watched: bool,
+    /// Conceptual phases that begin here, one bit each.
+    pub begins: u64,
+    /// Conceptual phases that end here, likewise.
+    pub ends: u64,
+}
+
+impl Roles {
+    fn and(self, other: Self) -> Self {
+        Self {
+            watched: self.watched || other.watched,
+            begins: self.begins | other.begins,
+            ends: self.ends | other.ends,
+        }
+    }
+}
+
+/// What one thread did at one site.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiteThread {
+    /// The thread.
+    pub id: ThreadId,
     /// Complete episodes.
     pub episodes: u64,
     /// How often it came last.
     pub last: u64,
-    /// Work in the phases that ended here.
-    pub work: KnownSum,
+    /// Work in the phases that ended here, as far as its beginning was seen.
+    pub work: Stat,
     /// Waiting for others.
-    pub idle_ns: u64,
-    /// From the last arrival to its departure.
-    pub release: KnownSum,
+    pub idle: Stat,
+    /// From the last arrival to its departure, where that was seen.
+    pub release: Stat,
     /// How `work` splits up.
     pub split: SplitSum,
 }
@@ -86,19 +115,24 @@ pub struct Site {
     /// Of those with more than one participant: sum of (max - mean) n / (n - 1),
     /// and of max, ns.
     uneven: (f64, f64),
-    /// Sum of leads a_(n) - a_(n-1).
-    pub lead_ns: u64,
+    /// Who came last, in their order.
+    pub ledger: Ledger,
     /// Participants, summed over episodes.
     pub participants: u64,
-    /// Per thread, by [`ThreadId`]; shorter than the table of threads.
+    /// How all this changed over the run.
+    pub trend: Trend,
+    /// What is wanted of its episodes.
+    pub roles: Roles,
+    /// Per thread, in the order of their first episodes here.
     pub threads: Vec<SiteThread>,
-    run: (ThreadId, u64),
-    /// The longest run of episodes with the same straggler.
-    pub longest_run: u64,
+    /// Where in `threads` each is, by [`ThreadId`]; [`ABSENT`] if nowhere.
+    index: Vec<u32>,
 }
 
+const ABSENT: u32 = u32::MAX;
+
 impl Site {
-    fn new(places: Box<[PlaceId]>, kind: Kind) -> Self {
+    fn new(places: Box<[PlaceId]>, kind: Kind, roles: Roles) -> Self {
         Self {
             places,
             kind,
@@ -113,20 +147,48 @@ impl Site {
             gain_ns: 0.0,
             longest_ns: 0,
             uneven: (0.0, 0.0),
-            lead_ns: 0,
+            ledger: Ledger::default(),
             participants: 0,
+            trend: Trend::default(),
+            roles,
             threads: Vec::new(),
-            run: (ThreadId(u32::MAX), 0),
-            longest_run: 0,
+            index: Vec::new(),
         }
     }
 
-    /// What a thread did here.
-    pub fn thread(&mut self, id: ThreadId) -> &mut SiteThread {
-        if self.threads.len() <= id.index() {
-            self.threads.resize(id.index() + 1, SiteThread::default());
+    /// What a thread did here; `pairs` counts those kept so far. `None` if
+    /// there are too many of them.
+    fn thread(&mut self, id: ThreadId, pairs: &mut usize) -> Option<&mut SiteThread> {
+        if self.index.len() <= id.index() {
+            self.index.resize(id.index() + 1, ABSENT);
         }
-        &mut self.threads[id.index()]
+        let slot = &mut self.index[id.index()];
+        if *slot == ABSENT {
+            if *pairs >= MAX_PAIRS {
+                return None;
+            }
+            *pairs += 1;
+            *slot = u32::try_from(self.threads.len()).unwrap_or(ABSENT);
+            let id = SiteThread {
+                id,
+                ..SiteThread::default()
+            };
+            self.threads.push(id);
+        }
+        self.threads.get_mut(*slot as usize)
+    }
+
+    /// Whether the same threads come last again and again.
+    pub fn pattern(&self) -> Pattern {
+        let lasts: Vec<u64> = self.threads.iter().map(|thread| thread.last).collect();
+        let (idle, work) = (self.idle.sum() as f64, self.work.sum() as f64);
+        // Without any known work all of the time went into waiting.
+        let waiting = if idle > 0.0 {
+            idle / (idle + work)
+        } else {
+            0.0
+        };
+        Pattern::of(&lasts, waiting)
     }
 
     /// Notes a barrier that is used from here.
@@ -134,18 +196,6 @@ impl Site {
         if self.barriers.len() < MAX_NAMED_BARRIERS {
             self.barriers.insert(id);
         }
-    }
-
-    /// Notes who came last, and by how much, ns.
-    pub fn note_straggler(&mut self, id: ThreadId, lead_ns: u64) {
-        self.thread(id).last += 1;
-        self.lead_ns = self.lead_ns.saturating_add(lead_ns);
-        self.run = if self.run.0 == id {
-            (id, self.run.1 + 1)
-        } else {
-            (id, 1)
-        };
-        self.longest_run = self.longest_run.max(self.run.1);
     }
 
     /// Notes how even the work was, if all of it is known.
@@ -191,11 +241,38 @@ pub struct Part {
     pub split: Split,
 }
 
+/// A complete episode as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// First arrival F, ns.
+    pub first_ns: u64,
+    /// Last arrival L, ns.
+    pub last_ns: u64,
+    /// After which site its phase began, and how long it was, ns; `None` if
+    /// that is unknown.
+    pub phase: Option<(Option<SiteId>, u64)>,
+    /// Who came last, and its lead a_(n) - a_(n-1), ns.
+    pub straggler: Option<(ThreadId, u64)>,
+}
+
+impl Done {
+    /// L - F, ns.
+    pub const fn barrier_ns(&self) -> u64 {
+        self.last_ns - self.first_ns
+    }
+}
+
 /// All sites and phases.
 #[derive(Debug, Default)]
 pub struct Sites {
     by_places: FxHashMap<Box<[PlaceId]>, SiteId>,
     all: Vec<Site>,
+    /// What is wanted at places, where anything is.
+    roles: FxHashMap<PlaceId, Roles>,
+    /// Pairs of site and thread that are kept.
+    pairs: usize,
+    /// Parts of episodes whose thread is not kept at its site.
+    pub unkept_parts: u64,
     /// Phases by their (site before, site after).
     pub phases: FxHashMap<(Option<SiteId>, SiteId), Phase>,
     /// How often a phase had to be left out of them.
@@ -203,7 +280,7 @@ pub struct Sites {
 }
 
 /// What the threads do between two consecutive episodes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Phase {
     /// Wall-clock time.
     pub phase: Stat,
@@ -222,6 +299,13 @@ impl Sites {
         &mut self.all[id.index()]
     }
 
+    /// Says what is wanted at a place; to be said before it is first used.
+    pub fn assign(&mut self, place: PlaceId, roles: Roles) {
+        if roles != Roles::default() {
+            self.roles.insert(place, roles);
+        }
+    }
+
     /// The site of a set of places; they come sorted and without repetition.
     pub fn of(&mut self, places: &[PlaceId], kind: Kind) -> SiteId {
         if let Some(id) = self.by_places.get(places) {
@@ -231,43 +315,55 @@ impl Sites {
         if self.all.len() >= MAX_SITES {
             return number(self.all.len());
         }
+        let roles = places
+            .iter()
+            .filter_map(|place| self.roles.get(place))
+            .fold(Roles::default(), |all, roles| all.and(*roles));
         let places: Box<[PlaceId]> = places.into();
-        self.all.push(Site::new(places.clone(), kind));
+        self.all.push(Site::new(places.clone(), kind, roles));
         let id = number(self.all.len());
         self.by_places.insert(places, id);
         id
     }
 
-    /// Takes one complete episode in: where and when its phase began, if that
-    /// is known, how long its barrier took (ns), and what each thread did.
-    pub fn record(
-        &mut self,
-        id: SiteId,
-        phase: Option<(Option<SiteId>, u64)>,
-        barrier_ns: u64,
-        parts: &[Part],
-    ) {
+    /// Takes one complete episode in.
+    pub fn record(&mut self, id: SiteId, done: &Done, parts: &[Part]) {
         let site = &mut self.all[id.index()];
         site.episodes += 1;
         site.participants += parts.len() as u64;
-        site.barrier.add(barrier_ns);
+        site.barrier.add(done.barrier_ns());
         for part in parts {
             site.idle.add(part.idle_ns);
-            if let Some(release) = part.release_ns {
-                site.release.add(release);
-            }
-            if let Some(work) = part.work_ns {
-                site.work.add(work);
-            }
-            let thread = site.thread(part.row);
+            site.release.add_known(part.release_ns);
+            site.work.add_known(part.work_ns);
+            let Some(thread) = site.thread(part.row, &mut self.pairs) else {
+                self.unkept_parts += 1;
+                continue;
+            };
             thread.episodes += 1;
-            thread.work.add(part.work_ns);
-            thread.idle_ns = thread.idle_ns.saturating_add(part.idle_ns);
-            thread.release.add(part.release_ns);
+            thread.work.add_known(part.work_ns);
+            thread.idle.add(part.idle_ns);
+            thread.release.add_known(part.release_ns);
             thread.split.add(part.split);
         }
         site.note_balance(parts);
-        if let Some((before, phase_ns)) = phase {
+        if let Some((straggler, lead_ns)) = done.straggler {
+            site.ledger.note(straggler, lead_ns);
+            if let Some(thread) = site.thread(straggler, &mut self.pairs) {
+                thread.last += 1;
+            }
+        }
+        let phase_ns = done.phase.map(|(_, phase_ns)| phase_ns);
+        site.trend.add(&trend::Bucket {
+            episodes: 1,
+            last_ns: done.last_ns,
+            phases: phase_ns.map_or((0, 0), |phase_ns| (1, phase_ns)),
+            barrier_ns: done.barrier_ns(),
+            idle_ns: parts
+                .iter()
+                .fold(0, |sum: u64, part| sum.saturating_add(part.idle_ns)),
+        });
+        if let Some((before, phase_ns)) = done.phase {
             site.phase.add(phase_ns);
             self.record_phase((before, id), phase_ns, parts);
         }
@@ -281,9 +377,7 @@ impl Sites {
         let phase = self.phases.entry(key).or_default();
         phase.phase.add(phase_ns);
         for part in parts {
-            if let Some(work) = part.work_ns {
-                phase.work.add(work);
-            }
+            phase.work.add_known(part.work_ns);
         }
     }
 }

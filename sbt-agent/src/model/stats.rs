@@ -1,7 +1,10 @@
-//! Running statistics in constant memory.
+//! Running statistics in bounded memory.
 
-/// Count, sum, extremes, mean and deviation of a stream of durations in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+use super::histogram::Histogram;
+
+/// Count, sum, extremes, mean, deviation and distribution of a stream of
+/// durations in ns.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stat {
     count: u64,
     sum: u64,
@@ -10,6 +13,7 @@ pub struct Stat {
     mean: f64,
     /// Sum of squared deviations from the mean.
     m2: f64,
+    histogram: Histogram,
 }
 
 impl Stat {
@@ -28,6 +32,14 @@ impl Stat {
         let delta = value as f64 - self.mean;
         self.mean += delta / self.count as f64;
         self.m2 += delta * (value as f64 - self.mean);
+        self.histogram.add(value);
+    }
+
+    /// Takes one value in, if it is known.
+    pub fn add_known(&mut self, value: Option<u64>) {
+        if let Some(value) = value {
+            self.add(value);
+        }
     }
 
     /// How many values there were.
@@ -38,6 +50,11 @@ impl Stat {
     /// Their sum, ns.
     pub const fn sum(&self) -> u64 {
         self.sum
+    }
+
+    /// Their sum, ns; `None` without values: then it was not measured.
+    pub fn known_sum(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.sum)
     }
 
     /// The least, ns; `None` without values.
@@ -58,6 +75,13 @@ impl Stat {
     /// The standard deviation of the values seen, ns; `None` without values.
     pub fn stddev(&self) -> Option<f64> {
         (self.count > 0).then(|| (self.m2 / self.count as f64).sqrt())
+    }
+
+    /// The value that a share `q` (0 to 1) of all do not exceed, ns, at most
+    /// 1/16 off; `None` without values.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let value = self.histogram.quantile(q)?;
+        Some(value.clamp(self.min as f64, self.max as f64))
     }
 }
 

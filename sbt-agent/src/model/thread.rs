@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::{barrier::BarrierId, episode::Seat, site::SiteId, stats::KnownSum};
-use crate::event::{Clocks, Round, Tid};
+use crate::event::{Clocks, MarkId, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u32);
 
 impl ThreadId {
@@ -109,8 +109,13 @@ pub enum Before {
     Start,
     /// It was in an episode of which not all was seen.
     Unknown,
-    /// It was in an episode at this site.
-    Site(SiteId),
+    /// It was in an episode.
+    Episode {
+        /// Last arrival L, ns.
+        last_ns: u64,
+        /// Where.
+        site: SiteId,
+    },
 }
 
 /// From where a thread's present work is reckoned.
@@ -147,6 +152,8 @@ pub struct Live {
     pub lost: bool,
     /// When it left a barrier that it was not seen to enter, ns.
     pub unseated_ns: Option<u64>,
+    /// The mark that it passed last, and when.
+    pub mark: Option<(MarkId, Clocks)>,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -262,6 +269,7 @@ impl Threads {
             hint: None,
             lost: false,
             unseated_ns: None,
+            mark: None,
         })
     }
 

@@ -6,22 +6,30 @@
 //! DWARF (`.dwo` files at paths that the file names) gives lines but not inlined
 //! functions.
 
+mod copies;
+mod inlined;
+mod lookup;
 mod names;
+mod parameters;
+mod rows;
+mod scopes;
 mod sections;
 mod separate;
+mod symbols;
+mod units;
 
 use std::cell::OnceCell;
-use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
 
 use memmap2::Mmap;
-use object::LittleEndian;
-use object::elf;
-use object::read::elf::{ElfFile64, Sym};
 
+pub(super) use self::copies::{has_other_parameters, is_part};
+pub use self::lookup::{Line, Spot};
 use self::sections::Lines;
-use crate::target::elf::{ElfError, LE, Table, load_segments, map, open_regular, strings, text_at};
+use self::symbols::Symbols;
+pub use self::symbols::{Symbol, TooMany};
+use crate::target::elf::{ElfError, load_segments, map, open_regular};
 
 /// Deeper inlining than this is not shown.
 const MAX_FRAMES: usize = 64;
@@ -52,8 +60,10 @@ pub struct Frame {
 
 /// The symbols and lines of one file, read when they are first asked for.
 pub struct DebugInfo {
-    // Borrows from the files below, and so has to be dropped before them.
+    // Both borrow from the files below, and so have to be dropped before them.
     lines: OnceCell<Option<Lines>>,
+    /// The same with the locations of variables.
+    located: OnceCell<Option<Lines>>,
     file: Mmap,
     /// The separate debug file.
     separate: Option<Mmap>,
@@ -78,6 +88,7 @@ impl DebugInfo {
         let place = separate::Place { logical, root };
         let mut info = Self {
             lines: OnceCell::new(),
+            located: OnceCell::new(),
             file,
             separate: None,
             supplementary: None,
@@ -104,20 +115,13 @@ impl DebugInfo {
         if vaddr == u64::MAX {
             return Vec::new();
         }
-        let lines = self.lines.get_or_init(|| {
-            let supplementary = self.supplementary.as_deref();
-            // SAFETY: `file`, `separate` and `supplementary` are set when the
-            // value is made and never changed; moving a mapping's handle does
-            // not move its bytes; and `lines` is dropped before them.
-            unsafe { Lines::load(self.lines_file(), supplementary) }
-        });
-        let mut frames = match lines {
+        let mut frames = match self.lines() {
             Some(lines) => lines.frames(vaddr, MAX_FRAMES),
             None => Vec::new(),
         };
         if frames.last().is_none_or(|outer| outer.function.is_none()) {
             // Without inlined frames in between, the symbol is the function.
-            let symbol = self.symbol(vaddr);
+            let symbol = self.symbols().at(vaddr).map(|(_, name)| name);
             match frames.last_mut() {
                 Some(outer) => outer.function = symbol,
                 None if symbol.is_some() => frames.push(Frame {
@@ -130,53 +134,39 @@ impl DebugInfo {
         frames
     }
 
+    /// Where the function begins that spans the address, by the symbol tables.
+    pub fn function_start(&self, vaddr: u64) -> Option<u64> {
+        self.symbols().at(vaddr).map(|(start, _)| start)
+    }
+
     /// The file that DWARF is read from.
     fn lines_file(&self) -> &[u8] {
         self.separate.as_deref().unwrap_or(&self.file)
     }
 
-    /// The function in a symbol table that spans the address.
-    fn symbol(&self, vaddr: u64) -> Option<String> {
-        let images = self.separate.iter().chain([&self.file]);
-        let files: Vec<_> = images
-            .filter_map(|image| ElfFile64::<LittleEndian>::parse(&image[..]).ok())
-            .collect();
-        let full = files
-            .iter()
-            .find_map(|file| symbol_at(file, file.elf_symbol_table(), vaddr));
-        full.or_else(|| {
-            files
-                .iter()
-                .find_map(|file| symbol_at(file, file.elf_dynamic_symbol_table(), vaddr))
-        })
+    fn lines(&self) -> Option<&Lines> {
+        self.lines.get_or_init(|| self.load(false)).as_ref()
     }
-}
 
-/// The name of the function that spans the address. The table is searched as it
-/// is: addresses are few, and an index of a big program's symbols is not small.
-fn symbol_at(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, vaddr: u64) -> Option<String> {
-    let names = strings(file, table.string_section());
-    let spans = |value: u64, size: u64| vaddr.checked_sub(value).is_some_and(|in_it| in_it < size);
-    table
-        .iter()
-        .filter(|symbol| {
-            let kind = symbol.st_type();
-            (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
-        })
-        .filter(|symbol| spans(symbol.st_value(LE), symbol.st_size(LE)))
-        .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
-        .filter(|(_, name)| !matches!(name.first(), None | Some(0)))
-        // The closest one; of several names for one function the public one.
-        .max_by_key(|(symbol, name)| {
-            let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
-            (
-                symbol.st_value(LE),
-                Reverse(symbol.st_size(LE)),
-                !symbol.is_local(),
-                Reverse(underscores.count()),
-            )
-        })
-        .map(|(_, name)| names::of_symbol(name))
+    /// What also knows where variables are.
+    fn located(&self) -> Option<&Lines> {
+        self.located.get_or_init(|| self.load(true)).as_ref()
+    }
+
+    fn load(&self, locations: bool) -> Option<Lines> {
+        let supplementary = self.supplementary.as_deref();
+        // SAFETY: `file`, `separate` and `supplementary` are set when the value
+        // is made and never changed; moving a mapping's handle does not move
+        // its bytes; and what is loaded is kept in fields that are dropped
+        // before them.
+        unsafe { Lines::load(self.lines_file(), supplementary, locations) }
+    }
+
+    /// The symbol tables of both files.
+    fn symbols(&self) -> Symbols<'_> {
+        let images = self.separate.iter().chain([&self.file]);
+        Symbols::of(images.map(|image| &image[..]))
+    }
 }
 
 #[cfg(test)]

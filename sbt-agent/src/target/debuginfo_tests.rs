@@ -6,6 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use object::LittleEndian;
+use object::read::elf::ElfFile64;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -280,7 +282,20 @@ fn ask(image: &[u8], addresses: &[u64]) {
     if let Ok(info) = DebugInfo::open(&path, Path::new("/a"), folder.path()) {
         for &address in addresses {
             assert!(info.frames(address).len() <= MAX_FRAMES);
+            let _ = info.function_start(address);
+            let _ = info.first_is_pointer(address);
+            let _ = info.register(address, 1);
         }
+        let _ = info.spanning(&[0, addresses[0], u64::MAX]);
+        for name in ["work", "wrapper", "main"] {
+            let _ = info.functions(name);
+            let _ = info.functions_exactly(name);
+            let _ = info.inlined(name);
+        }
+        let _ = info.cold_parts(&["work"].into());
+        let _ = info.line("a.c", 5);
+        let _ = info.files(2);
+        let _ = info.some_functions(100);
     }
 }
 

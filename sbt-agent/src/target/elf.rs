@@ -4,6 +4,7 @@
 //! checked, work and memory are bounded by its size, and what is not a 64-bit
 //! x86 program is an [`ElfError`].
 
+mod code;
 mod layout;
 
 use std::ffi::OsStr;
@@ -18,7 +19,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 
-use crate::target::prologue;
+pub(super) use code::{Code, code_at};
 
 /// More points than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;
@@ -45,6 +46,15 @@ pub enum Function {
     /// `_dl_debug_state()`: the dynamic linker calls it, for debuggers, when it
     /// has mapped or unmapped libraries.
     LinkerMapped,
+    /// What the user has given this number: a function, or a place inside one.
+    Mark(u8),
+    /// A function that is a barrier to the user.
+    Call {
+        /// Which argument points to the barrier object, 1 to 6; 0 if none does.
+        object: u8,
+        /// Which is the number of participants, likewise.
+        count: u8,
+    },
 }
 
 impl Function {
@@ -53,7 +63,8 @@ impl Function {
         match self {
             Self::BarrierWait => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped => 0,
+            Self::LinkerMapped | Self::Mark(_) => 0,
+            Self::Call { object, count } => object.max(count).into(),
         }
     }
 }
@@ -284,33 +295,12 @@ impl Found {
     /// `None` if the symbol lies outside of the file's executable parts.
     fn point(&self, image: &[u8], segments: &[Segment], layout: u8) -> Option<Point> {
         let (symbol, function) = NAMES[self.name];
-        let (start, left) = segments
-            .iter()
-            .filter(|segment| segment.executable)
-            .find_map(|segment| {
-                let start = segment.file_offset(self.vaddr)?;
-                Some((start, segment.filesz - (start - segment.offset)))
-            })?;
         let size = match self.size {
             0 => UNSIZED_CODE,
             size => size.min(MAX_CODE),
         };
-        let from = usize::try_from(start).ok()?;
-        let code = image.get(from..)?;
-        let code = &code[..code.len().min(usize::try_from(size.min(left)).ok()?)];
-        if code.is_empty() {
-            return None;
-        }
-        let choice = prologue::choose_keeping(code, function.arguments());
-        Some(Point {
-            function,
-            symbol: symbol.to_owned(),
-            entry_offset: start.checked_add(choice.entry.offset.into())?,
-            stack_moved: choice.entry.stack_moved,
-            return_offset: start.checked_add(choice.ret.offset.into())?,
-            entry_emulated: choice.entry.emulated,
-            layout,
-        })
+        let code = code_at(image, segments, self.vaddr, size)?;
+        Point::of_function(function, symbol, &code, layout)
     }
 }
 

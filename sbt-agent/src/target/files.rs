@@ -10,7 +10,11 @@ use std::{
 
 use memmap2::Mmap;
 
-use super::elf::{self, ElfError, Function, Point};
+use super::{
+    debuginfo::DebugInfo,
+    elf::{self, ElfError, Function, Point},
+    wanted::{Binary, Offer, Wanted},
+};
 
 /// What makes a file the same: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +34,10 @@ pub struct ProbedFile {
     pub shown: PathBuf,
     /// Where to put probes; empty if there is nothing to watch.
     pub points: Vec<Point>,
+    /// What it has for each of the user's wishes, in their order.
+    pub(super) offers: Vec<Offer>,
+    /// Where sbt finds the target's `/`.
+    root: PathBuf,
     file: File,
 }
 
@@ -53,8 +61,57 @@ impl ProbedFile {
             },
             shown: shown.to_owned(),
             points,
+            offers: Vec::new(),
+            root: PathBuf::from("/"),
             file,
         })
+    }
+
+    /// Adds the points that the user wants, if the file has them. `root`: where
+    /// sbt finds the target's `/`, below which separate debug files lie.
+    pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
+        root.clone_into(&mut self.root);
+        if !wanted.concerns(&self.shown) {
+            return;
+        }
+        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
+            return;
+        };
+        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
+            return;
+        };
+        let offers = wanted.offers(&binary);
+        for offer in &offers {
+            if let Offer::Points(points) = offer {
+                for point in points {
+                    self.add(point);
+                }
+            }
+        }
+        self.points
+            .sort_by_key(|point| (point.entry_offset, point.function));
+        self.offers = offers;
+    }
+
+    /// One function is one barrier, whoever says so first; it may have marks
+    /// besides.
+    fn add(&mut self, new: &Point) {
+        let is_barrier =
+            |function| matches!(function, Function::BarrierWait | Function::Call { .. });
+        let is_known = self.points.iter().any(|old| {
+            (old.entry_offset, old.function) == (new.entry_offset, new.function)
+                || old.return_offset == new.return_offset
+                    && is_barrier(old.function)
+                    && is_barrier(new.function)
+        });
+        if !is_known {
+            self.points.push(new.clone());
+        }
+    }
+
+    /// Opens its names and lines.
+    pub(super) fn debug_info(&self) -> Option<DebugInfo> {
+        DebugInfo::open(&self.open_path(), &self.shown, &self.root).ok()
     }
 
     /// Whether it has such a function.

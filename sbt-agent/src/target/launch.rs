@@ -90,6 +90,47 @@ impl Invoker {
     }
 }
 
+/// What is to be executed, as the system call wants it.
+struct Execution {
+    /// At least one.
+    arguments: Vec<CString>,
+    path: Option<CString>,
+}
+
+impl Execution {
+    fn of(command: &[OsString], path: Option<&Path>) -> anyhow::Result<Self> {
+        anyhow::ensure!(!command.is_empty(), "no program given");
+        let arguments = command
+            .iter()
+            .map(|argument| CString::new(argument.as_bytes()))
+            .collect::<Result<_, _>>()
+            .context("an argument contains a NUL byte")?;
+        let path = path
+            .map(|path| CString::new(path.as_os_str().as_bytes()))
+            .transpose()
+            .context("a path contains a NUL byte")?;
+        Ok(Self { arguments, path })
+    }
+}
+
+/// Replaces sbt by the program, as `invoker` if there is one: as if sbt were
+/// not there. `path`: the program, if it was found. Returns only if that fails,
+/// with why. To be called while there is only one thread.
+pub fn become_program(
+    command: &[OsString],
+    path: Option<&Path>,
+    invoker: Option<&Invoker>,
+) -> anyhow::Error {
+    let Execution { arguments, path } = match Execution::of(command, path) {
+        Ok(execution) => execution,
+        Err(error) => return error,
+    };
+    let error = execute_as(path.as_ref(), &arguments, invoker);
+    let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let program = arguments[0].to_string_lossy().into_owned();
+    ExecError { program, errno }.into()
+}
+
 /// A program that is forked but not yet executed.
 #[derive(Debug)]
 pub struct Held {
@@ -107,16 +148,8 @@ pub fn hold(
     path: Option<&Path>,
     invoker: Option<&Invoker>,
 ) -> anyhow::Result<Held> {
-    let arguments: Vec<CString> = command
-        .iter()
-        .map(|argument| CString::new(argument.as_bytes()))
-        .collect::<Result<_, _>>()
-        .context("an argument contains a NUL byte")?;
-    let program = arguments.first().context("no program given")?.clone();
-    let path = path
-        .map(|path| CString::new(path.as_os_str().as_bytes()))
-        .transpose()
-        .context("a path contains a NUL byte")?;
+    let Execution { arguments, path } = Execution::of(command, path)?;
+    let program = arguments[0].clone();
     let (wait, release) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, fail) = pipe2(OFlag::O_CLOEXEC)?;
 
@@ -155,6 +188,16 @@ fn run_child(
             unsafe { libc::_exit(125) }
         }
     }
+    execute_as(path, arguments, invoker)
+}
+
+/// Executes a program as another user, if one is given; in a process of one
+/// thread. Returns only if that fails.
+fn execute_as(
+    path: Option<&CString>,
+    arguments: &[CString],
+    invoker: Option<&Invoker>,
+) -> io::Error {
     if let Some(invoker) = invoker {
         if let Err(error) = invoker.become_user() {
             return error;

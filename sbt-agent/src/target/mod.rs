@@ -9,3 +9,4 @@ pub mod process;
 pub mod prologue;
 mod sigpipe;
 pub mod sites;
+pub mod wanted;

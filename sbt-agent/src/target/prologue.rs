@@ -7,13 +7,27 @@
 //! the arguments are still in their registers. A wrong choice would miss calls
 //! silently: whatever is in doubt ends the search, and byte 0 is always right.
 
+mod inside;
+mod kernel;
+
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
     OpKind, Register,
 };
 
-/// The registers of the first three integer arguments, System V ABI.
-const ARGUMENTS: [Register; 3] = [Register::RDI, Register::RSI, Register::RDX];
+pub use inside::{Body, ways_out};
+use kernel::is_emulated;
+pub use kernel::is_probeable;
+
+/// The registers of the first six integer arguments, System V ABI.
+const ARGUMENTS: [Register; 6] = [
+    Register::RDI,
+    Register::RSI,
+    Register::RDX,
+    Register::RCX,
+    Register::R8,
+    Register::R9,
+];
 
 /// One instruction of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +52,17 @@ pub struct Choice {
     pub ret: Place,
 }
 
-/// Chooses for a function of up to three arguments, none of which may be lost.
+/// Chooses for a function of up to six arguments, none of which may be lost.
 ///
 /// `code` is the function from its first byte, at most as long as its symbol.
 /// The more of it is given, the more branches back into the prologue are seen.
-/// Any bytes are fine: in doubt the choice is byte 0.
+/// Any bytes are fine: in doubt the choice is byte 0, even where the kernel
+/// refuses that ([`is_probeable`]).
 pub fn choose(code: &[u8]) -> Choice {
     choose_keeping(code, ARGUMENTS.len())
 }
 
-/// Like [`choose`], where only the first `arguments` (0 to 3) of the function
+/// Like [`choose`], where only the first `arguments` (0 to 6) of the function
 /// are of interest: the other registers may have been overwritten.
 pub fn choose_keeping(code: &[u8], arguments: usize) -> Choice {
     let first = Place {
@@ -56,15 +71,17 @@ pub fn choose_keeping(code: &[u8], arguments: usize) -> Choice {
         emulated: first_instruction(code).is_some_and(is_emulated),
     };
     let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
-    let entry = search(code, kept).unwrap_or(first);
-    // An emulated instruction at which rsp had not moved would have been found
-    // as the entry already, because only a found one can come later.
+    let entry = search(code, kept, is_emulated)
+        .or_else(|| search(code, kept, is_probeable))
+        .unwrap_or(first);
+    // An instruction of the entry's kind at which rsp had not moved would have
+    // been found as the entry already, because only a found one can come later.
     let ret = if entry.stack_moved == 0 { entry } else { first };
     Choice { entry, ret }
 }
 
 /// The first good instruction of the straight line from byte 0.
-fn search(code: &[u8], kept: &[Register]) -> Option<Place> {
+fn search(code: &[u8], kept: &[Register], is_good: fn(&[u8]) -> bool) -> Option<Place> {
     // Passing an instruction at or after a jump's target may happen twice.
     let end = first_target(code).unwrap_or(u64::MAX);
     let mut info = InstructionInfoFactory::new();
@@ -73,11 +90,12 @@ fn search(code: &[u8], kept: &[Register]) -> Option<Place> {
         if instruction.is_invalid() || instruction.ip() >= end {
             return None;
         }
-        if is_emulated(bytes_of(code, &instruction)?) {
+        let bytes = bytes_of(code, &instruction)?;
+        if is_good(bytes) {
             return Some(Place {
                 offset: u32::try_from(instruction.ip()).ok()?,
                 stack_moved: u16::try_from(stack.moved).ok()?,
-                emulated: true,
+                emulated: is_emulated(bytes),
             });
         }
         let straight = instruction.flow_control() == FlowControl::Next;
@@ -155,34 +173,20 @@ fn writes_any(
 fn first_target(code: &[u8]) -> Option<u64> {
     decoder(code)
         .into_iter()
-        .filter(|instruction| {
-            // A call enters the function anew; it does not pass a place twice.
-            let jumps = matches!(
-                instruction.flow_control(),
-                FlowControl::ConditionalBranch
-                    | FlowControl::UnconditionalBranch
-                    | FlowControl::XbeginXabortXend
-            );
-            jumps && instruction.op0_kind() == OpKind::NearBranch64
-        })
-        .map(|instruction| instruction.near_branch64())
+        .filter_map(|instruction| jump_target(&instruction))
         .filter(|&target| usize::try_from(target).is_ok_and(|target| target < code.len()))
         .min()
 }
 
-/// Whether the kernel emulates the instruction, in every version that has
-/// uprobes with BPF: `branch_setup_xol_ops` and `push_setup_xol_ops` in Linux,
-/// arch/x86/kernel/uprobes.c.
-///
-/// Longer nops are emulated by Linux ≥ 6.16 only, `66 90` cannot be probed at
-/// all before 6.2, and a branch with prefixes may be refused: none of these
-/// count.
-fn is_emulated(bytes: &[u8]) -> bool {
-    let push_or_nop = matches!(bytes, [0x50..=0x57 | 0x90] | [0x41, 0x50..=0x57]);
-    let short_jump = matches!(bytes, [0x70..=0x7f | 0xeb, _]);
-    let jump_or_call = matches!(bytes, [0xe8 | 0xe9, _, _, _, _]);
-    let conditional = matches!(bytes, [0x0f, 0x80..=0x8f, _, _, _, _]);
-    push_or_nop || short_jump || jump_or_call || conditional
+/// Where a direct jump goes; a call enters a function anew and is none.
+fn jump_target(instruction: &Instruction) -> Option<u64> {
+    let jumps = matches!(
+        instruction.flow_control(),
+        FlowControl::ConditionalBranch
+            | FlowControl::UnconditionalBranch
+            | FlowControl::XbeginXabortXend
+    );
+    (jumps && instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch64())
 }
 
 fn decoder(code: &[u8]) -> Decoder<'_> {

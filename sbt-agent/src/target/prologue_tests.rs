@@ -202,6 +202,55 @@ const CASES: &[Case] = &[
     ("hot patch nop", &[0x66, 0x90, 0x55], 3, (2, 0, true), 2),
     ("pause", &[0xf3, 0x90, 0x55], 3, (2, 0, true), 2),
     ("nop", &[0x90, 0x55], 3, (0, 0, true), 0),
+    // xor %ecx,%ecx; xor %r9d,%r9d; push %rbx
+    (
+        "three of six",
+        &[0x31, 0xc9, 0x45, 0x31, 0xc9, 0x53],
+        3,
+        (5, 0, true),
+        5,
+    ),
+    (
+        "the fourth of six",
+        &[0x31, 0xc9, 0x45, 0x31, 0xc9, 0x53],
+        4,
+        (0, 0, false),
+        0,
+    ),
+    // xor %r8d,%r8d; push %rbx
+    ("four of six", &[0x45, 0x31, 0xc0, 0x53], 4, (3, 0, true), 3),
+    (
+        "the fifth of six",
+        &[0x45, 0x31, 0xc0, 0x53],
+        5,
+        (0, 0, false),
+        0,
+    ),
+    // mov $1,%r9b; push %rbx
+    ("five of six", &[0x41, 0xb1, 0x01, 0x53], 5, (3, 0, true), 3),
+    (
+        "the sixth of six",
+        &[0x41, 0xb1, 0x01, 0x53],
+        6,
+        (0, 0, false),
+        0,
+    ),
+    // vmovdqu (%rdi),%ymm0; mov (%rsi),%eax; ret: the kernel refuses the first
+    (
+        "vector load first",
+        &[0xc5, 0xfe, 0x6f, 0x07, 0x8b, 0x06, 0xc3],
+        2,
+        (4, 0, false),
+        4,
+    ),
+    // sub $8,%rsp; vmovdqu (%rdi),%ymm0; push %rbx
+    (
+        "vector load in between",
+        &[0x48, 0x83, 0xec, 8, 0xc5, 0xfe, 0x6f, 0x07, 0x53],
+        1,
+        (8, 8, true),
+        0,
+    ),
     ("int3", &[0xcc, 0x55], 3, (0, 0, false), 0),
     ("syscall", &[0x0f, 0x05, 0x55], 0, (0, 0, false), 0),
 ];
@@ -233,6 +282,100 @@ fn with_cet_the_same_instruction_four_bytes_later() {
     }
 }
 
+#[test]
+fn what_the_kernel_refuses() {
+    for (name, code, expected) in [
+        ("push", &[0x55][..], true),
+        ("endbr64", &ENDBR64, true),
+        ("mov %fs:0x28,%rax", &GLIBC_WAIT[..3], true),
+        ("movdqu", &[0xf3, 0x0f, 0x6f, 0x07], true),
+        ("syscall", &[0x0f, 0x05], false),
+        ("lock xadd", &[0xf0, 0x45, 0x0f, 0xc1, 0x08], false),
+        (
+            "cs nopw",
+            &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+            false,
+        ),
+        ("notrack jmp", &[0x3e, 0xff, 0xe0], false),
+        ("xchg %ax,%ax", &[0x66, 0x90], false),
+        ("data16 call", &[0x66, 0xe8, 0, 0, 0, 0], false),
+        ("repz ret", &[0xf3, 0xc3], true),
+        ("pause", &[0xf3, 0x90], true),
+        ("vmovups", &[0xc5, 0xfc, 0x10, 0x07], false),
+        ("vpxor", &[0xc5, 0xfd, 0xef, 0xc0], false),
+        ("vmovdqa", &[0xc5, 0xfd, 0x6f, 0x07], false),
+        ("vzeroupper", &[0xc5, 0xf8, 0x77], false),
+        ("vpshufd", &[0xc5, 0xfd, 0x70, 0xd0, 0x1b], false),
+        ("vcmpps", &[0xc5, 0xf4, 0xc2, 0xd0, 0x01], false),
+        ("shlx", &[0xc4, 0xe2, 0x79, 0xf7, 0xcb], false),
+        ("xchg %r8,%rax", &[0x49, 0x90], false),
+        ("xbegin", &[0xc7, 0xf8, 0, 0, 0, 0], false),
+        ("movl", &[0xc7, 0x00, 0, 0, 0, 0], true),
+        ("vpxorq", &[0x62, 0xa1, 0xfd, 0x00, 0xef, 0xc0], false),
+        ("mov %eax,%ss", &[0x8e, 0xd0], false),
+        ("mov %eax,%fs", &[0x8e, 0xe0], true),
+        ("xop", &[0x8f, 0xe8, 0x78, 0xa2, 0xc1, 0], false),
+        ("pop (%rax)", &[0x8f, 0x00], true),
+        ("int3", &[0xcc], false),
+        ("hlt", &[0xf4], false),
+        ("in", &[0xec], false),
+        ("nothing", &[], false),
+        ("a prefix alone", &[0x66], false),
+        ("rex alone", &[0x48], false),
+        ("vex alone", &[0xc5, 0xf8], false),
+    ] {
+        assert_eq!(is_probeable(code), expected, "{name}");
+    }
+}
+
+/// mov (%rdi),%eax; add %eax,%ecx; push %rbx; pop %rbx; jne 2b; ret
+const BODY: [u8; 9] = [0x8b, 0x07, 0x01, 0xc1, 0x53, 0x5b, 0x75, 0xfa, 0xc3];
+
+#[test]
+fn inside_a_function() {
+    let choose = |code: &[u8], elsewhere: &[(u64, &[u8])], from, until| {
+        let place = Body::new(code, elsewhere).choose(from, until)?;
+        assert_eq!(place.stack_moved, 0);
+        Some((place.offset, place.emulated))
+    };
+    for (from, until, expected) in [
+        // The jump back to 2 is a way to what follows, but not by 0.
+        (0, 9, Some((0, false))),
+        (2, 9, Some((4, true))),
+        (2, 5, Some((4, true))),
+        (2, 4, Some((2, false))),
+        (2, 2, Some((2, false))),
+        (2, 0, Some((2, false))),
+        (4, 4, Some((4, true))),
+        (5, 9, Some((6, true))),
+        (8, 9, Some((8, false))),
+        (1, 9, None),
+        (9, 10, None),
+        (u64::MAX, u64::MAX, None),
+    ] {
+        assert_eq!(choose(&BODY, &[], from, until), expected, "{from} {until}");
+    }
+    // A cold part jumps back to the push: -16: jmp 4.
+    let cold: (u64, &[u8]) = (16_u64.wrapping_neg(), &[0xeb, 0x12]);
+    assert_eq!(choose(&BODY, &[cold], 2, 9), Some((2, false)));
+    // mov (%rdi),%eax; push %rbx; jmp *%rax: it may go to the push.
+    let table = [0x8b, 0x07, 0x53, 0xff, 0xe0];
+    assert_eq!(choose(&table, &[], 0, 5), Some((0, false)));
+    // lock incl (%rax); cs nop; mov (%rdi),%eax; ret
+    let locked = [0xf0, 0xff, 0x00, 0x2e, 0x90, 0x8b, 0x07, 0xc3];
+    assert_eq!(choose(&locked, &[], 0, 8), Some((5, false)));
+    assert_eq!(choose(&locked, &[], 0, 5), None);
+    // What follows after no instruction is none.
+    let damaged = [0x55, 0x06, 0x55, 0x55];
+    let body = Body::new(&damaged, &[]);
+    assert!(body.is_boundary(0) && !body.is_boundary(2) && !body.is_boundary(3));
+    let body = Body::new(&BODY, &[]);
+    assert_eq!(body.neighbours(3), (Some(2), Some(4)));
+    assert_eq!(body.neighbours(2), (Some(0), Some(4)));
+    assert_eq!(body.neighbours(0), (None, Some(2)));
+    assert_eq!(body.neighbours(100), (Some(8), None));
+}
+
 /// Every prefix of a real function is a function that ends early.
 #[test]
 fn any_truncation_of_a_real_prologue() {
@@ -244,7 +387,7 @@ fn any_truncation_of_a_real_prologue() {
 }
 
 fn check(code: &[u8]) {
-    for arguments in 0..=4 {
+    for arguments in 0..=7 {
         let choice = choose_keeping(code, arguments);
         assert_eq!(choice.ret.stack_moved, 0);
         for place in [choice.entry, choice.ret] {
@@ -252,7 +395,10 @@ fn check(code: &[u8]) {
                 .iter()
                 .any(|instruction| instruction.ip() == u64::from(place.offset));
             assert!(boundary || place.offset == 0, "{code:x?}: {place:?}");
-            assert!(place.emulated || place.offset == 0, "{code:x?}: {place:?}");
+            assert!(
+                place.emulated || place.offset == 0 || !is_probeable(code),
+                "{code:x?}: {place:?}"
+            );
         }
     }
 }
@@ -274,6 +420,17 @@ proptest! {
     #[test]
     fn random_bytes(code in proptest::collection::vec(any::<u8>(), 0..96)) {
         check(&code);
+    }
+
+    #[test]
+    fn random_insides(pieces in proptest::collection::vec(piece(), 0..16), from in 0u64..64) {
+        let code = pieces.concat();
+        let body = Body::new(&code, &[(7, &code)]);
+        if let Some(place) = body.choose(from, from + 16) {
+            assert!(body.is_boundary(from) && body.is_boundary(place.offset.into()));
+            let at = usize::try_from(place.offset).unwrap();
+            assert!(is_probeable(&code[at..]));
+        }
     }
 
     #[test]

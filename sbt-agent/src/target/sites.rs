@@ -14,6 +14,7 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     process::{self, Mapping},
+    wanted::Wanted,
 };
 use crate::{
     event::CallersId,
@@ -28,14 +29,14 @@ struct Module {
 }
 
 impl Module {
-    fn new(file: ProbedFile) -> Self {
+    fn new(file: Arc<ProbedFile>) -> Self {
         let segments = file
             .image()
             .ok()
             .and_then(|image| elf::load_segments(&image).ok())
             .unwrap_or_default();
         Self {
-            file: Arc::new(file),
+            file,
             segments,
             debug: OnceCell::new(),
         }
@@ -62,6 +63,7 @@ struct Mapped {
 pub struct Resolver {
     pid: u32,
     program: Option<PathBuf>,
+    wanted: Arc<Wanted>,
     code_start: Option<u64>,
     executions: u32,
     modules: Vec<Module>,
@@ -75,11 +77,13 @@ pub struct Resolver {
 
 impl Resolver {
     /// For a process, of which `program` is what it was started from, if we
-    /// know: for one that ends before we can ask the kernel.
-    pub fn new(pid: u32, program: Option<PathBuf>) -> Self {
+    /// know: for one that ends before we can ask the kernel. In the files that
+    /// it finds it looks for what is `wanted`.
+    pub fn new(pid: u32, program: Option<PathBuf>, wanted: Arc<Wanted>) -> Self {
         Self {
             pid,
             program,
+            wanted,
             code_start: None,
             executions: 0,
             modules: Vec::new(),
@@ -156,14 +160,29 @@ impl Resolver {
         Some(self.add(file))
     }
 
-    fn add(&mut self, file: ProbedFile) -> usize {
+    fn add(&mut self, mut file: ProbedFile) -> usize {
         if let Some(index) = self.by_id.get(&file.id) {
             return *index;
         }
-        self.by_id.insert(file.id, self.modules.len());
+        file.look_for(&self.wanted, &self.root());
         self.unprobed.push(self.modules.len());
+        self.add_known(Arc::new(file))
+    }
+
+    fn add_known(&mut self, file: Arc<ProbedFile>) -> usize {
+        self.by_id.insert(file.id, self.modules.len());
         self.modules.push(Module::new(file));
         self.modules.len() - 1
+    }
+
+    /// Takes over files that were found in another way, the program first, so
+    /// that they are neither searched again nor told of as new.
+    pub fn know(&mut self, files: &[Arc<ProbedFile>]) {
+        for file in files {
+            if !self.by_id.contains_key(&file.id) {
+                self.add_known(Arc::clone(file));
+            }
+        }
     }
 
     fn find(&self, address: u64) -> Option<(usize, u64)> {
@@ -226,6 +245,7 @@ impl Resolver {
         let mut place = Place {
             binary: "?".into(),
             offset: addresses.first().copied().unwrap_or(0),
+            into_function: None,
             frames: Vec::new(),
         };
         for (depth, address) in addresses.iter().enumerate() {
@@ -244,25 +264,18 @@ impl Resolver {
                 let shown = self.modules[module].file.shown.to_string_lossy();
                 short(&shown).clone_into(&mut place.binary);
                 place.offset = vaddr + 1;
+                place.into_function = self
+                    .debug(module)
+                    .and_then(|debug| debug.function_start(vaddr))
+                    .map(|start| place.offset - start);
             }
             place.frames.extend(frames);
         }
         place
     }
 
-    fn frames(&mut self, module: usize, vaddr: u64) -> Vec<Frame> {
-        let root = process::folder(self.pid).join("root");
-        let root = if root.join("usr").exists() {
-            root
-        } else {
-            PathBuf::from("/")
-        };
-        let module = &self.modules[module];
-        let (path, shown) = (module.file.open_path(), &module.file.shown);
-        module
-            .debug
-            .get_or_init(|| DebugInfo::open(&path, shown, &root).ok())
-            .as_ref()
+    fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {
+        self.debug(module)
             .map(|debug| debug.frames(vaddr))
             .unwrap_or_default()
             .into_iter()
@@ -274,13 +287,36 @@ impl Resolver {
             })
             .collect()
     }
+
+    fn debug(&self, module: usize) -> Option<&DebugInfo> {
+        let module = &self.modules[module];
+        let (path, shown) = (module.file.open_path(), &module.file.shown);
+        module
+            .debug
+            .get_or_init(|| DebugInfo::open(&path, shown, &self.root()).ok())
+            .as_ref()
+    }
+
+    /// Where the target's `/` is; ours if the target is gone.
+    fn root(&self) -> PathBuf {
+        let root = process::folder(self.pid).join("root");
+        if root.join("usr").exists() {
+            root
+        } else {
+            PathBuf::from("/")
+        }
+    }
 }
 
-/// Opens what a program will map before it begins: see
-/// [`super::libraries::will_map`].
-pub fn open_all(paths: &[PathBuf]) -> Vec<Arc<ProbedFile>> {
+/// Opens what a program will map before it begins, and looks in it for what is
+/// wanted: see [`super::libraries::will_map`].
+pub fn open_all(paths: &[PathBuf], wanted: &Wanted) -> Vec<Arc<ProbedFile>> {
     paths
         .iter()
-        .filter_map(|path| ProbedFile::open(Path::new(path), path).ok().map(Arc::new))
+        .filter_map(|path| {
+            let mut file = ProbedFile::open(Path::new(path), path).ok()?;
+            file.look_for(wanted, Path::new("/"));
+            Some(Arc::new(file))
+        })
         .collect()
 }

@@ -1,4 +1,5 @@
 //! The report as a reader wants it.
 
+pub mod episode;
 pub mod table;
 pub mod text;

@@ -45,6 +45,23 @@ impl Style {
     }
 }
 
+/// Heights of a sparkline, the lowest first.
+const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII_SPARKS: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
+
+impl Style {
+    /// A character for each value, as high as its share of the greatest.
+    pub fn spark(self, values: &[u64]) -> String {
+        let sparks = if self.unicode { SPARKS } else { ASCII_SPARKS };
+        let most = values.iter().copied().max().unwrap_or(0).max(1);
+        let height = |value: u64| {
+            let height = u128::from(value) * SPARKS.len() as u128 / u128::from(most);
+            usize::try_from(height).unwrap_or(0).min(SPARKS.len() - 1)
+        };
+        values.iter().map(|value| sparks[height(*value)]).collect()
+    }
+}
+
 /// What is not known.
 pub const UNKNOWN: &str = "?";
 
@@ -257,6 +274,13 @@ mod tests {
         let mut out = String::new();
         table.write(&mut out, PLAIN, 6);
         assert_eq!(out, "site   n\na      1\na_very_long_name\n      22\n");
+    }
+
+    #[test]
+    fn sparks_are_as_high_as_their_value() {
+        assert_eq!(PLAIN.spark(&[0, 4, 8]), "▁▅█");
+        assert_eq!(PLAIN.spark(&[0, 0]), "▁▁");
+        assert_eq!(PLAIN.spark(&[]), "");
     }
 
     #[test]

@@ -11,6 +11,24 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The least value that so many per cent of the values do not exceed; 0 without
+/// values.
+pub fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0.0)
+}
+
+/// How far the values lie from their mean: root of the mean square; 0 without
+/// values.
+pub fn deviation(values: &[f64]) -> f64 {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / count).sqrt()
+}
+
 /// All ratios, in the order in which they were measured.
 pub fn pairs(values: &[f64]) -> String {
     let values: Vec<_> = values.iter().map(|value| format!("{value:.2}")).collect();
@@ -22,6 +40,12 @@ pub fn percent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
 
+/// All ratios as what they add, in the order in which they were measured.
+pub fn percents(ratios: &[f64]) -> String {
+    let ratios: Vec<_> = ratios.iter().map(|ratio| percent(*ratio)).collect();
+    ratios.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,6 +54,21 @@ mod tests {
     fn the_median_of_an_even_number_lies_between() {
         assert!((median(&[4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-9);
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        for (percent, expected) in [(0, 1.0), (50, 100.0), (99, 198.0), (100, 200.0)] {
+            assert!((percentile(&values, percent) - expected).abs() < 1e-9);
+        }
+        assert!(percentile(&[], 99).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_the_values_themselves() {
+        assert!((deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]) - 2.0).abs() < 1e-9);
+        assert!(deviation(&[]).abs() < 1e-9);
     }
 
     #[test]

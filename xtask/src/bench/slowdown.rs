@@ -6,36 +6,67 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 
-use super::figures::median;
-use super::row;
+use super::figures::{median, percent, percents};
 use crate::process;
 
 const DEMOS: [&str; 5] = ["radix", "lu-block", "lu-cyclic", "water", "ocean"];
 const THREADS: &str = "4";
 
+/// Wall time that a program shall at least take, seconds.
+const LONG: f64 = 10.0;
+
+/// What one watched call costs its thread, ns, measured in the same run.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// The arrival's probe.
+    pub arrival: f64,
+    /// What the departure's adds.
+    pub departure: f64,
+}
+
 /// The built-in programs with all their barriers watched, default options. The
 /// time is the program's own, from its start to the end of its check.
-pub fn demos(sbt: &Path, pairs: usize, scale: f64, out: &mut String) -> Result<()> {
+///
+/// On a shared machine one run of ten seconds differs from the next by more
+/// than sbt costs. So the table also says how much the program differs from
+/// itself, and what the probes must have cost: their number in such a run
+/// times the cost of one.
+pub fn demos(
+    sbt: &Path,
+    pairs: usize,
+    scale: Option<f64>,
+    cost: Cost,
+    out: &mut String,
+) -> Result<()> {
     writeln!(
         out,
         "\n## Programs under sbt\n\n\
          Wall time by the program's own clock with sbt against without, {THREADS} threads, default \
-         options.\n\n| program | bar | median | pairs |\n|---|---|---|---|"
+         options. *Itself*: the same ratio between two runs without sbt, median of its distance \
+         from 1: what the machine's noise is. *By count*: watched calls × what one costs (above) / \
+         CPU time of the program.\n\n\
+         | program | bar | median | itself | by count | pairs |\n|---|---|---|---|---|---|"
     )?;
-    let scale = scale.to_string();
     for name in DEMOS {
+        let scale = match scale {
+            Some(scale) => scale,
+            None => long_enough(sbt, name)?,
+        };
+        let scale = scale.to_string();
+        let program = ["__demo", name, THREADS, &scale];
         let mut ratios = Vec::new();
         let mut alone = Vec::new();
         for pair in 0..pairs {
             eprintln!("measuring: {name}, pair {}", pair + 1);
-            let plain = || own_time(process::command(sbt).args(["__demo", name, THREADS, &scale]));
+            let plain = || own_time(process::command(sbt).args(program));
             let watched = || {
                 own_time(
                     process::command(sbt)
                         .args(["run", "--quiet", "--"])
                         .arg(sbt)
-                        .args(["__demo", name, THREADS, &scale]),
+                        .args(program),
                 )
             };
             // Whoever comes second may find the machine warmer or busier.
@@ -49,10 +80,74 @@ pub fn demos(sbt: &Path, pairs: usize, scale: f64, out: &mut String) -> Result<(
             alone.push(without);
             ratios.push(with / without);
         }
-        let what = format!("{name} ({:.1} s)", median(&alone));
-        row(out, &what, "≤ +1 %", &ratios)?;
+        let itself: Vec<f64> = alone
+            .windows(2)
+            .map(|two| (two[1] / two[0] - 1.0).abs())
+            .collect();
+        writeln!(
+            out,
+            "| {name} ({:.1} s) | ≤ +1 % | **{}** | ±{:.1} % | {:+.3} % | {} |",
+            median(&alone),
+            percent(median(&ratios)),
+            median(&itself) * 100.0,
+            by_count(sbt, &program, cost)? * 100.0,
+            percents(&ratios),
+        )?;
     }
     Ok(())
+}
+
+/// The size at which a program runs for [`LONG`].
+fn long_enough(sbt: &Path, name: &str) -> Result<f64> {
+    eprintln!("measuring: how big {name} has to be");
+    let mut scale = 1.0;
+    for _ in 0..6 {
+        let seconds =
+            own_time(process::command(sbt).args(["__demo", name, THREADS, &scale.to_string()]))?;
+        if seconds >= LONG {
+            break;
+        }
+        scale *= (1.1 * LONG / seconds.max(0.1)).clamp(1.1, 8.0);
+    }
+    Ok(scale)
+}
+
+/// The probes' share of a program's CPU time, from how many calls it makes.
+fn by_count(sbt: &Path, program: &[&str], cost: Cost) -> Result<f64> {
+    let folder = std::env::temp_dir().join(format!("sbt-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let file = folder.join("report.json");
+    let mut command = process::command(sbt);
+    command.args(["run", "--json", "--output"]);
+    command.arg(&file).arg("--").arg(sbt).args(program);
+    process::read(&mut command)?;
+    let report: Counts = serde_json::from_slice(&fs::read(&file)?)?;
+    fs::remove_dir_all(&folder)?;
+    let departures = report.own_cost.events - report.arrivals;
+    let spent = report.arrivals as f64 * cost.arrival + departures as f64 * cost.departure;
+    let running: u64 = report
+        .threads
+        .iter()
+        .filter_map(|thread| thread.running_ns)
+        .sum();
+    Ok(spent / running as f64)
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    arrivals: u64,
+    threads: Vec<Thread>,
+    own_cost: Events,
+}
+
+#[derive(Deserialize)]
+struct Events {
+    events: u64,
+}
+
+#[derive(Deserialize)]
+struct Thread {
+    running_ns: Option<u64>,
 }
 
 /// Runs a demo and returns the seconds that its last line reports.

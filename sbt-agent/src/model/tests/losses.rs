@@ -83,7 +83,9 @@ fn details_are_true(
             let after = match since.before {
                 Before::Start => false,
                 Before::Unknown => true,
-                Before::Site(site) => places(site) == before.site(),
+                Before::Episode { site, last_ns } => {
+                    places(site) == before.site() && last_ns == before.last_ns()
+                }
             };
             let gone = own.gone.unwrap().time_ns;
             let last = before.last_ns();

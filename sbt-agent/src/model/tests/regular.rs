@@ -93,18 +93,25 @@ proptest! {
         let run = run(&setup, &Watch::default());
         let model = model(&run.events, 0, setup.departures);
         for (index, row) in model.threads().rows().iter().enumerate() {
-            let at_sites = || model.sites().all().iter().filter_map(|site| site.threads.get(index));
-            prop_assert_eq!(row.idle_ns, at_sites().map(|thread| thread.idle_ns).sum::<u64>());
+            let at_sites = || {
+                let all = model.sites().all().iter().flat_map(|site| &site.threads);
+                all.filter(|thread| thread.id.index() == index)
+            };
+            prop_assert_eq!(row.idle_ns, at_sites().map(|thread| thread.idle.sum()).sum::<u64>());
             prop_assert_eq!(row.episodes, at_sites().map(|thread| thread.episodes).sum::<u64>());
             prop_assert_eq!(row.last, at_sites().map(|thread| thread.last).sum::<u64>());
-            let release: u64 = at_sites().filter_map(|thread| thread.release.get()).sum();
+            let release: u64 = at_sites().filter_map(|thread| thread.release.known_sum()).sum();
             prop_assert_eq!(row.release.get().unwrap_or(0), release);
         }
         for site in model.sites().all() {
             prop_assert_eq!(site.threads.iter().map(|thread| thread.last).sum::<u64>(), site.episodes);
             let pct = site.imbalance_pct();
             prop_assert!(pct.is_none_or(|pct| (-1e-6..=100.0 + 1e-6).contains(&pct)), "{:?}", pct);
-            prop_assert!(site.longest_run <= site.episodes);
+            let trend = site.trend.buckets();
+            prop_assert_eq!(trend.iter().map(|bucket| bucket.episodes).sum::<u64>(), site.episodes);
+            prop_assert_eq!(trend.iter().map(|bucket| bucket.idle_ns).sum::<u64>(), site.idle.sum());
+            prop_assert_eq!(trend.iter().map(|bucket| bucket.phases.1).sum::<u64>(), site.phase.sum());
+            prop_assert!(site.ledger.longest_run <= site.episodes);
         }
     }
 

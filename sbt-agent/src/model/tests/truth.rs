@@ -153,7 +153,8 @@ impl Truth {
             arrivals: self.seen,
             ..Figures::default()
         };
-        let mut since: Vec<(Clocks, Option<Site>)> =
+        // From where its work is reckoned, and L and site of the episode before.
+        let mut since: Vec<(Clocks, Option<(u64, Site)>)> =
             self.threads.iter().map(|t| (t.born, None)).collect();
         let first_end = self.episodes.iter().map(Episode::last_ns).min();
         for episode in &self.episodes {
@@ -164,9 +165,9 @@ impl Truth {
             let born = starts().map(|(clocks, _)| clocks.time_ns).min().unwrap();
             let start = if Some(born) <= first_end { 0 } else { born };
             let (begun, before) = starts()
-                .filter_map(|(clocks, site)| Some((clocks.time_ns, Some(site.clone()?))))
-                .max_by_key(|(time, _)| *time)
-                .unwrap_or((start, None));
+                .filter_map(|(_, before)| before.clone())
+                .max_by_key(|(last, _)| *last)
+                .map_or((start, None), |(last, site)| (last, Some(site)));
             let phase = all.phases.entry((before, name.clone())).or_default();
             let site = all.sites.entry(name.clone()).or_default();
             site.episodes += 1;
@@ -203,7 +204,7 @@ impl Truth {
                     time_ns: last,
                     ..part.arrived
                 });
-                since[part.thread] = (start, Some(name.clone()));
+                since[part.thread] = (start, Some((last, name.clone())));
             }
             let longest = works.iter().max().unwrap();
             site.longest += longest;
@@ -260,22 +261,23 @@ impl Figures {
                 work: sum(&site.work),
                 longest: site.longest_ns,
                 gain: rounded(site.gain_ns * 840.0),
-                lead: site.lead_ns,
+                lead: site.ledger.lead_ns,
                 threads: BTreeMap::new(),
             };
-            for (row, thread) in site.threads.iter().enumerate() {
+            for thread in &site.threads {
                 if thread.episodes > 0 {
+                    let id = thread.id;
                     let thread = ThreadFigures {
                         episodes: thread.episodes,
                         last: thread.last,
-                        idle: thread.idle_ns,
-                        work: thread.work.get(),
-                        release: thread.release.get(),
+                        idle: thread.idle.sum(),
+                        work: thread.work.known_sum(),
+                        release: thread.release.known_sum(),
                         running: thread.split.running.get(),
                         ready: thread.split.ready.get(),
                         blocked: thread.split.blocked.get(),
                     };
-                    figures.threads.insert(number(row), thread);
+                    figures.threads.insert(number(id.index()), thread);
                 }
             }
             all.sites.insert(name(index), figures);

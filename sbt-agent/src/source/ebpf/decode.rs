@@ -7,14 +7,15 @@ use sbt_common::{
     Arrive, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read,
 };
 
-use crate::event::{CallersId, Clocks, Event, Kind, Round, Tid};
+use crate::event::{CallersId, Clocks, Event, Kind, MarkId, Round, Tid};
 
 /// One record, checked for kind and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raw {
     /// A thread entered a barrier.
     Arrive(Arrive),
-    /// A thread left one, ended, or is the agent itself: see its kind.
+    /// A thread left one, ended, passed a mark, or is the agent itself: see its
+    /// kind.
     Depart(Depart),
     /// What a barrier object held.
     Memory(Memory),
@@ -32,7 +33,9 @@ impl Raw {
         let head: Head = read(bytes.get(..size_of::<Head>())?)?;
         match head.kind {
             kind::ARRIVE => read(bytes).map(Self::Arrive),
-            kind::DEPART | kind::EXIT | kind::CALIBRATE => read(bytes).map(Self::Depart),
+            kind::DEPART | kind::EXIT | kind::CALIBRATE | kind::MARK => {
+                read(bytes).map(Self::Depart)
+            }
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
@@ -185,7 +188,10 @@ impl Decoder {
                     tid,
                     clocks: self.clocks(&record.clocks),
                     object: record.object,
-                    kind: Kind::Pthread,
+                    kind: match record.head.layout {
+                        layout::USER => Kind::User,
+                        _ => Kind::Pthread,
+                    },
                     callers,
                 });
             }
@@ -196,12 +202,19 @@ impl Decoder {
                 }
                 self.check(tid, record.seq, out);
                 let clocks = self.clocks(&record.clocks);
-                if record.head.kind == kind::EXIT {
-                    self.expected.remove(&tid);
-                    out.push(Event::Exit { tid, clocks });
-                } else {
-                    out.push(Event::Depart { tid, clocks });
-                }
+                out.push(match record.head.kind {
+                    kind::EXIT => {
+                        self.expected.remove(&tid);
+                        Event::Exit { tid, clocks }
+                    }
+                    kind::MARK => Event::Mark {
+                        tid,
+                        clocks,
+                        // It came to us as a byte: see `MarkCookie`.
+                        mark: MarkId(record.mark.to_le_bytes()[0]),
+                    },
+                    _ => Event::Depart { tid, clocks },
+                });
             }
             Raw::Memory(record) => {
                 let tid = record.head.tid;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Cookie, kind, layout};
+use sbt_common::{Cookie, MarkCookie, kind, layout};
 
 pub mod bpf;
 pub mod btf;
@@ -37,24 +37,67 @@ use crate::{
     },
 };
 
-/// How many of a file's points lie where the kernel has to single-step.
+/// How many of the points lie where the kernel has to single-step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// Arrival probes attached.
-    pub arrivals: usize,
+    /// Probes of barriers and marks attached.
+    pub probes: usize,
     /// Those of them that cost a single step each time.
     pub slow: usize,
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 7] = [
+pub const PROGRAMS: [&str; 10] = [
     "arrive",
     "depart",
+    "call",
+    "call_end",
+    "mark",
     "init",
     "mapped",
     "exec",
     "exit",
     "calibrate",
+];
+
+/// Which end of a function a probe is put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Entry,
+    Return,
+}
+
+const fn is_mapped(function: Function) -> bool {
+    matches!(function, Function::LinkerMapped)
+}
+
+const fn is_init(function: Function) -> bool {
+    matches!(function, Function::BarrierInit)
+}
+
+const fn is_wait(function: Function) -> bool {
+    matches!(function, Function::BarrierWait)
+}
+
+const fn is_call(function: Function) -> bool {
+    matches!(function, Function::Call { .. })
+}
+
+const fn is_mark(function: Function) -> bool {
+    matches!(function, Function::Mark(_))
+}
+
+/// Some functions, by what they are.
+type Is = fn(Function) -> bool;
+
+/// What is always attached, in this order; departures come and go.
+const ATTACHED: [(Is, &str, At); 6] = [
+    (is_mapped, "mapped", At::Entry),
+    (is_init, "init", At::Entry),
+    (is_mark, "mark", At::Entry),
+    (is_call, "call_end", At::Return),
+    (is_call, "call", At::Entry),
+    (is_wait, "arrive", At::Entry),
 ];
 
 /// Whom probes are put on.
@@ -81,6 +124,8 @@ pub struct Ebpf {
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
     departures: bool,
+    /// Whether they may be watched some time.
+    may_depart: bool,
     run_offset: Option<u64>,
     placement: Placement,
     rings: Option<Rings>,
@@ -119,6 +164,7 @@ impl Ebpf {
             entries: Vec::new(),
             returns: Vec::new(),
             departures,
+            may_depart: departures,
             run_offset: None,
             placement: Placement::default(),
             rings: Some(rings),
@@ -206,23 +252,23 @@ impl Ebpf {
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        // What invalidates a reading is watched before what relies on it.
-        for (function, program) in [
-            (Function::LinkerMapped, "mapped"),
-            (Function::BarrierInit, "init"),
-            (Function::BarrierWait, "arrive"),
-        ] {
-            let points = self.points(file, function, |point| point.entry_offset);
-            let links = self.attach_points(program, &path, &points, false)?;
+        // What invalidates a reading is watched before what relies on it. The
+        // end of a barrier of the user's own is no departure that can be done
+        // without: what it is built on counts as soon as it has ended.
+        for (is, program, at) in ATTACHED {
+            let points = self.points(file, is, at);
+            let links = self.attach_points(program, &path, &points, at == At::Return)?;
             self.entries.extend(links);
         }
         if self.generation == 0 {
-            let waits = file
-                .points
-                .iter()
-                .filter(|point| point.function == Function::BarrierWait);
-            self.placement.arrivals += waits.clone().count();
-            self.placement.slow += waits.filter(|point| !point.entry_emulated).count();
+            let watched = file.points.iter().filter(|point| {
+                is_mark(point.function) || is_call(point.function) || is_wait(point.function)
+            });
+            self.placement.probes += watched.clone().count();
+            // The first instruction is not emulated where another was found.
+            let slow =
+                |point: &&Point| !point.entry_emulated || self.entry(point).0 != point.entry_offset;
+            self.placement.slow += watched.filter(slow).count();
         }
         if self.departures {
             self.attach_returns(file)?;
@@ -233,31 +279,61 @@ impl Ebpf {
     fn attach_returns(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        let points = self.points(file, Function::BarrierWait, |point| point.return_offset);
+        let points = self.points(file, is_wait, At::Return);
         let links = self.attach_points("depart", &path, &points, true)?;
         self.returns.extend(links);
         Ok(())
     }
 
-    fn points(
-        &self,
-        file: &ProbedFile,
-        function: Function,
-        offset: impl Fn(&Point) -> u64,
-    ) -> Vec<ProbePoint> {
-        file.points
-            .iter()
-            .filter(|point| point.function == function)
-            .map(|point| ProbePoint {
-                offset: offset(point),
-                cookie: Cookie {
-                    layout: point.layout,
-                    stack_moved: point.stack_moved,
-                    generation: self.generation,
+    fn points(&self, file: &ProbedFile, is: Is, at: At) -> Vec<ProbePoint> {
+        let points = file.points.iter();
+        points
+            .filter(|point| is(point.function))
+            .map(|point| {
+                let (entry_offset, stack_moved) = self.entry(point);
+                ProbePoint {
+                    offset: match at {
+                        At::Entry => entry_offset,
+                        At::Return => point.return_offset,
+                    },
+                    cookie: self.cookie(point, stack_moved),
                 }
-                .pack(),
             })
             .collect()
+    }
+
+    /// Where the probe of a call goes, and how far the stack has moved there. A
+    /// return probe puts an address of its own in the place of the caller's:
+    /// behind it the caller could not be read any more, at the same place it can.
+    fn entry(&self, point: &Point) -> (u64, u16) {
+        let returns = is_call(point.function) || is_wait(point.function) && self.may_depart;
+        if returns && point.stack_moved > 0 {
+            (point.return_offset, 0)
+        } else {
+            (point.entry_offset, point.stack_moved)
+        }
+    }
+
+    fn cookie(&self, point: &Point, stack_moved: u16) -> u64 {
+        let generation = self.generation;
+        let cookie = Cookie {
+            layout: point.layout,
+            object: 0,
+            count: 0,
+            stack_moved,
+            generation,
+        };
+        match point.function {
+            Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
+            Function::Call { object, count } => Cookie {
+                layout: layout::USER,
+                object,
+                count,
+                ..cookie
+            }
+            .pack(),
+            _ => cookie.pack(),
+        }
     }
 
     /// Puts a second set of probes on, for everyone, lets it take over, and
@@ -330,7 +406,7 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Whether any barrier function is being watched.
+    /// Where the probes lie.
     pub fn placement(&self) -> Placement {
         self.placement
     }
@@ -398,9 +474,9 @@ impl Source for Ebpf {
         let mut notes = std::mem::take(&mut self.notes);
         if self.placement.slow > 0 {
             notes.push(format!(
-                "{} of {} barrier functions begin with an instruction that the kernel must \
-                 single-step: each arrival there costs several times as much",
-                self.placement.slow, self.placement.arrivals
+                "{} of {} probes stand on an instruction that the kernel must \
+                 single-step: each hit there costs several times as much",
+                self.placement.slow, self.placement.probes
             ));
         }
         if self.run_offset.is_none() {

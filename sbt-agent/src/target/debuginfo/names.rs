@@ -9,10 +9,49 @@ use cpp_demangle::DemangleOptions;
 const MAX_NAME: usize = 4096;
 
 /// The name in a symbol table, up to its end or its version.
-pub(super) fn of_symbol(text: &[u8]) -> String {
+pub(super) fn raw(text: &[u8]) -> &[u8] {
     let text = &text[..text.len().min(MAX_NAME)];
     let end = text.iter().position(|&byte| byte == 0 || byte == b'@');
-    of_function(&String::from_utf8_lossy(&text[..end.unwrap_or(text.len())]))
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The same, demangled.
+pub(super) fn of_symbol(text: &[u8]) -> String {
+    of_function(&String::from_utf8_lossy(raw(text)))
+}
+
+/// Whether a symbol's name is one that is worth demangling.
+pub(super) fn is_mangled(name: &[u8]) -> bool {
+    name.starts_with(b"_Z") || name.starts_with(b"_R")
+}
+
+/// The identifier that ends a function's name, scopes, arguments and operators
+/// aside: it is in every mangled form of the name. `None` where it need not be.
+pub(super) fn identifier(name: &str) -> Option<&str> {
+    // Other letters may be encoded.
+    if !name.is_ascii() {
+        return None;
+    }
+    let bare = name.split_once('<').map_or(name, |(bare, _)| bare);
+    // Behind the arguments of a class template there is more of the name.
+    if bare.len() < name.len() && !name.ends_with('>') {
+        return None;
+    }
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let last = bare.trim_end_matches(|letter| !is_part(letter));
+    let start = last.rfind(|letter| !is_part(letter)).map_or(0, |at| at + 1);
+    let last = &last[start..];
+    // Operators and the commonest classes have names of a letter or two.
+    let short = [
+        "operator",
+        "allocator",
+        "string",
+        "istream",
+        "ostream",
+        "iostream",
+    ];
+    let is_shortened = name.contains("operator") || short.iter().any(|short| last.ends_with(short));
+    (!last.is_empty() && !is_shortened).then_some(last)
 }
 
 /// A function's name, demangled if it is mangled by Rust or C++.
@@ -83,6 +122,25 @@ mod tests {
             assert_eq!(of_symbol(mangled.as_bytes()), name);
         }
         assert_eq!(of_symbol(b"\xff\n"), "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn identifiers_that_mangled_names_contain() {
+        for (name, expected) in [
+            ("wait", Some("wait")),
+            ("app::Team::wait", Some("wait")),
+            ("app::Team::~Team", Some("Team")),
+            ("add<int>", Some("add")),
+            ("Team<int>::wait", None),
+            ("Space::operator+", None),
+            ("std::string::string", None),
+            ("über", None),
+            ("core::ops::{{closure}}", Some("closure")),
+            ("::", None),
+            ("", None),
+        ] {
+            assert_eq!(identifier(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! DWARF sections, and what addr2line finds in them.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
 use addr2line::Context;
 use gimli::{AbbreviationsCacheStrategy, Dwarf, EndianSlice, Section, SectionId};
 use object::read::elf::ElfFile64;
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection};
 
+use super::units::{Bytes, Info};
 use super::{Frame, names};
 
 /// How much bigger than its compressed form a section may say it is. Real ones
@@ -22,8 +26,8 @@ const MAX_DEPTH: isize = 500;
 /// lines are read.
 const MAX_CHECKED: usize = 1 << 30;
 
-/// The sections that lead from an address to names and lines; others, such as
-/// the locations of variables, are not even decompressed.
+/// The sections that lead from an address to names and lines; others are not
+/// even decompressed.
 const NEEDED: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -37,29 +41,41 @@ const NEEDED: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
-type Bytes = EndianSlice<'static, gimli::LittleEndian>;
+/// Those with the locations of variables, which are wanted seldom.
+const LOCATIONS: [SectionId; 2] = [SectionId::DebugLoc, SectionId::DebugLocLists];
 
 /// The functions and lines that one file's DWARF describes.
 pub(super) struct Lines {
     // Borrows from the next, and so has to be dropped before it.
     context: Context<Bytes>,
+    dwarf: Arc<Info>,
     /// Whether functions can be looked up, and not lines only.
-    functions: bool,
+    functions: OnceCell<bool>,
     _decompressed: Vec<Vec<u8>>,
 }
 
 impl Lines {
     /// Reads the index of a file's DWARF and of its supplementary file's.
-    /// `None` if there is no sound one.
+    /// `None` if there is no sound one. The locations of variables can be left
+    /// out.
     ///
     /// # Safety
     /// Both images must stay where they are, unchanged, as long as the result lives.
-    pub(super) unsafe fn load(image: &[u8], supplementary: Option<&[u8]>) -> Option<Self> {
+    pub(super) unsafe fn load(
+        image: &[u8],
+        supplementary: Option<&[u8]>,
+        locations: bool,
+    ) -> Option<Self> {
         let mut decompressed = Vec::new();
         let mut load = |image: &[u8]| {
             let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
             let section = |id: SectionId| {
-                let bytes = section(&file, id, &mut decompressed);
+                let is_needed = NEEDED.contains(&id) || locations && LOCATIONS.contains(&id);
+                let bytes = if is_needed {
+                    section(&file, id, &mut decompressed)
+                } else {
+                    &[]
+                };
                 // SAFETY: the bytes are either the image's, which stays as the
                 // caller promises, or in `decompressed`, which the result keeps
                 // until after the last use; moving a vector does not move them.
@@ -73,16 +89,23 @@ impl Lines {
             dwarf.set_sup(supplementary);
         }
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        let dwarf = Arc::new(dwarf);
         Some(Self {
-            functions: is_shallow(&dwarf),
-            context: Context::from_dwarf(dwarf).ok()?,
+            functions: OnceCell::new(),
+            context: Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?,
+            dwarf,
             _decompressed: decompressed,
         })
     }
 
+    /// What all of it is read from.
+    pub(super) fn dwarf(&self) -> &Info {
+        &self.dwarf
+    }
+
     /// What is at an address, innermost first, at most `limit`.
     pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
-        if !self.functions {
+        if !*self.functions.get_or_init(|| is_shallow(&self.dwarf)) {
             return self.line(vaddr);
         }
         // Loads are of split DWARF, from paths that the file names.
@@ -174,17 +197,13 @@ pub(super) fn has_lines(image: &[u8]) -> bool {
     })
 }
 
-/// The bytes of a section, empty if it is missing, damaged or not needed.
+/// The bytes of a section, empty if it is missing or damaged.
 fn section<'a>(
     file: &ElfFile64<'a, LittleEndian>,
     id: SectionId,
     decompressed: &'a mut Vec<Vec<u8>>,
 ) -> &'a [u8] {
-    let Some(section) = NEEDED
-        .contains(&id)
-        .then(|| file.section_by_name(id.name()))
-        .flatten()
-    else {
+    let Some(section) = file.section_by_name(id.name()) else {
         return &[];
     };
     let Ok(data) = section.compressed_data() else {

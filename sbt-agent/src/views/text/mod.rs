@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use super::table::{Style, Table, count, duration, percent};
 use crate::report::{Report, SiteReport, ThreadReport};
 
+mod phases;
+mod sites;
+
 /// Sites whose threads are shown one by one.
 const DETAILED: usize = 3;
 /// Rows of a table before the rest is only counted.
@@ -14,22 +17,28 @@ const MOST_ROWS: usize = 24;
 pub fn render(report: &Report, style: Style) -> String {
     let mut out = String::new();
     header(&mut out, report, style);
-    if report.sites.is_empty() {
+    if report.sites.is_empty() && !report.marks.is_empty() {
+        // Who only asked for marks does not miss barriers.
+    } else if report.sites.is_empty() {
         nothing_found(&mut out, report, style);
     } else {
         summary(&mut out, report, style);
-        barriers(&mut out, report, style);
+        phases::warnings(&mut out, report, style);
+        sites::barriers(&mut out, report, style);
         for site in report
             .sites
             .iter()
             .filter(|site| site.lost_ns > 0)
             .take(DETAILED)
         {
-            details(&mut out, report, site, style);
+            sites::details(&mut out, report, site, style);
         }
+        phases::phases(&mut out, report, style);
+        phases::conceptual(&mut out, report, style);
         threads(&mut out, report, style);
         unfinished(&mut out, report, style);
     }
+    phases::marks(&mut out, report, style);
     footer(&mut out, report, style);
     out
 }
@@ -102,9 +111,16 @@ fn summary(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// The name of a site, by all places it is called from.
+/// The name of a site: the user's, or all places that it is called from.
 fn name(site: &SiteReport) -> String {
-    site.places.join(" | ")
+    site.name
+        .as_deref()
+        .map_or_else(|| site.places.join(" | "), crate::place::printable)
+}
+
+/// The name of a site by its id.
+fn name_of(report: &Report, site: u32) -> String {
+    report.site(site).map_or_else(String::new, name)
 }
 
 fn thread_name(report: &Report, id: u32) -> String {
@@ -112,50 +128,6 @@ fn thread_name(report: &Report, id: u32) -> String {
         Some(thread) if !thread.name.is_empty() => format!("T{id} {}", thread.name),
         _ => format!("T{id}"),
     }
-}
-
-fn barriers(out: &mut String, report: &Report, style: Style) {
-    line(out, "");
-    line(out, &style.bold("BARRIERS, by thread-time lost there"));
-    let shown: Vec<&SiteReport> = report.sites.iter().take(MOST_ROWS).collect();
-    let total: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
-    let mean = |stat: &Option<crate::report::StatReport>| stat.as_ref().map(|stat| stat.mean);
-    let column = |f: &dyn Fn(&SiteReport) -> Option<u64>| -> Vec<Option<u64>> {
-        shown.iter().map(|site| f(site)).collect()
-    };
-    let mut table = Table::default();
-    table
-        .column("site", shown.iter().map(|site| name(site)).collect())
-        .column(
-            "episodes",
-            shown.iter().map(|site| count(site.episodes)).collect(),
-        )
-        .durations("phase", &column(&|site| mean(&site.phase_ns)), style)
-        .durations("barrier", &column(&|site| mean(&site.barrier_ns)), style)
-        .durations("lost", &column(&|site| Some(site.lost_ns)), style)
-        .column(
-            "share",
-            shown
-                .iter()
-                .map(|site| {
-                    percent((total > 0).then(|| site.lost_ns as f64 / total as f64 * 100.0))
-                })
-                .collect(),
-        )
-        .column(
-            "last",
-            shown
-                .iter()
-                .map(|site| {
-                    site.straggler.as_ref().map_or_else(
-                        || super::table::UNKNOWN.into(),
-                        |straggler| format!("T{} {:.0} %", straggler.thread, straggler.share_pct),
-                    )
-                })
-                .collect(),
-        );
-    table.write(out, style, style.width.saturating_sub(54).max(20));
-    rest(out, report.sites.len(), "site", style);
 }
 
 fn rest(out: &mut String, all: usize, what: &str, style: Style) {
@@ -169,60 +141,6 @@ fn rest(out: &mut String, all: usize, what: &str, style: Style) {
             )),
         );
     }
-}
-
-fn details(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
-    line(out, "");
-    line(out, &style.bold(&name(site)));
-    let mut facts = Vec::new();
-    if let Some(straggler) = &site.straggler {
-        facts.push(format!(
-            "{} comes last in {:.0} % of {}, {} behind the next on average",
-            thread_name(report, straggler.thread),
-            straggler.share_pct,
-            plural(site.episodes, "episode"),
-            duration(Some(straggler.mean_lead_ns), style),
-        ));
-    }
-    if let Some(imbalance) = site.imbalance_pct {
-        facts.push(format!(
-            "imbalance {imbalance:.0} %: perfect balance would save {}",
-            duration(Some(site.gain_ns), style),
-        ));
-    }
-    if !site.callers.is_empty() {
-        facts.push(format!("called from {}", site.callers.join(" < ")));
-    }
-    for fact in facts {
-        line(out, &format!("  {fact}"));
-    }
-    let shown: Vec<_> = site.threads.iter().take(MOST_ROWS).collect();
-    let most = shown.iter().map(|thread| thread.idle_ns).max().unwrap_or(0);
-    let mut table = Table::default();
-    table
-        .column(
-            "  thread",
-            shown
-                .iter()
-                .map(|thread| format!("  {}", thread_name(report, thread.thread)))
-                .collect(),
-        )
-        .durations("work", &each(&shown, |thread| thread.work_ns), style)
-        .durations("idle", &each(&shown, |thread| Some(thread.idle_ns)), style)
-        .column(
-            "",
-            shown
-                .iter()
-                .map(|thread| style.bar(thread.idle_ns as f64 / most.max(1) as f64, 20))
-                .collect(),
-        )
-        .durations("release", &each(&shown, |thread| thread.release_ns), style)
-        .column(
-            "last",
-            shown.iter().map(|thread| count(thread.last)).collect(),
-        );
-    table.write(out, style, 24);
-    rest(out, site.threads.len(), "thread", style);
 }
 
 fn each<T>(rows: &[&T], f: impl Fn(&T) -> Option<u64>) -> Vec<Option<u64>> {
@@ -266,7 +184,7 @@ fn unfinished(out: &mut String, report: &Report, style: Style) {
     line(out, "");
     line(out, &style.bold("WAITING STILL, when watching ended"));
     for open in report.unfinished.iter().take(MOST_ROWS) {
-        let site = report.site(open.site).map_or_else(String::new, name);
+        let site = name_of(report, open.site);
         let names = |ids: &[u32]| {
             let names: Vec<_> = ids.iter().map(|id| thread_name(report, *id)).collect();
             names.join(", ")

@@ -1,0 +1,147 @@
+//! How a stream of values was distributed, in memory that depends on how wide
+//! it spreads and not on how long it is.
+//!
+//! Log-linear buckets: [`SUB`] of equal width in every octave, so that a bucket
+//! is never wider than 1/16 of what is in it. Octaves are kept only where there
+//! are values: there is one histogram per thread and site, and those have
+//! rarely seen more than three octaves.
+
+/// Buckets of one octave.
+const SUB: usize = 16;
+const SUB_BITS: u32 = SUB.trailing_zeros();
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Octave {
+    /// 0 holds the values below [`SUB`]; `k` those from `SUB << (k - 1)` on.
+    number: u32,
+    counts: [u32; SUB],
+}
+
+/// Counts of values by their size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// In ascending order.
+    octaves: Vec<Octave>,
+}
+
+/// Octave and bucket of a value.
+#[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
+const fn bucket(value: u64) -> (u32, usize) {
+    let number = match value.checked_ilog2() {
+        Some(log) if log >= SUB_BITS => log - SUB_BITS + 1,
+        _ => 0,
+    };
+    let shift = number.saturating_sub(1);
+    (number, (value >> shift) as usize % SUB)
+}
+
+/// The least value of a bucket, and how many values share it.
+const fn bounds(number: u32, index: usize) -> (u64, u64) {
+    match number {
+        0 => (index as u64, 1),
+        _ => (((SUB + index) as u64) << (number - 1), 1 << (number - 1)),
+    }
+}
+
+impl Histogram {
+    /// Takes one value in.
+    pub fn add(&mut self, value: u64) {
+        let (number, index) = bucket(value);
+        let at = self
+            .octaves
+            .iter()
+            .position(|octave| octave.number >= number)
+            .unwrap_or(self.octaves.len());
+        if self
+            .octaves
+            .get(at)
+            .is_none_or(|octave| octave.number != number)
+        {
+            let counts = [0; SUB];
+            // One more, not twice as many: most never get a fourth.
+            self.octaves.reserve_exact(1);
+            self.octaves.insert(at, Octave { number, counts });
+        }
+        let count = &mut self.octaves[at].counts[index];
+        *count = count.saturating_add(1);
+    }
+
+    /// The value below which a share `q` (0 to 1) of all lie, by interpolation
+    /// in its bucket: at most 1/16 off. `None` without values.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let total: u64 = self.buckets().map(|(_, _, count)| count).sum();
+        let wanted = q.clamp(0.0, 1.0) * total as f64;
+        let mut below = 0.0;
+        for (least, width, count) in self.buckets() {
+            let count = count as f64;
+            if below + count >= wanted {
+                // The values of a bucket are taken to be spread evenly over it;
+                // of a bucket of one value, they are that value.
+                let within = ((wanted - below) / count).clamp(0.0, 1.0);
+                return Some(least as f64 + within * (width - 1) as f64);
+            }
+            below += count;
+        }
+        None
+    }
+
+    /// Least value, width and count of each bucket in use, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.octaves.iter().flat_map(|octave| {
+            octave
+                .counts
+                .iter()
+                .enumerate()
+                .filter(|(_, count)| **count > 0)
+                .map(|(index, count)| {
+                    let (least, width) = bounds(octave.number, index);
+                    (least, width, u64::from(*count))
+                })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_value_lies_in_its_narrow_bucket(value: u64) {
+            let (number, index) = bucket(value);
+            let (least, width) = bounds(number, index);
+            prop_assert!(least <= value && value - least < width);
+            prop_assert!(width == 1 || width <= least / SUB as u64);
+        }
+
+        #[test]
+        fn quantiles_are_those_of_the_sorted_values(
+            mut values in prop::collection::vec(0u64..1 << 40, 1..300),
+            q in 0.0f64..=1.0,
+        ) {
+            let mut histogram = Histogram::default();
+            for value in &values {
+                histogram.add(*value);
+            }
+            values.sort_unstable();
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+            let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
+            let exact = values[rank - 1] as f64;
+            let got = histogram.quantile(q).unwrap_or(-1.0);
+            prop_assert!((got - exact).abs() <= exact / 16.0, "{got} instead of {exact}");
+        }
+    }
+
+    #[test]
+    fn a_narrow_stream_takes_one_octave_however_long_it_is() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5), None);
+        for value in 0..100_000 {
+            histogram.add(20_000 + value % 100);
+        }
+        assert_eq!(histogram.octaves.len(), 1);
+        assert_eq!(histogram.octaves.capacity(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! Marks: places that threads pass, and the time from one to the next.
+//!
+//! What calipers are to a workpiece: also for programs without barriers, and
+//! for those of one thread. The thesis names this as future work ("a sequential
+//! version (caliper points in programs with one thread)").
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    stats::Stat,
+    thread::{Split, SplitSum, ThreadId},
+};
+use crate::event::{Clocks, MarkId};
+
+/// Pairs of an interval and a thread that are kept apart; of later ones only
+/// the sums over all threads know.
+const MAX_PAIRS: usize = 1 << 16;
+
+/// The time from a thread's passing one mark to its passing the next.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// Wall-clock time, of all threads.
+    pub time: Stat,
+    /// What they did in it.
+    pub split: SplitSum,
+    /// Count and sum (ns) by thread.
+    pub threads: FxHashMap<ThreadId, (u64, u64)>,
+}
+
+/// All marks.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// How often each was passed, by thread.
+    pub hits: FxHashMap<(MarkId, ThreadId), u64>,
+    /// By the marks at both ends.
+    pub intervals: FxHashMap<(MarkId, MarkId), Interval>,
+    pairs: usize,
+}
+
+impl Marks {
+    /// A thread passes a mark; `before`: the one that it passed last.
+    pub(super) fn pass(
+        &mut self,
+        thread: ThreadId,
+        before: Option<(MarkId, Clocks)>,
+        (mark, clocks): (MarkId, Clocks),
+    ) {
+        *self.hits.entry((mark, thread)).or_default() += 1;
+        let Some((from, since)) = before else {
+            return;
+        };
+        let interval = self.intervals.entry((from, mark)).or_default();
+        let time_ns = clocks.time_ns.saturating_sub(since.time_ns);
+        interval.time.add(time_ns);
+        interval.split.add(Split::between(since, clocks));
+        if !interval.threads.contains_key(&thread) {
+            if self.pairs >= MAX_PAIRS {
+                return;
+            }
+            self.pairs += 1;
+        }
+        let (count, sum) = interval.threads.entry(thread).or_default();
+        *count += 1;
+        *sum = sum.saturating_add(time_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_told_by_both_ends_and_by_thread() {
+        let mut marks = Marks::default();
+        let (a, b) = (MarkId(0), MarkId(1));
+        for thread in [ThreadId(0), ThreadId(3)] {
+            let mut before = None;
+            for (time, mark) in [(10, a), (40, b), (50, a), (90, b)] {
+                let here = (mark, Clocks::at(time));
+                marks.pass(thread, before, here);
+                before = Some(here);
+            }
+        }
+        let inside = &marks.intervals[&(a, b)];
+        assert_eq!((inside.time.count(), inside.time.sum()), (4, 140));
+        assert_eq!(inside.threads[&ThreadId(3)], (2, 70));
+        assert_eq!(inside.split.running.get(), None);
+        assert_eq!(marks.intervals[&(b, a)].time.sum(), 20);
+        assert_eq!(marks.hits[&(b, ThreadId(0))], 2);
+        assert!(!marks.intervals.contains_key(&(a, a)));
+    }
+}

@@ -1,0 +1,189 @@
+//! The user's names for sites, and what is wanted of each.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    model::site::Roles,
+    pattern::{Code, Pattern, nearest},
+    place::{Place, printable, short},
+    settings::{MAX_PHASES, Settings},
+};
+
+/// What the settings say of sites.
+pub struct Naming<'a>(pub &'a Settings);
+
+impl Naming<'_> {
+    /// The name that the user has given to a place; the last one counts.
+    pub fn name(&self, place: &Place) -> Option<&str> {
+        let names = self.0.names.iter().rev();
+        names
+            .filter(|named| named.site.matches(place))
+            .map(|named| named.name.as_str())
+            .next()
+    }
+
+    /// Whether a place is meant, by a pattern or by a name given to it.
+    fn is_meant(&self, pattern: &Pattern, place: &Place) -> bool {
+        let by_name = match (&pattern.code, &pattern.binary) {
+            (Code::Name(text), None) => self.name(place) == Some(text),
+            _ => false,
+        };
+        by_name || pattern.matches(place)
+    }
+
+    /// What is wanted of the episodes at a place.
+    pub fn roles(&self, place: &Place) -> Roles {
+        let mut roles = Roles {
+            watched: self.0.watch_all
+                || self.0.watch.iter().any(|watch| self.is_meant(watch, place)),
+            ..Roles::default()
+        };
+        // `Roles` has a bit for each.
+        for (number, phase) in self.0.phases.iter().take(MAX_PHASES).enumerate() {
+            let bit = 1 << number;
+            let (begins, ends) = (
+                self.is_meant(&phase.from, place),
+                self.is_meant(&phase.to, place),
+            );
+            roles.begins |= if begins { bit } else { 0 };
+            roles.ends |= if ends { bit } else { 0 };
+            // To watch a phase is to watch its ends.
+            let by_name = |watch: &Pattern| watch.code == Code::Name(phase.name.clone());
+            roles.watched |= (begins || ends) && self.0.watch.iter().any(by_name);
+        }
+        roles
+    }
+
+    /// A line for each pattern that no place has matched.
+    pub fn unmatched(&self, places: &[&Place]) -> Vec<String> {
+        let known: BTreeSet<String> = places.iter().flat_map(|place| written(place)).collect();
+        self.0
+            .patterns()
+            .filter(|(_, pattern)| !places.iter().any(|place| self.is_meant(pattern, place)))
+            .map(|(option, pattern)| {
+                let pattern = pattern.to_string();
+                let near = nearest(&pattern, known.iter().map(String::as_str));
+                let near = near.map_or_else(String::new, |near| format!("; the nearest is {near}"));
+                format!("{option} {pattern}: no barrier was called from there{near}")
+            })
+            .collect()
+    }
+}
+
+/// What a user may write to mean a place.
+fn written(place: &Place) -> Vec<String> {
+    let lines = place.frames.iter().filter_map(|frame| {
+        let (file, line) = frame.file.as_deref().zip(frame.line)?;
+        Some(format!("{}:{line}", printable(short(file))))
+    });
+    let functions = place
+        .frames
+        .iter()
+        .filter_map(|frame| frame.function.as_deref().map(printable));
+    let mut all: Vec<String> = lines.chain(functions).collect();
+    if all.is_empty() {
+        all.push(format!("{}+{:#x}", printable(&place.binary), place.offset));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        place::Frame,
+        settings::{Conceptual, Named},
+    };
+
+    fn place(function: &str, line: u32) -> Place {
+        Place {
+            binary: "lu".into(),
+            offset: 0x10,
+            into_function: None,
+            frames: vec![Frame {
+                function: Some(function.into()),
+                file: Some("/src/lu.c".into()),
+                line: Some(line),
+                inlined: false,
+            }],
+        }
+    }
+
+    fn pattern(text: &str) -> Pattern {
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            names: vec![Named {
+                site: pattern("lu.c:40"),
+                name: "diagonal".into(),
+            }],
+            phases: vec![
+                Conceptual {
+                    name: "solve".into(),
+                    from: pattern("diagonal"),
+                    to: pattern("update"),
+                },
+                Conceptual {
+                    name: "round".into(),
+                    from: pattern("update"),
+                    to: pattern("update"),
+                },
+            ],
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn phases_begin_and_end_where_names_say() {
+        let settings = settings();
+        let naming = Naming(&settings);
+        let (a, b) = (place("factor", 40), place("update", 60));
+        assert_eq!(naming.name(&a), Some("diagonal"));
+        assert_eq!(naming.name(&b), None);
+        let roles = |begins, ends| Roles {
+            watched: false,
+            begins,
+            ends,
+        };
+        assert_eq!(naming.roles(&a), roles(0b01, 0));
+        assert_eq!(naming.roles(&b), roles(0b10, 0b11));
+    }
+
+    #[test]
+    fn what_is_watched_may_be_said_by_any_name() {
+        let (a, b) = (place("factor", 40), place("update", 60));
+        for (watch, watched) in [
+            ("diagonal", (true, false)),
+            ("lu.c:60", (false, true)),
+            ("factor", (true, false)),
+            ("solve", (true, true)),
+            ("round", (false, true)),
+            ("nothing", (false, false)),
+        ] {
+            let settings = Settings {
+                watch: vec![pattern(watch)],
+                ..settings()
+            };
+            let naming = Naming(&settings);
+            let got = (naming.roles(&a).watched, naming.roles(&b).watched);
+            assert_eq!(got, watched, "{watch}");
+        }
+    }
+
+    #[test]
+    fn what_matched_nothing_is_told_with_the_nearest() {
+        let settings = Settings {
+            watch: vec![pattern("lu.c:41"), pattern("lu.c:60")],
+            ..Settings::default()
+        };
+        let (a, b) = (place("factor", 40), place("update", 60));
+        let lines = Naming(&settings).unmatched(&[&a, &b]);
+        assert_eq!(
+            lines,
+            ["--watch lu.c:41: no barrier was called from there; the nearest is lu.c:40"]
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! What a user writes to mean a place in the program: `file.c:120`, `120` for
+//! that line of any file, `function`, `binary!function+0x1f`, or a name given to a site.
+
+use std::{fmt, str::FromStr};
+
+use crate::place::{Frame, Place, short};
+
+/// Which code is meant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// A source line: the file's name or the end of its path, and the line.
+    Line {
+        /// As written; empty for any file.
+        file: String,
+        /// From 1.
+        line: u32,
+    },
+    /// A function by its name, demangled or not; or the name of a site.
+    Name(String),
+    /// The call at an address: bytes from the start of a function, or, without
+    /// a function, in the file's own numbering as `nm` prints it.
+    Offset {
+        /// As written.
+        function: Option<String>,
+        /// Bytes.
+        offset: u64,
+    },
+}
+
+/// A place as a user writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    /// Only in this program or library, by the last component of its path.
+    pub binary: Option<String>,
+    /// Where in it.
+    pub code: Code,
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (binary, rest) = match text.split_once('!') {
+            // C++ has `operator!` and `operator!=`.
+            Some((name, _)) if name.ends_with("operator") => (None, text),
+            Some((binary, rest)) if !binary.is_empty() => (Some(binary.to_owned()), rest),
+            Some(_) => return Err(format!("no program or library before `!` in `{text}`")),
+            None => (None, text),
+        };
+        if rest.is_empty() {
+            return Err("expected file.c:120, a function, binary!function+0x1f or a name".into());
+        }
+        Ok(Self {
+            binary,
+            code: code(rest)?,
+        })
+    }
+}
+
+fn code(text: &str) -> Result<Code, String> {
+    let starts_with_digit = |line: &str| line.starts_with(|c: char| c.is_ascii_digit());
+    // The last colon: C++ names are full of them. A number alone is a line.
+    let line = match text.rsplit_once(':') {
+        Some((file, line)) if !file.ends_with(':') && starts_with_digit(line) => Some((file, line)),
+        None if text.bytes().all(|byte| byte.is_ascii_digit()) => Some(("", text)),
+        _ => None,
+    };
+    if let Some((file, line)) = line {
+        return match line.parse() {
+            Ok(line) if line > 0 => Ok(Code::Line {
+                file: file.to_owned(),
+                line,
+            }),
+            _ => Err(format!("`{line}` is not the number of a line in `{text}`")),
+        };
+    }
+    let hex = |digits: &str| u64::from_str_radix(digits, 16);
+    if let Some((function, digits)) = text.rsplit_once("+0x") {
+        let offset = hex(digits).map_err(|_| format!("`0x{digits}` is not a number"))?;
+        let function = (!function.is_empty()).then(|| function.to_owned());
+        return Ok(Code::Offset { function, offset });
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        let offset = hex(digits).map_err(|_| format!("`{text}` is not a number"))?;
+        let function = None;
+        return Ok(Code::Offset { function, offset });
+    }
+    Ok(Code::Name(text.to_owned()))
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(binary) = &self.binary {
+            write!(f, "{binary}!")?;
+        }
+        match &self.code {
+            Code::Line { file, line } => write!(f, "{file}:{line}"),
+            Code::Name(name) => f.write_str(name),
+            Code::Offset { function, offset } => match function {
+                Some(function) => write!(f, "{function}+{offset:#x}"),
+                None => write!(f, "{offset:#x}"),
+            },
+        }
+    }
+}
+
+/// Whether a path is the one written, or ends with it: `lu.c` and `src/lu.c`
+/// are both `/home/me/src/lu.c`.
+pub fn is_file(path: &str, written: &str) -> bool {
+    path.strip_suffix(written).is_some_and(|folder| {
+        folder.is_empty() || folder.ends_with('/') || written.starts_with('/')
+    })
+}
+
+/// Whether a function's name is the one written: with all its scopes, or
+/// without the outer ones (`Team::wait` is `app::Team::wait`), with or without
+/// its template arguments.
+pub fn is_function(name: &str, written: &str) -> bool {
+    let ends = |name: &str| {
+        name.strip_suffix(written)
+            .is_some_and(|scope| scope.is_empty() || scope.ends_with("::"))
+    };
+    ends(name) || name.split_once('<').is_some_and(|(bare, _)| ends(bare))
+}
+
+impl Pattern {
+    /// Whether a barrier called from here is meant, itself or by a function
+    /// that the call is inlined into or made by.
+    pub fn matches(&self, place: &Place) -> bool {
+        let in_binary = self
+            .binary
+            .as_deref()
+            .is_none_or(|binary| short(&place.binary) == short(binary));
+        let any = |test: &dyn Fn(&Frame) -> bool| place.frames.iter().any(test);
+        in_binary
+            && match &self.code {
+                Code::Line { file, line } => any(&|frame| {
+                    let here = |path: &str| file.is_empty() || is_file(path, file);
+                    frame.line == Some(*line) && frame.file.as_deref().is_some_and(here)
+                }),
+                Code::Name(name) => any(&|frame| {
+                    frame
+                        .function
+                        .as_deref()
+                        .is_some_and(|function| is_function(function, name))
+                }),
+                // As reports print it: an address of the file after the file's
+                // name, or else counted from the start of the function.
+                Code::Offset { function, offset } => match function {
+                    Some(name) if is_function(short(&place.binary), name) => {
+                        place.offset == *offset
+                    }
+                    Some(name) => {
+                        place.into_function == Some(*offset)
+                            && any(&|frame| {
+                                !frame.inlined
+                                    && frame
+                                        .function
+                                        .as_deref()
+                                        .is_some_and(|function| is_function(function, name))
+                            })
+                    }
+                    None => place.offset == *offset,
+                },
+            }
+    }
+}
+
+/// Names longer than this are not compared: that takes time in the product of
+/// their lengths, and whoever built the target chooses them.
+const MAX_COMPARED: usize = 256;
+
+/// Of what there is, the one that the fewest slips of the finger make what was
+/// written; `None` if nothing is near.
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let written = written.to_lowercase();
+    let likeness =
+        |known: &str| strsim::normalized_damerau_levenshtein(&written, &known.to_lowercase());
+    known
+        .into_iter()
+        .filter(|known| known.len().max(written.len()) <= MAX_COMPARED)
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, _)| *likeness > 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Pattern {
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn every_form_is_understood_and_printed_as_it_was_written() {
+        for text in [
+            "lu.c:120",
+            "src/lu.c:7",
+            "factor",
+            "app::Team::wait",
+            "lu!factor",
+            "libx.so!a.c:3",
+            "lu!factor+0x1f",
+            "lu!0x4f2",
+            "phase one",
+            ":120",
+            "lu!:120",
+            "A::operator!=",
+        ] {
+            assert_eq!(parse(text).to_string(), text);
+        }
+        assert!(matches!(
+            parse("lu.c:120").code,
+            Code::Line { line: 120, .. }
+        ));
+        assert!(matches!(parse("a::b").code, Code::Name(_)));
+        assert!(matches!(parse("A::operator!=").code, Code::Name(_)));
+        assert_eq!(parse("120"), parse(":120"));
+        assert!(matches!(
+            parse("lu!f+0x10").code,
+            Code::Offset { offset: 16, .. }
+        ));
+        for wrong in [
+            "", "lu!", "!f", "a.c:0", "0", ":0", "a.c:12x", "f+0xzz", "0xg",
+        ] {
+            assert!(wrong.parse::<Pattern>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_matches_any_frame_of_a_place() {
+        let frame = |function: &str, file: &str, line| Frame {
+            function: Some(function.into()),
+            file: Some(file.into()),
+            line: Some(line),
+            inlined: true,
+        };
+        let place = Place {
+            binary: "lu".into(),
+            offset: 0x4f2,
+            into_function: Some(0x12),
+            frames: vec![
+                frame("app::Team<int>::wait", "/src/team.h", 9),
+                frame("factor", "/src/lu.c", 120),
+            ],
+        };
+        let mut place = place;
+        place.frames[1].inlined = false;
+        for text in [
+            "lu+0x4f2",
+            "factor+0x12",
+            "lu!factor+0x12",
+            "lu.c:120",
+            "src/lu.c:120",
+            "/src/lu.c:120",
+            ":120",
+            "lu!:120",
+            "factor",
+            "lu!factor",
+            "wait",
+            "Team<int>::wait",
+            "lu!0x4f2",
+        ] {
+            assert!(parse(text).matches(&place), "{text}");
+        }
+        for text in [
+            "u.c:120",
+            "lu.c:121",
+            ":121",
+            "libx!:120",
+            "fact",
+            "libx!factor",
+            "lu!0x4f3",
+            "it",
+        ] {
+            assert!(!parse(text).matches(&place), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_is_near() {
+        let known = ["factor", "update", "lu.c:120"];
+        assert_eq!(nearest("fcator", known), Some("factor"));
+        assert_eq!(nearest("lu.c:121", known), Some("lu.c:120"));
+        assert_eq!(nearest("zzz", known), None);
+    }
+}

@@ -1,0 +1,480 @@
+//! Draws the report up from the model and from what the session knows.
+
+use std::rc::Rc;
+
+use super::{
+    BarrierReport, ConceptualReport, ConceptualThreadReport, EachReport, IntervalReport,
+    IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport, Report, SCHEMA,
+    SiteReport, SiteThreadReport, StatReport, StragglerReport, ThreadReport, TrendReport,
+    UnfinishedReport, WarningReport, WatchedReport,
+    order::Order,
+    place_names::{label, labels},
+};
+use crate::{
+    event::MarkId,
+    model::{
+        Model,
+        site::{Site, SiteId, SiteThread},
+        stats::Stat,
+        thread::{Row, SplitSum, ThreadId},
+        told::Told,
+        trend::{Bucket, Trend},
+    },
+    place::{Place, printable},
+};
+
+/// Buckets of a trend in a report, at most.
+const BUCKETS: usize = 128;
+
+/// What the session knows and the model does not.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The name of the source, and how it works.
+    pub backend: String,
+    /// See [`crate::source::Source::method`].
+    pub method: String,
+    /// The target's command line.
+    pub command: Vec<String>,
+    /// Its process id.
+    pub pid: u32,
+    /// When watching began, `CLOCK_MONOTONIC` ns.
+    pub start_ns: u64,
+    /// The same moment, ns since 1970.
+    pub start_unix_ns: u64,
+    /// For how long it was watched, ns.
+    pub wall_ns: u64,
+    /// Whether it had ended by then.
+    pub ended: bool,
+    /// How it ended; `None` if it had not, or if we did not start it.
+    pub exit_status: Option<u8>,
+    /// Events lost, wherever.
+    pub lost: u64,
+    /// Whether departures were watched: at the end, and all the time.
+    pub departures: Option<bool>,
+    /// Names of sites, by [`SiteId`].
+    pub names: Vec<Option<String>>,
+    /// Name, beginning and end of each conceptual phase, as written.
+    pub conceptual: Vec<[String; 3]>,
+    /// Name and place of each mark, as written.
+    pub marks: Vec<[String; 2]>,
+    /// By site: how often its barrier time was above the limit, the longest
+    /// and the limit, ns.
+    pub warnings: Vec<(SiteId, u64, u64, u64)>,
+    /// Episodes that were asked for one by one.
+    pub watched: Option<Vec<Told>>,
+    /// How many came before those.
+    pub watched_omitted: u64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// CPU time that sbt itself used, ns.
+    pub own_cpu_ns: u64,
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "durations in ns are positive and far below 2^63"
+)]
+fn ns(value: f64) -> u64 {
+    value.round().max(0.0) as u64
+}
+
+fn stat(stat: &Stat) -> Option<StatReport> {
+    Some(StatReport {
+        count: stat.count(),
+        sum: stat.sum(),
+        min: stat.min()?,
+        mean: ns(stat.mean()?),
+        max: stat.max()?,
+        stddev: ns(stat.stddev()?),
+        p50: ns(stat.quantile(0.50)?),
+        p95: ns(stat.quantile(0.95)?),
+        p99: ns(stat.quantile(0.99)?),
+    })
+}
+
+/// Everything that the parts of a report are drawn from.
+struct Draw<'a> {
+    model: &'a Model,
+    /// By [`crate::model::site::PlaceId`].
+    places: Vec<&'a Place>,
+    order: Order,
+    run: &'a Run,
+}
+
+impl Report {
+    /// Draws the report up. `places`: by [`crate::model::site::PlaceId`].
+    pub fn new(model: &Model, places: &[Rc<Place>], run: Run) -> Self {
+        let draw = Draw {
+            model,
+            places: places.iter().map(AsRef::as_ref).collect(),
+            order: Order::new(model),
+            run: &run,
+        };
+        let totals = model.totals();
+        let marks = draw.marks();
+        let hits: u64 = marks.iter().map(|mark| mark.hits).sum();
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            arrivals: totals.arrivals,
+            episodes: totals.episodes,
+            incomplete_episodes: totals.incomplete,
+            lost_events: run.lost,
+            threads: draw.threads(),
+            barriers: draw.barriers(),
+            sites: draw.sites(),
+            phases: draw.phases(),
+            conceptual_phases: draw.conceptual(),
+            marks,
+            intervals: draw.intervals(),
+            warnings: draw.warnings(),
+            watched: draw.watched(),
+            watched_omitted: run.watched_omitted,
+            unfinished: draw.unfinished(),
+            efficiency: None,
+            verdicts: None,
+            hang: None,
+            own_cost: OwnCost {
+                events: totals.arrivals + totals.departures + hits,
+                ns_per_event: None,
+                share_pct: None,
+                cpu_ns: run.own_cpu_ns,
+            },
+            backend: run.backend,
+            method: run.method,
+            command: run.command,
+            pid: run.pid,
+            start_ns: run.start_ns,
+            start_unix_ns: run.start_unix_ns,
+            wall_ns: run.wall_ns,
+            ended: run.ended,
+            exit_status: run.exit_status,
+            departures: run.departures,
+            notes: run.notes,
+        }
+    }
+}
+
+impl Draw<'_> {
+    /// Times of the report count from the start of watching.
+    fn since_start(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_sub(self.run.start_ns)
+    }
+
+    fn threads(&self) -> Vec<ThreadReport> {
+        self.order
+            .by_index(self.model.threads().rows())
+            .into_iter()
+            .map(|(id, row)| thread(id, row))
+            .collect()
+    }
+
+    fn barriers(&self) -> Vec<BarrierReport> {
+        (0..)
+            .zip(self.model.barriers().all())
+            .filter(|(_, barrier)| barrier.heard_ns > 0)
+            .map(|(id, barrier)| BarrierReport {
+                id,
+                kind: barrier.kind.name(),
+                address: format!("{:#x}", barrier.key.1),
+                participants: barrier.count,
+                episodes: barrier.episodes,
+            })
+            .collect()
+    }
+
+    fn sites(&self) -> Vec<SiteReport> {
+        let mut sites: Vec<SiteReport> = (0..)
+            .zip(self.model.sites().all())
+            .map(|(id, site)| self.site(id, site))
+            .collect();
+        sites.sort_by_key(|site| (std::cmp::Reverse(site.lost_ns), site.id));
+        sites
+    }
+
+    fn site(&self, id: u32, site: &Site) -> SiteReport {
+        let mine = || {
+            let ids = site.places.iter();
+            ids.filter_map(|place| self.places.get(place.0 as usize).copied())
+        };
+        let first = mine().next();
+        let depth = first.map_or(0, |place| place.naming_frame(&self.places));
+        let frame = first.and_then(|place| place.frames.get(depth));
+        SiteReport {
+            id,
+            name: self.run.names.get(id as usize).cloned().flatten(),
+            function: frame
+                .and_then(|frame| frame.function.as_deref())
+                .map(printable),
+            file: frame.and_then(|frame| frame.file.as_deref()).map(printable),
+            line: frame.and_then(|frame| frame.line),
+            binary: first.map_or_else(|| "?".into(), |place| printable(&place.binary)),
+            offset: first.map_or_else(|| "?".into(), |place| format!("{:#x}", place.offset)),
+            callers: first.map_or_else(Vec::new, |place| {
+                (depth + 1..place.frames.len())
+                    .map(|outer| label(place, outer))
+                    .collect()
+            }),
+            places: labels(mine(), &self.places),
+            barriers: site.barriers.iter().map(|barrier| barrier.0).collect(),
+            kind: site.kind.name(),
+            episodes: site.episodes,
+            incomplete: site.incomplete,
+            lost_ns: site.idle.sum(),
+            gain_ns: ns(site.gain_ns),
+            imbalance_pct: site.imbalance_pct(),
+            phase_ns: stat(&site.phase),
+            barrier_ns: stat(&site.barrier),
+            idle_ns: stat(&site.idle),
+            release_ns: stat(&site.release),
+            work_ns: stat(&site.work),
+            straggler: self.straggler(site),
+            trend: self.trend(&site.trend),
+            threads: self
+                .order
+                .sorted(site.threads.iter().map(|thread| (thread.id, thread)))
+                .into_iter()
+                .filter(|(_, thread)| thread.episodes > 0)
+                .map(|(id, thread)| site_thread(id, thread))
+                .collect(),
+        }
+    }
+
+    fn straggler(&self, site: &Site) -> Option<StragglerReport> {
+        let (thread, most) = self
+            .order
+            .sorted(site.threads.iter().map(|thread| (thread.id, thread.last)))
+            .into_iter()
+            .max_by_key(|(id, last)| (*last, std::cmp::Reverse(*id)))?;
+        (site.episodes > 0).then(|| StragglerReport {
+            pattern: site.pattern().name(),
+            thread,
+            share_pct: most as f64 / site.episodes as f64 * 100.0,
+            longest_run: site.ledger.longest_run,
+            mean_lead_ns: site.ledger.lead_ns / site.episodes,
+        })
+    }
+
+    fn trend(&self, trend: &Trend) -> Vec<TrendReport> {
+        let report = |bucket: &Bucket| TrendReport {
+            episodes: bucket.episodes,
+            until_ns: self.since_start(bucket.last_ns),
+            phase_ns: bucket.phase_ns(),
+            barrier_ns: bucket.barrier_ns / bucket.episodes.max(1),
+            idle_ns: bucket.idle_ns / bucket.episodes.max(1),
+        };
+        trend.resampled(BUCKETS).iter().map(report).collect()
+    }
+
+    fn phases(&self) -> Vec<PhaseReport> {
+        let mut phases: Vec<PhaseReport> = self
+            .model
+            .sites()
+            .phases
+            .iter()
+            .map(|((from, to), phase)| PhaseReport {
+                from: from.map(|SiteId(id)| id),
+                to: to.0,
+                episodes: phase.phase.count(),
+                phase_ns: stat(&phase.phase),
+                work_ns: stat(&phase.work),
+            })
+            .collect();
+        phases.sort_by_key(|phase| (phase.from, phase.to));
+        phases
+    }
+
+    fn conceptual(&self) -> Vec<ConceptualReport> {
+        let spans = self.model.conceptual().spans();
+        let spans = spans.iter().zip(&self.run.conceptual);
+        spans
+            .map(|(span, [name, from, to])| ConceptualReport {
+                name: name.clone(),
+                from: from.clone(),
+                to: to.clone(),
+                phase_ns: stat(&span.done.time),
+                unfinished: span.begun_ns.is_some(),
+                episodes: span.done.episodes,
+                work_ns: span.done.work_ns,
+                idle_ns: span.done.idle_ns,
+                trend: self.trend(&span.done.trend),
+                threads: self
+                    .order
+                    .by_index(&span.done.threads)
+                    .into_iter()
+                    .filter(|(_, times)| **times != (0, 0))
+                    .map(|(thread, (work_ns, idle_ns))| ConceptualThreadReport {
+                        thread,
+                        work_ns: *work_ns,
+                        idle_ns: *idle_ns,
+                    })
+                    .collect(),
+            })
+            .collect()
+    }
+
+    fn marks(&self) -> Vec<MarkReport> {
+        let all = &self.model.marks().hits;
+        (0_u8..)
+            .zip(&self.run.marks)
+            .map(|(id, [name, at])| {
+                let mine = all.iter().filter(|((mark, _), _)| *mark == MarkId(id));
+                let threads = self
+                    .order
+                    .sorted(mine.map(|((_, thread), hits)| (*thread, *hits)));
+                MarkReport {
+                    id: id.into(),
+                    name: name.clone(),
+                    at: at.clone(),
+                    hits: threads.iter().map(|(_, hits)| hits).sum(),
+                    threads: threads
+                        .into_iter()
+                        .map(|(thread, hits)| MarkThreadReport { thread, hits })
+                        .collect(),
+                }
+            })
+            .collect()
+    }
+
+    fn intervals(&self) -> Vec<IntervalReport> {
+        let all = &self.model.marks().intervals;
+        let mut intervals: Vec<_> = all
+            .iter()
+            .map(|((MarkId(from), MarkId(to)), interval)| IntervalReport {
+                from: u32::from(*from),
+                to: u32::from(*to),
+                time_ns: stat(&interval.time),
+                running_ns: interval.split.running.get(),
+                ready_ns: interval.split.ready.get(),
+                blocked_ns: interval.split.blocked.get(),
+                threads: self
+                    .order
+                    .sorted(
+                        interval
+                            .threads
+                            .iter()
+                            .map(|(thread, sums)| (*thread, *sums)),
+                    )
+                    .into_iter()
+                    .map(|(thread, (count, time_ns))| IntervalThreadReport {
+                        thread,
+                        count,
+                        time_ns,
+                    })
+                    .collect(),
+            })
+            .collect();
+        intervals.sort_by_key(|interval| (interval.from, interval.to));
+        intervals
+    }
+
+    fn warnings(&self) -> Vec<WarningReport> {
+        let all = self.run.warnings.iter();
+        all.map(|(site, episodes, worst_ns, limit_ns)| WarningReport {
+            site: site.0,
+            episodes: *episodes,
+            worst_ns: *worst_ns,
+            limit_ns: *limit_ns,
+        })
+        .collect()
+    }
+
+    fn watched(&self) -> Option<Vec<WatchedReport>> {
+        let watched = self.run.watched.as_ref()?;
+        Some(watched.iter().map(|told| self.episode(told)).collect())
+    }
+
+    fn episode(&self, told: &Told) -> WatchedReport {
+        WatchedReport {
+            site: told.site.0,
+            index: told.index,
+            first_ns: self.since_start(told.done.first_ns),
+            last_ns: self.since_start(told.done.last_ns),
+            phase_ns: told.done.phase.map(|(_, phase_ns)| phase_ns),
+            from: told
+                .done
+                .phase
+                .and_then(|(from, _)| from.map(|SiteId(id)| id)),
+            barrier_ns: told.done.barrier_ns(),
+            arrivals: told
+                .in_order()
+                .map(|(gap_ns, arrival)| super::ArrivalReport {
+                    thread: self.order.number(arrival.thread),
+                    gap_ns,
+                    idle_ns: arrival.idle_ns,
+                    release_ns: arrival.release_ns,
+                    work_ns: arrival.work_ns,
+                    since_start_ns: self.since_start(arrival.time_ns),
+                    counters: None,
+                })
+                .collect(),
+        }
+    }
+
+    fn unfinished(&self) -> Vec<UnfinishedReport> {
+        let ids = |threads: &mut dyn Iterator<Item = ThreadId>| {
+            threads.map(|thread| self.order.number(thread)).collect()
+        };
+        let end_ns = self.run.start_ns + self.run.wall_ns;
+        let all = self.model.unfinished().iter();
+        all.map(|open| UnfinishedReport {
+            barrier: open.barrier.0,
+            site: open.site.0,
+            participants: self.model.barriers().all()[open.barrier.index()].count,
+            arrived: ids(&mut open.arrived.iter().map(|(thread, _)| *thread)),
+            missing: ids(&mut open.missing.iter().copied()),
+            waiting_ns: open
+                .arrived
+                .first()
+                .map_or(0, |(_, time)| end_ns.saturating_sub(*time)),
+        })
+        .collect()
+    }
+}
+
+fn thread(id: u32, row: &Row) -> ThreadReport {
+    let SplitSum {
+        running,
+        ready,
+        blocked,
+    } = row.split;
+    ThreadReport {
+        id,
+        tid: row.shown.0,
+        name: printable(&row.name),
+        threads: row.threads,
+        ended: row.ended,
+        arrivals: row.arrivals,
+        episodes: row.episodes,
+        last: row.last,
+        work_ns: row.work.get(),
+        idle_ns: row.idle_ns,
+        release_ns: row.release.get(),
+        running_ns: running.get(),
+        ready_ns: ready.get(),
+        blocked_ns: blocked.get(),
+        // Where a thread spins inside a barrier is not yet told apart.
+        spinning_ns: None,
+    }
+}
+
+fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {
+    SiteThreadReport {
+        thread: id,
+        episodes: thread.episodes,
+        work_ns: thread.work.known_sum(),
+        idle_ns: thread.idle.sum(),
+        release_ns: thread.release.known_sum(),
+        running_ns: thread.split.running.get(),
+        ready_ns: thread.split.ready.get(),
+        blocked_ns: thread.split.blocked.get(),
+        last: thread.last,
+        each: EachReport {
+            work_ns: stat(&thread.work),
+            idle_ns: stat(&thread.idle),
+            release_ns: stat(&thread.release),
+        },
+        counters: None,
+    }
+}

@@ -1,0 +1,174 @@
+//! Tells episodes while the program runs, and keeps those that were asked for.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::Write as _,
+    rc::Rc,
+};
+
+use crate::{
+    clock,
+    model::{Model, site::SiteId, told::Telling, told::Told},
+    naming::Naming,
+    place::{Place, printable},
+    report::{order::Order, place_names::labels},
+    settings::Settings,
+    views::{
+        episode::{self, Context},
+        table::Style,
+    },
+};
+
+/// Watched episodes that are kept for JSON.
+const KEPT: usize = 10_000;
+
+/// Tells and keeps.
+pub struct Narrator {
+    /// How standard error wants it; `None` to tell nothing there.
+    style: Option<Style>,
+    start_ns: u64,
+    /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` at the start, ns.
+    pub unix_offset_ns: u64,
+    limit_ns: Option<u64>,
+    phase_times: bool,
+    /// By site: how often a barrier time was above the limit, and the longest.
+    warned: BTreeMap<SiteId, (u64, u64)>,
+    kept: Option<VecDeque<Told>>,
+    omitted: u64,
+}
+
+impl Narrator {
+    /// From `start_ns` on.
+    pub fn new(settings: &Settings, style: Option<Style>, start_ns: u64) -> Self {
+        let limit_ns = u64::try_from(settings.warn_time.as_nanos()).unwrap_or(u64::MAX);
+        let watches = settings.watch_all || !settings.watch.is_empty();
+        Self {
+            style,
+            start_ns,
+            unix_offset_ns: clock::unix_ns().saturating_sub(clock::now_ns()),
+            limit_ns: settings.warnings.then_some(limit_ns),
+            phase_times: settings.phase_times,
+            warned: BTreeMap::new(),
+            kept: watches.then(VecDeque::new),
+            omitted: 0,
+        }
+    }
+
+    /// Which episodes it has to see.
+    pub fn telling(&self) -> Telling {
+        Telling {
+            all: self.phase_times,
+            above_ns: self.limit_ns,
+        }
+    }
+
+    /// Takes what the model has to tell.
+    pub fn tell(&mut self, model: &mut Model, places: &[Rc<Place>], settings: &Settings) {
+        let told = model.take_told();
+        if told.is_empty() {
+            return;
+        }
+        let all: Vec<&Place> = places.iter().map(AsRef::as_ref).collect();
+        let names = Names {
+            model,
+            places: &all,
+            naming: Naming(settings),
+            order: Order::new(model),
+        };
+        let mut text = String::new();
+        for told in told {
+            self.tell_one(told, &names, &mut text);
+        }
+        if !text.is_empty() {
+            // Whoever closed it does not want to read it.
+            let _gone = std::io::stderr().lock().write_all(text.as_bytes());
+        }
+    }
+
+    fn tell_one(&mut self, told: Told, names: &Names<'_>, text: &mut String) {
+        let watched = names.model.sites().all()[told.site.index()].roles.watched;
+        let barrier_ns = told.done.barrier_ns();
+        let late = self.limit_ns.filter(|limit_ns| barrier_ns > *limit_ns);
+        let mut first_warning = false;
+        if late.is_some() {
+            let (count, worst_ns) = self.warned.entry(told.site).or_default();
+            first_warning = *count == 0;
+            *count += 1;
+            *worst_ns = barrier_ns.max(*worst_ns);
+        }
+        if let Some(style) = self.style {
+            let offset_ns = self.unix_offset_ns;
+            let from = told.done.phase.and_then(|(from, _)| from);
+            let from = from.map(|site| names.site(site));
+            let context = Context {
+                site: &names.site(told.site),
+                from: from.as_deref(),
+                start_ns: self.start_ns,
+                time_of_day: &|time_ns| clock::time_of_day(time_ns + offset_ns),
+                thread: &|thread| names.thread(thread),
+                style,
+            };
+            if self.phase_times {
+                text.push_str(&episode::phase(&told, &context));
+            }
+            if watched {
+                text.push_str(&episode::episode(&told, &context));
+            }
+            if let Some(limit_ns) = late.filter(|_| first_warning) {
+                text.push_str(&episode::warning(&told, limit_ns, &context));
+            }
+        }
+        if let Some(kept) = self.kept.as_mut().filter(|_| watched) {
+            if kept.len() == KEPT {
+                kept.pop_front();
+                self.omitted += 1;
+            }
+            kept.push_back(told);
+        }
+    }
+
+    /// By site: how often, the longest and the limit, ns.
+    pub fn warnings(&self) -> Vec<(SiteId, u64, u64, u64)> {
+        let limit_ns = self.limit_ns.unwrap_or(0);
+        let warned = self.warned.iter();
+        warned
+            .map(|(site, (count, worst_ns))| (*site, *count, *worst_ns, limit_ns))
+            .collect()
+    }
+
+    /// The watched episodes, if any were asked for, and how many came before
+    /// those kept.
+    pub fn take_kept(&mut self) -> (Option<Vec<Told>>, u64) {
+        (self.kept.take().map(Vec::from), self.omitted)
+    }
+}
+
+/// Names of sites and threads.
+struct Names<'a> {
+    model: &'a Model,
+    places: &'a [&'a Place],
+    naming: Naming<'a>,
+    order: Order,
+}
+
+impl Names<'_> {
+    fn site(&self, site: SiteId) -> String {
+        let ids = self.model.sites().all()[site.index()].places.iter();
+        let places = || {
+            ids.clone()
+                .filter_map(|id| self.places.get(id.0 as usize).copied())
+        };
+        let labels = labels(places(), self.places).join(" | ");
+        match places().find_map(|place| self.naming.name(place)) {
+            Some(name) => format!("{name} ({labels})"),
+            None => labels,
+        }
+    }
+
+    fn thread(&self, id: crate::model::thread::ThreadId) -> String {
+        let row = &self.model.threads().rows()[id.index()];
+        let number = self.order.number(id);
+        let name = printable(&row.name);
+        format!("T{number} {} {name}", row.shown.0)
+    }
+}

@@ -1,0 +1,104 @@
+//! The command line as a source of settings.
+
+use super::layer::{Given, Layer};
+use crate::cli::Options;
+
+/// What the command line says.
+pub fn layer(options: &Options) -> Layer {
+    Layer {
+        departures: one(options.departures, "--departures"),
+        duration: one(options.duration, "--duration"),
+        watch: (!options.watch.is_empty()).then(|| Given::new(options.watch.clone(), "--watch")),
+        watch_all: one(options.watch_all.then_some(true), "--watch-all"),
+        warnings: one(options.no_warnings.then_some(false), "--no-warnings"),
+        warn_time: one(options.warn_time, "--warn-time"),
+        phase_times: one(options.phase_times.then_some(true), "--phase-times"),
+        names: each(&options.names, "--name"),
+        phases: each(&options.phases, "--phase"),
+        marks: each(&options.marks, "--mark"),
+        barriers: each(&options.barriers, "--barrier"),
+    }
+}
+
+fn one<T>(value: Option<T>, option: &str) -> Option<Given<T>> {
+    value.map(|value| Given::new(value, option))
+}
+
+fn each<T: Clone>(values: &[T], option: &str) -> Vec<Given<T>> {
+    values
+        .iter()
+        .map(|value| Given::new(value.clone(), option))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::{
+        cli::{Cli, Command},
+        settings::merge::merge,
+    };
+
+    fn parse(arguments: &[&str]) -> Layer {
+        let arguments = ["sbt", "run"].iter().chain(arguments).chain(&["prog"]);
+        match Cli::parse_from(arguments).command {
+            Command::Run { options, .. } => layer(&options),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_given_leaves_weaker_sources_alone() {
+        assert_eq!(parse(&[]), Layer::default());
+    }
+
+    #[test]
+    fn every_option_arrives_under_its_own_name() {
+        let layer = parse(&[
+            "--watch",
+            "lu.c:1",
+            "--watch",
+            "factor",
+            "--watch-all",
+            "--no-warnings",
+            "--warn-time=20",
+            "--phase-times",
+            "--departures=off",
+            "--duration=2",
+            "--name",
+            "lu.c:1=one",
+            "--phase",
+            "p=a..b",
+            "--mark",
+            "f",
+            "--mark",
+            "lu.c:3=three",
+            "--barrier",
+            "bar:1:2",
+        ]);
+        let (_, table) = merge(vec![layer]).unwrap();
+        let shown: Vec<_> = table
+            .iter()
+            .map(|row| format!("{} {} {}", row.setting, row.value, row.origin))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "departures off --departures",
+                "duration 2s --duration",
+                "watch lu.c:1, factor --watch",
+                "watch-all true --watch-all",
+                "warnings false --no-warnings",
+                "warn-time 20ms --warn-time",
+                "phase-times true --phase-times",
+                "names lu.c:1=one --name",
+                "phases p=a..b --phase",
+                "marks f --mark",
+                "marks lu.c:3=three --mark",
+                "barriers bar:1:2 --barrier",
+            ]
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! All sources together: the thin part that looks around.
+
+use std::path::Path;
+
+use super::{
+    Environment, Settings, arguments, file,
+    find::{self, Trust},
+    merge::{Row, merge},
+};
+use crate::cli::Options;
+
+/// What holds, and why.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// What holds.
+    pub settings: Settings,
+    /// Where each value came from.
+    pub rows: Vec<Row>,
+    /// The settings file that was found, as the user calls it.
+    pub file: Option<String>,
+    /// What the user should know, a line each.
+    pub notes: Vec<String>,
+}
+
+/// Lays the sources over each other: the nearest `sbt.toml` from `folder`
+/// upwards, the environment, the command line. Without a folder (it may have
+/// been removed) there is no file. Fails, with a line, at what cannot be
+/// understood.
+pub fn effective(
+    folder: Option<&Path>,
+    environment: Environment,
+    options: &Options,
+) -> Result<Effective, String> {
+    let found = match folder {
+        Some(folder) => find::nearest(folder, Trust::of_this_process())?,
+        None => None,
+    };
+    let mut notes = Vec::new();
+    let mut layers = Vec::new();
+    let mut shown = None;
+    if let Some(found) = found {
+        if let Some(text) = &found.text {
+            layers.push(file::layer(&found.shown, text)?);
+            shown = Some(found.shown);
+        }
+        notes.extend(found.note);
+    }
+    notes.extend(environment.notes);
+    layers.push(environment.layer);
+    layers.push(arguments::layer(options));
+    let (settings, rows) = merge(layers)?;
+    Ok(Effective {
+        settings,
+        rows,
+        file: shown,
+        notes,
+    })
+}

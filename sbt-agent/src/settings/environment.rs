@@ -1,0 +1,222 @@
+//! The variables `SBT_*`, with the meaning that the thesis gives them.
+
+use std::{ffi::OsString, time::Duration};
+
+use super::{
+    known,
+    layer::{Given, Layer},
+    value,
+};
+use crate::{pattern::Pattern, place::printable};
+
+/// What the environment says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Environment {
+    /// `SBT_NO_DEBUG`: do not watch at all.
+    pub no_debug: bool,
+    /// `SBT_OPTIONS`: show the settings.
+    pub options: bool,
+    /// `SBT_VERBOSE`: show and describe them.
+    pub verbose: bool,
+    /// What the user should know, a line each.
+    pub notes: Vec<String>,
+    /// The settings.
+    pub(super) layer: Layer,
+}
+
+impl Environment {
+    /// Reads `variables`, of which those of other programs are left alone: the
+    /// build tool of Scala has its own that begin with `SBT_`. An empty one
+    /// counts as not set. Fails, with a line, at a value that means nothing.
+    pub fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, String> {
+        let mut environment = Self::default();
+        for (name, value) in variables {
+            let Some(name) = name.to_str().filter(|name| name.starts_with("SBT_")) else {
+                continue;
+            };
+            if value.is_empty() {
+                continue;
+            }
+            let Some(known) = known::variables().find(|known| *known == name) else {
+                let meant = meant(name);
+                environment.notes.extend(meant.map(|meant| {
+                    format!(
+                        "{} means nothing to sbt; is {meant} meant?",
+                        printable(name)
+                    )
+                }));
+                continue;
+            };
+            let lossy = value.to_string_lossy();
+            value
+                .to_str()
+                .ok_or_else(|| "expected text in UTF-8".to_owned())
+                .and_then(|value| environment.set(known, value))
+                .map_err(|expected| format!("{name}={}: {expected}", printable(&lossy)))?;
+        }
+        // Not in the order of whoever has set them.
+        environment.notes.sort();
+        Ok(environment)
+    }
+
+    fn set(&mut self, name: &'static str, text: &str) -> Result<(), String> {
+        let switch = || value::switch(text);
+        let layer = &mut self.layer;
+        match name {
+            "SBT_WATCH" => layer.watch = Some(Given::new(sites(text)?, name)),
+            "SBT_WATCH_ALL" => layer.watch_all = Some(Given::new(switch()?, name)),
+            "SBT_WARN_TIME" => layer.warn_time = Some(Given::new(warn_time(text)?, name)),
+            "SBT_WARNINGS" => layer.warnings = Some(Given::new(switch()?, name)),
+            "SBT_PHASE_TIMES" => layer.phase_times = Some(Given::new(switch()?, name)),
+            "SBT_NO_DEBUG" => self.no_debug = switch()?,
+            "SBT_OPTIONS" => self.options = switch()?,
+            "SBT_VERBOSE" => self.verbose = switch()?,
+            "SBT_EVENTS" => self
+                .notes
+                .push("SBT_EVENTS asks for counters, which are not read yet; unset it".into()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn sites(text: &str) -> Result<Vec<Pattern>, String> {
+    text.split(',').map(|site| site.trim().parse()).collect()
+}
+
+fn warn_time(text: &str) -> Result<Duration, String> {
+    value::milliseconds(text).map_err(|error| format!("{error}; a plain number is milliseconds"))
+}
+
+/// Which of our variables an unknown one was very likely meant to be.
+fn meant(name: &str) -> Option<&'static str> {
+    let name = name.to_uppercase();
+    known::variables()
+        .map(|known| (strsim::damerau_levenshtein(known, &name), known))
+        // One letter in a short word, two in a long one.
+        .filter(|(distance, known)| *distance <= (known.len() - "SBT_".len()).div_ceil(8))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment, String> {
+        Environment::read(
+            variables
+                .iter()
+                .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+        )
+    }
+
+    #[test]
+    fn every_variable_has_its_meaning() {
+        let read = read(&[
+            ("SBT_WATCH", "120, factor,lu.c:7"),
+            ("SBT_WATCH_ALL", "1"),
+            ("SBT_WARN_TIME", "250"),
+            ("SBT_WARNINGS", "0"),
+            ("SBT_PHASE_TIMES", "1"),
+            ("SBT_OPTIONS", "1"),
+            ("SBT_VERBOSE", "0"),
+            ("SBT_NO_DEBUG", "0"),
+            ("PATH", "/bin"),
+        ])
+        .unwrap();
+        let layer = &read.layer;
+        let watch: Vec<_> = layer.watch.iter().flat_map(|given| &given.value).collect();
+        let shown: Vec<_> = watch.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, [":120", "factor", "lu.c:7"]);
+        assert_eq!(layer.watch.as_ref().unwrap().origin, "SBT_WATCH");
+        assert_eq!(layer.watch_all, Some(Given::new(true, "SBT_WATCH_ALL")));
+        assert_eq!(
+            layer.warn_time,
+            Some(Given::new(Duration::from_millis(250), "SBT_WARN_TIME"))
+        );
+        assert_eq!(layer.warnings, Some(Given::new(false, "SBT_WARNINGS")));
+        assert_eq!(layer.phase_times, Some(Given::new(true, "SBT_PHASE_TIMES")));
+        assert!(read.options && !read.verbose && !read.no_debug);
+        assert!(read.notes.is_empty(), "{:?}", read.notes);
+    }
+
+    #[test]
+    fn what_is_empty_is_not_set() {
+        let empty: Vec<_> = known::variables().map(|name| (name, "")).collect();
+        assert_eq!(read(&empty), Ok(Environment::default()));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_what_is_expected() {
+        for (name, value, expected) in [
+            ("SBT_WATCH", "lu.c:0", "line"),
+            ("SBT_WATCH", "a,,b", "expected"),
+            ("SBT_WATCH_ALL", "yes", "0 or 1"),
+            ("SBT_WARN_TIME", "soon", "milliseconds"),
+            ("SBT_WARN_TIME", "0", "above zero"),
+            ("SBT_WARNINGS", "2", "0 or 1"),
+            ("SBT_PHASE_TIMES", "-1", "0 or 1"),
+            ("SBT_NO_DEBUG", "on", "0 or 1"),
+            ("SBT_OPTIONS", "x", "0 or 1"),
+            ("SBT_VERBOSE", "01", "0 or 1"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");
+            assert!(error.contains(expected), "{error}");
+        }
+        let bytes = OsString::from_vec(vec![0xff, 0x1b]);
+        let error = Environment::read([("SBT_WATCH".into(), bytes)]).unwrap_err();
+        assert!(
+            error.contains("UTF-8") && !error.contains('\x1b'),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn only_a_typing_error_is_spoken_of() {
+        for (name, meant) in [
+            ("SBT_WACTH", "SBT_WATCH"),
+            ("SBT_WATCHES", ""),
+            ("SBT_WATCHALL", "SBT_WATCH_ALL"),
+            ("SBT_WARNTIME", "SBT_WARN_TIME"),
+            ("SBT_WARNING", "SBT_WARNINGS"),
+            ("SBT_NODEBUG", "SBT_NO_DEBUG"),
+            ("SBT_EVENT", "SBT_EVENTS"),
+            ("SBT_watch", "SBT_WATCH"),
+        ] {
+            let notes = read(&[(name, "x")]).unwrap().notes;
+            match meant {
+                "" => assert!(notes.is_empty(), "{notes:?}"),
+                meant => assert!(
+                    notes.len() == 1 && notes[0].contains(name) && notes[0].contains(meant),
+                    "{name}: {notes:?}"
+                ),
+            }
+        }
+        // Those of other programs, and of our own tests.
+        for name in [
+            "SBT_OPTS",
+            "SBT_HOME",
+            "SBT_CREDENTIALS",
+            "SBT_VERSION",
+            "SBT_NATIVE_CLIENT",
+            "SBT_GLOBAL_SERVER_DIR",
+            "SBT_BIN",
+            "SBT_SKIP_LOG",
+            "SBT_",
+            "XSBT_WATCH",
+        ] {
+            assert_eq!(read(&[(name, "x")]), Ok(Environment::default()), "{name}");
+        }
+    }
+
+    #[test]
+    fn counters_are_not_read_yet() {
+        let read = read(&[("SBT_EVENTS", "PAPI_TOT_CYC:PAPI_L1_DCM")]).unwrap();
+        assert_eq!(read.notes.len(), 1);
+        assert!(read.notes[0].contains("not read yet"), "{:?}", read.notes);
+    }
+}

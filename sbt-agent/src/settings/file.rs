@@ -1,0 +1,239 @@
+//! The text of a `sbt.toml` as a source of settings. Pure.
+
+use std::ops::Range;
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    known,
+    layer::{Given, Layer},
+    spec, value,
+};
+use crate::{pattern::nearest, place::printable};
+
+/// Reads the `text` of the file that is called `shown` to the user. Fails, with
+/// a line that begins with file and line number, at what it does not know.
+pub fn layer(shown: &str, text: &str) -> Result<Layer, String> {
+    let file = File { shown, text };
+    let table = DeTable::parse(text).map_err(|error| {
+        file.at(
+            &error.span().unwrap_or_default(),
+            &not_toml(error.message()),
+        )
+    })?;
+    let mut layer = Layer::default();
+    for (key, value) in in_order(table.get_ref()) {
+        file.set(&mut layer, key, value)?;
+    }
+    Ok(layer)
+}
+
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+type Value<'a> = Spanned<DeValue<'a>>;
+
+/// As they are written: of two for the same the later one wins.
+fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+struct File<'a> {
+    shown: &'a str,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn set(&self, layer: &mut Layer, key: &Key, value: &Value) -> Result<(), String> {
+        let name = key.get_ref().as_ref();
+        match name {
+            "departures" => {
+                let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
+                layer.departures = Some(self.read(name, value, &text, value::departures)?);
+            }
+            "duration" => {
+                let text =
+                    self.number_or_text(name, value, "seconds or a text such as \"500ms\"")?;
+                layer.duration = Some(self.read(name, value, &text, value::seconds)?);
+            }
+            "warn-time" => {
+                let text =
+                    self.number_or_text(name, value, "milliseconds or a text such as \"2s\"")?;
+                layer.warn_time = Some(self.read(name, value, &text, value::milliseconds)?);
+            }
+            "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
+            "warnings" => layer.warnings = Some(self.flag(name, value)?),
+            "phase-times" => layer.phase_times = Some(self.flag(name, value)?),
+            "watch" => {
+                let sites = self.list(name, value, "[\"lu.c:120\", \"factor\"]", str::parse)?;
+                let sites = sites.into_iter().map(|given| given.value).collect();
+                layer.watch = Some(self.given(value, sites));
+            }
+            "marks" => {
+                layer.marks =
+                    self.list(name, value, "[\"factor\", \"lu.c:12=inner\"]", spec::mark)?;
+            }
+            "barriers" => {
+                layer.barriers = self.list(name, value, "[\"bar_wait:1:2\"]", spec::barrier)?;
+            }
+            "names" => {
+                for (site, name) in self.table(name, value)? {
+                    let text = self.text_of(site.get_ref(), name, NAMES)?;
+                    let named = |text: &str| {
+                        Ok(super::Named {
+                            site: site.get_ref().parse()?,
+                            name: spec::name(text)?,
+                        })
+                    };
+                    layer
+                        .names
+                        .push(self.read(site.get_ref(), name, &text, named)?);
+                }
+            }
+            "phases" => {
+                for (phase, sites) in self.table(name, value)? {
+                    let text = self.text_of(phase.get_ref(), sites, PHASES)?;
+                    let read = |text: &str| spec::phase_of(phase.get_ref(), text);
+                    layer
+                        .phases
+                        .push(self.read(phase.get_ref(), sites, &text, read)?);
+                }
+            }
+            other if known::OTHER_TABLES.contains(&other) => drop(self.table(other, value)?),
+            unknown => return Err(self.at(&key.span(), &who_knows(unknown))),
+        }
+        Ok(())
+    }
+
+    /// An error at a place of the file, in one line.
+    fn at(&self, place: &Range<usize>, what: &str) -> String {
+        let what: Vec<_> = what.lines().map(printable).collect();
+        format!("{}: {}", self.line(place), what.join("; "))
+    }
+
+    fn line(&self, place: &Range<usize>) -> String {
+        let before = self.text.as_bytes().iter().take(place.start);
+        let line = before.filter(|byte| **byte == b'\n').count() + 1;
+        format!("{}:{line}", self.shown)
+    }
+
+    fn given<T>(&self, place: &Value, value: T) -> Given<T> {
+        Given::new(value, self.line(&place.span()))
+    }
+
+    fn wrong(&self, key: &str, value: &Value, expected: &str) -> String {
+        let kind = value.get_ref().type_str();
+        let article = if kind.starts_with(['a', 'i']) {
+            "an"
+        } else {
+            "a"
+        };
+        let what = format!("`{key}` is {article} {kind}; expected {expected}");
+        self.at(&value.span(), &what)
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        value: &Value,
+        text: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Given<T>, String> {
+        match read(text) {
+            Ok(read) => Ok(self.given(value, read)),
+            Err(error) => Err(self.at(&value.span(), &format!("`{key}` = `{text}`: {error}"))),
+        }
+    }
+
+    fn text_of(&self, key: &str, value: &Value, expected: &str) -> Result<String, String> {
+        match value.get_ref() {
+            DeValue::String(text) => Ok(text.to_string()),
+            _ => Err(self.wrong(key, value, expected)),
+        }
+    }
+
+    fn number_or_text(&self, key: &str, value: &Value, expected: &str) -> Result<String, String> {
+        match value.get_ref() {
+            DeValue::Integer(number) => Ok(number.to_string()),
+            DeValue::Float(number) => Ok(number.to_string()),
+            _ => self.text_of(key, value, expected),
+        }
+    }
+
+    fn flag(&self, key: &str, value: &Value) -> Result<Given<bool>, String> {
+        match value.get_ref() {
+            DeValue::Boolean(flag) => Ok(self.given(value, *flag)),
+            _ => Err(self.wrong(key, value, "true or false")),
+        }
+    }
+
+    fn list<T>(
+        &self,
+        key: &str,
+        value: &Value,
+        example: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<Given<T>>, String> {
+        let expected = format!("a list such as {example}");
+        let DeValue::Array(items) = value.get_ref() else {
+            return Err(self.wrong(key, value, &expected));
+        };
+        items
+            .iter()
+            .map(|item| {
+                let text = match item.get_ref() {
+                    // A line of any file.
+                    DeValue::Integer(line)
+                        if line.radix() == 10 && !line.as_str().starts_with('-') =>
+                    {
+                        line.to_string()
+                    }
+                    _ => self.text_of(key, item, &expected)?,
+                };
+                self.read(key, item, &text, &read)
+            })
+            .collect()
+    }
+
+    fn table<'t, 'i>(
+        &self,
+        key: &str,
+        value: &'t Value<'i>,
+    ) -> Result<Vec<(&'t Key<'i>, &'t Value<'i>)>, String> {
+        match value.get_ref() {
+            DeValue::Table(table) => Ok(in_order(table)),
+            _ => Err(self.wrong(key, value, &format!("a table, under [{key}]"))),
+        }
+    }
+}
+
+const NAMES: &str = "a name, with the site in quotes, such as \"lu.c:120\" = \"factor\"";
+const PHASES: &str = "two sites, such as solve = \"lu.c:10..lu.c:20\"";
+
+fn not_toml(message: &str) -> String {
+    let remedy = if message.contains("unquoted key") {
+        "; a site needs quotes, such as \"lu.c:120\" = \"factor\""
+    } else {
+        ""
+    };
+    format!("this is not TOML: {message}{remedy}")
+}
+
+fn who_knows(unknown: &str) -> String {
+    let known = || {
+        let settings = known::SETTINGS.iter().map(|known| known.key);
+        settings.chain(known::OTHER_TABLES)
+    };
+    let near = nearest(unknown, known()).map_or_else(
+        || format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+        |near| format!("is `{near}` meant?"),
+    );
+    format!("there is no setting `{unknown}`; {near}")
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

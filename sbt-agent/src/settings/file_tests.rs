@@ -1,0 +1,174 @@
+use super::*;
+use crate::settings::{Settings, merge::merge};
+
+/// The effective settings of a file alone, a line each.
+fn shown(text: &str) -> Vec<String> {
+    let layer = layer("sbt.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let (_, table) = merge(vec![layer]).unwrap();
+    table
+        .iter()
+        .filter(|row| row.origin != "default")
+        .map(|row| format!("{} {} {}", row.setting, row.value, row.origin))
+        .collect()
+}
+
+#[test]
+fn every_key_is_read_with_its_line() {
+    let text = r#"
+departures = "off"
+duration = "1.5m"
+watch = ["lu.c:690", "factor", 120]
+watch-all = true
+warn-time = 250
+warnings = false
+phase-times = true
+marks = [
+    "factor",
+    "lu.c:12=inner",
+]
+barriers = ["bar:1:2"]
+
+[names]
+"lu.c:690" = "factor"
+update = "inner loop"
+
+[phases]
+solve = "lu.c:10..lu.c:20"
+"all of it" = "a..z"
+
+[check]
+max-idle = "10%"
+anything = { goes = [1, 2] }
+"#;
+    assert_eq!(
+        shown(text),
+        [
+            "departures off sbt.toml:2",
+            "duration 90s sbt.toml:3",
+            "watch lu.c:690, factor, :120 sbt.toml:4",
+            "watch-all true sbt.toml:5",
+            "warnings false sbt.toml:7",
+            "warn-time 250ms sbt.toml:6",
+            "phase-times true sbt.toml:8",
+            "names lu.c:690=factor sbt.toml:16",
+            "names update=inner loop sbt.toml:17",
+            "phases solve=lu.c:10..lu.c:20 sbt.toml:20",
+            "phases all of it=a..z sbt.toml:21",
+            "marks factor sbt.toml:10",
+            "marks lu.c:12=inner sbt.toml:11",
+            "barriers bar:1:2 sbt.toml:13",
+        ]
+    );
+}
+
+#[test]
+fn times_are_numbers_or_texts() {
+    for (text, expected) in [
+        ("warn-time = 1_500", "warn-time 1500ms sbt.toml:1"),
+        ("warn-time = 0.5", "warn-time 500us sbt.toml:1"),
+        ("warn-time = \"2s\"", "warn-time 2s sbt.toml:1"),
+        ("duration = 10", "duration 10s sbt.toml:1"),
+        ("duration = 1.5", "duration 1500ms sbt.toml:1"),
+    ] {
+        assert_eq!(shown(text), [expected], "{text}");
+    }
+}
+
+#[test]
+fn an_empty_file_says_nothing() {
+    for text in [
+        "",
+        "\n# nothing\n",
+        "[names]\n[phases]\n[check]\n",
+        "\u{feff}",
+    ] {
+        let layer = layer("sbt.toml", text).unwrap();
+        assert_eq!(layer, Layer::default(), "{text:?}");
+        assert_eq!(merge(vec![layer]).unwrap().0, Settings::default());
+    }
+    // But an empty list is one: nothing is watched, whatever weaker sources say.
+    assert_eq!(shown("watch = []"), ["watch none sbt.toml:1"]);
+}
+
+#[test]
+fn errors_name_file_line_and_what_would_be_right() {
+    for (text, line, words) in [
+        ("\nwacth = [\"a\"]", 2, &["`wacth`", "`watch`"][..]),
+        ("watch_all = true", 1, &["`watch_all`", "`watch-all`"]),
+        ("[name]\na = \"b\"", 1, &["`name`", "`names`"]),
+        ("[chekc]", 1, &["`chekc`", "`check`"]),
+        ("zzz = 1", 1, &["`zzz`", "watch", "warn-time"]),
+        ("watch = \"a\"", 1, &["`watch`", "a string", "list"]),
+        ("watch = [true]", 1, &["`watch`", "a boolean", "list"]),
+        ("watch = [\n\"a\",\n\"b.c:0\"]", 3, &["`b.c:0`", "line"]),
+        ("watch = [-3]", 1, &["`watch`", "an integer"]),
+        ("watch = [1.5]", 1, &["`watch`", "a float"]),
+        ("watch = [0x1f]", 1, &["`watch`"]),
+        ("watch-all = 1", 1, &["an integer", "true or false"]),
+        ("warn-time = true", 1, &["a boolean", "milliseconds"]),
+        ("warn-time = 0", 1, &["`0`", "above zero"]),
+        ("warn-time = -1", 1, &["`-1`", "time"]),
+        ("warn-time = inf", 1, &["`inf`", "time"]),
+        ("warn-time = 0x10", 1, &["`0x10`"]),
+        ("warn-time = \"3 weeks\"", 1, &["`weeks`", "ms"]),
+        ("duration = 2026-01-01", 1, &["a datetime", "seconds"]),
+        ("departures = true", 1, &["a boolean", "auto"]),
+        ("departures = \"perhaps\"", 1, &["`perhaps`", "auto"]),
+        ("marks = [\"12\"]", 1, &["FILE:LINE"]),
+        ("barriers = [\"bar:9\"]", 1, &["1 to 6"]),
+        ("names = 3", 1, &["an integer", "[names]"]),
+        ("[names]\nlu.c = \"x\"", 2, &["`lu`", "quotes"]),
+        ("[names]\n\"lu.c:1\" = 3", 2, &["`lu.c:1`", "an integer"]),
+        ("[names]\n\"lu.c:1\" = \"\"", 2, &["`lu.c:1`", "empty"]),
+        ("[names]\n\"lu.c:0\" = \"x\"", 2, &["lu.c:0", "line"]),
+        (
+            "[phases]\nsolve = [\"a\", \"b\"]",
+            2,
+            &["`solve`", "an array", "two sites"],
+        ),
+        ("[phases]\nsolve = \"a\"", 2, &["`a`", "SITE..SITE"]),
+        ("[phases]\n\"\" = \"a..b\"", 2, &["name is empty"]),
+        ("check = 1", 1, &["`check`", "table"]),
+        ("[names]\nlu.c:1 = \"x\"", 2, &["not TOML", "quotes"]),
+        ("watch = [", 1, &["not TOML"]),
+        ("\n\nwatch = \"a", 3, &[]),
+        ("watch-all = true\nwatch-all = true", 2, &[]),
+        ("a b", 1, &[]),
+    ] {
+        let error = layer("sbt.toml", text).unwrap_err();
+        assert!(
+            error.starts_with(&format!("sbt.toml:{line}: ")),
+            "{text}: {error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{text}: {error}");
+        for word in words {
+            assert!(error.contains(word), "{word} of {text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_a_file_holds_cannot_reach_the_terminal() {
+    for text in [
+        "\"a\\u001b[31m\" = 1",
+        "watch = [\"\\u001b:0\"]",
+        "x\x1b = 1",
+    ] {
+        let error = layer("sbt.toml", text).unwrap_err();
+        assert!(!error.contains('\x1b'), "{error:?}");
+    }
+}
+
+#[test]
+fn any_text_is_read_or_refused() {
+    use proptest::prelude::*;
+    let known: Vec<_> = known::SETTINGS.iter().map(|known| known.key).collect();
+    let config = ProptestConfig::with_cases(500);
+    proptest!(config, |(key in proptest::sample::select(known), value in "\\PC{0,20}")| {
+        for text in [format!("{key} = {value}"), format!("{key} = \"{value}\""), value] {
+            if let Err(error) = layer("f", &text) {
+                prop_assert!(error.starts_with("f:") && error.lines().count() == 1, "{error}");
+            }
+        }
+    });
+}

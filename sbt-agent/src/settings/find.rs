@@ -1,0 +1,159 @@
+//! Which `sbt.toml` counts: the nearest one upwards, if it can be trusted.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Read as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use crate::target::launch::Invoker;
+
+/// What the file is called.
+pub const NAME: &str = "sbt.toml";
+/// More is no settings file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where; the bare name if it lies in the working directory.
+    pub shown: String,
+    /// Its text; `None` if it is not to be trusted.
+    pub text: Option<String>,
+    /// What the user should know, in a line.
+    pub note: Option<String>,
+}
+
+/// Whose files we obey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// Our own effective user.
+    pub user: u32,
+    /// Who has called sudo, if we are root by it.
+    pub invoker: Option<u32>,
+}
+
+impl Trust {
+    /// Of this process.
+    pub fn of_this_process() -> Self {
+        Self {
+            user: nix::unistd::Uid::effective().as_raw(),
+            invoker: Invoker::from_sudo().map(|invoker| invoker.uid.as_raw()),
+        }
+    }
+
+    /// Why a file of this `owner` and `mode` is not obeyed, and what to type.
+    /// Whoever can write it would else decide what a privileged sbt does.
+    fn objection(self, owner: u32, mode: u32) -> Option<(String, &'static str)> {
+        let known = owner == self.user || owner == 0 || self.invoker == Some(owner);
+        if !known {
+            let why = format!("it belongs to user {owner}, neither you nor root");
+            Some((why, "chown it or copy it"))
+        } else if mode & 0o002 != 0 {
+            Some(("everybody may write to it".into(), "chmod o-w it"))
+        } else {
+            None
+        }
+    }
+}
+
+/// Looks for the file in `folder` and, if there is none, in each one above.
+/// `None` if there is none at all. Fails, with a line, if the nearest cannot be
+/// read.
+pub fn nearest(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
+    for above in folder.ancestors() {
+        let path = above.join(NAME);
+        let shown = if above == folder {
+            PathBuf::from(NAME)
+        } else {
+            path.clone()
+        };
+        let shown = shown.display().to_string();
+        let found = read(&path, trust).map_err(|error| {
+            format!("cannot read {shown}: {error}; correct that, or remove or rename the file")
+        })?;
+        match found {
+            Read::Missing => {}
+            Read::Text(text) => {
+                return Ok(Some(Found {
+                    shown,
+                    text: Some(text),
+                    note: None,
+                }));
+            }
+            Read::Refused((why, remedy)) => {
+                let note = format!("{shown} is ignored: {why}; {remedy} to have it read");
+                return Ok(Some(Found {
+                    shown,
+                    text: None,
+                    note: Some(note),
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+enum Read {
+    Missing,
+    Refused((String, &'static str)),
+    Text(String),
+}
+
+fn read(path: &Path, trust: Trust) -> Result<Read, String> {
+    let say = |error: io::Error| match nix::errno::Errno::try_from(error) {
+        Ok(errno) => errno.desc().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    // Before it is opened: what may not be trusted may not stop us either.
+    let before = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            return match error.kind() {
+                // If one may not look into the folder, nobody can tell.
+                io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::PermissionDenied => Ok(Read::Missing),
+                _ => Err(say(error)),
+            };
+        }
+    };
+    if let Some(objection) = objection(&before, trust) {
+        return Ok(Read::Refused(objection));
+    }
+    if !before.is_file() {
+        return Err("it is not a file".into());
+    }
+    // Should it be a pipe by now, nobody has to wait for its other end.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(say)?;
+    // And once more, of what was really opened.
+    let metadata = file.metadata().map_err(say)?;
+    if let Some(objection) = objection(&metadata, trust) {
+        return Ok(Read::Refused(objection));
+    }
+    text(file).map(Read::Text)
+}
+
+fn objection(metadata: &Metadata, trust: Trust) -> Option<(String, &'static str)> {
+    trust.objection(metadata.uid(), metadata.mode())
+}
+
+fn text(file: File) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err("it is larger than 1 MiB".into());
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not a text in UTF-8".into())
+}
+
+#[cfg(test)]
+#[path = "find_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! Which settings there are, what they are called where, and what they mean.
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// In `sbt.toml` and in the table of effective settings.
+    pub key: &'static str,
+    /// The variable of the environment, if there is one.
+    pub variable: Option<&'static str>,
+    /// The option of the command line.
+    pub option: &'static str,
+    /// In a line.
+    pub meaning: &'static str,
+}
+
+/// All of them, in the order in which they are shown.
+pub const SETTINGS: [Known; 11] = [
+    known(
+        "departures",
+        None,
+        "--departures",
+        "whether departures are watched too: they tell how long the release took",
+    ),
+    known(
+        "duration",
+        None,
+        "--duration",
+        "watching stops after this time",
+    ),
+    known(
+        "watch",
+        Some("SBT_WATCH"),
+        "--watch",
+        "barriers whose episodes are told one by one, by site or name",
+    ),
+    known(
+        "watch-all",
+        Some("SBT_WATCH_ALL"),
+        "--watch-all",
+        "the episodes of all barriers are told one by one",
+    ),
+    known(
+        "warnings",
+        Some("SBT_WARNINGS"),
+        "--no-warnings",
+        "an episode longer than warn-time is warned of, watched or not",
+    ),
+    known(
+        "warn-time",
+        Some("SBT_WARN_TIME"),
+        "--warn-time",
+        "from first to last arrival, above which an episode is long",
+    ),
+    known(
+        "phase-times",
+        Some("SBT_PHASE_TIMES"),
+        "--phase-times",
+        "the time of each phase is told when it ends",
+    ),
+    known(
+        "names",
+        None,
+        "--name",
+        "names of sites, for reports and for watch",
+    ),
+    known(
+        "phases",
+        None,
+        "--phase",
+        "phases from one barrier to another, whatever lies between",
+    ),
+    known(
+        "marks",
+        None,
+        "--mark",
+        "functions and lines whose passing is told",
+    ),
+    known(
+        "barriers",
+        None,
+        "--barrier",
+        "functions of the program's own that are barriers",
+    ),
+];
+
+/// Variables that are no setting of the watching itself.
+pub const CONTROLS: [(&str, &str); 4] = [
+    (
+        "SBT_NO_DEBUG",
+        "1: the program is run without being watched",
+    ),
+    ("SBT_OPTIONS", "1: the settings are shown at start"),
+    (
+        "SBT_VERBOSE",
+        "1: the settings are shown at start and described",
+    ),
+    ("SBT_EVENTS", "a:b: counters, which are not read yet"),
+];
+
+/// What a later version's commands have in the file.
+pub const OTHER_TABLES: [&str; 1] = ["check"];
+
+const fn known(
+    key: &'static str,
+    variable: Option<&'static str>,
+    option: &'static str,
+    meaning: &'static str,
+) -> Known {
+    Known {
+        key,
+        variable,
+        option,
+        meaning,
+    }
+}
+
+/// Every variable that means something to sbt.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    SETTINGS
+        .iter()
+        .filter_map(|known| known.variable)
+        .chain(CONTROLS.iter().map(|(name, _)| *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page that describes them for users.
+    const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md"));
+
+    #[test]
+    fn all_are_documented() {
+        for known in SETTINGS {
+            for word in [Some(known.key), known.variable, Some(known.option)] {
+                let word = word.unwrap_or_default();
+                assert!(
+                    PAGE.contains(&format!("`{word}")) || word.is_empty(),
+                    "{word}"
+                );
+            }
+        }
+        for name in variables() {
+            assert!(PAGE.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
+    fn all_are_options() {
+        use clap::CommandFactory as _;
+        let command = crate::cli::Cli::command();
+        for name in ["run", "attach", "demo"] {
+            let command = command.find_subcommand(name).unwrap();
+            for known in SETTINGS {
+                let long = known.option.trim_start_matches("--");
+                assert!(
+                    command
+                        .get_arguments()
+                        .any(|arg| arg.get_long() == Some(long)),
+                    "{name} {long}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One [`Settings`] of what the sources say, and a table of where each value
+//! came from. Pure.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fmt::Display,
+    hash::Hash,
+};
+
+use super::{
+    Settings, known,
+    layer::{Given, Layer},
+    value::{departures_text, duration_text},
+};
+
+/// Conceptual phases at most.
+pub const MAX_PHASES: usize = 64;
+/// Marks at most: their number crosses the ring in a byte.
+pub const MAX_MARKS: usize = 255;
+/// Functions of the program's own at most.
+pub const MAX_BARRIERS: usize = 32;
+
+/// A line of the table of effective settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The key of the setting.
+    pub setting: &'static str,
+    /// What holds; of what adds up each item has a row.
+    pub value: String,
+    /// Where it was given; `default` if nowhere.
+    pub origin: String,
+}
+
+/// Lays `layers` over the defaults, weakest first. Fails, with a line, if there
+/// is too much of something or two phases of one source share a name.
+pub fn merge(layers: Vec<Layer>) -> Result<(Settings, Vec<Row>), String> {
+    let mut all = Layer::default();
+    for layer in layers {
+        unique_phases(&layer)?;
+        all = over(all, layer);
+    }
+    within(all.phases.len(), MAX_PHASES, "phases", "--phase, [phases]")?;
+    within(all.marks.len(), MAX_MARKS, "marks", "--mark, marks")?;
+    within(
+        all.barriers.len(),
+        MAX_BARRIERS,
+        "barriers of your own",
+        "--barrier, barriers",
+    )?;
+    Ok(settle(all))
+}
+
+fn unique_phases(layer: &Layer) -> Result<(), String> {
+    let mut names = HashSet::new();
+    match layer
+        .phases
+        .iter()
+        .find(|given| !names.insert(&given.value.name))
+    {
+        Some(again) => Err(format!(
+            "{}: there are two phases `{}`; give each a name of its own",
+            again.origin, again.value.name
+        )),
+        None => Ok(()),
+    }
+}
+
+fn within(number: usize, limit: usize, what: &str, sources: &str) -> Result<(), String> {
+    if number <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "{number} {what} are too many ({sources}): name at most {limit}"
+    ))
+}
+
+fn over(weak: Layer, strong: Layer) -> Layer {
+    Layer {
+        departures: strong.departures.or(weak.departures),
+        duration: strong.duration.or(weak.duration),
+        watch: strong.watch.or(weak.watch),
+        watch_all: strong.watch_all.or(weak.watch_all),
+        warnings: strong.warnings.or(weak.warnings),
+        warn_time: strong.warn_time.or(weak.warn_time),
+        phase_times: strong.phase_times.or(weak.phase_times),
+        names: add(weak.names, strong.names, |named| named.site.clone()),
+        phases: add(weak.phases, strong.phases, |phase| phase.name.clone()),
+        marks: add(weak.marks, strong.marks, |mark| mark.at.clone()),
+        barriers: add(weak.barriers, strong.barriers, |barrier| {
+            barrier.function.clone()
+        }),
+    }
+}
+
+/// The items of both; one that speaks of the same as an earlier one replaces it.
+fn add<T, K: Eq + Hash>(
+    weak: Vec<Given<T>>,
+    strong: Vec<Given<T>>,
+    subject: impl Fn(&T) -> K,
+) -> Vec<Given<T>> {
+    let mut all = Vec::with_capacity(weak.len() + strong.len());
+    let mut places = HashMap::new();
+    for item in weak.into_iter().chain(strong) {
+        match places.entry(subject(&item.value)) {
+            Entry::Occupied(known) => all[*known.get()] = item,
+            Entry::Vacant(new) => {
+                new.insert(all.len());
+                all.push(item);
+            }
+        }
+    }
+    all
+}
+
+/// Fills in the defaults and makes the table.
+fn settle(all: Layer) -> (Settings, Vec<Row>) {
+    let default = Settings::default();
+    let mut table = Table::default();
+    let flag = bool::to_string;
+    let settings = Settings {
+        departures: table.one("departures", all.departures, default.departures, |value| {
+            departures_text(*value)
+        }),
+        duration: table.one(
+            "duration",
+            all.duration
+                .map(|given| Given::new(Some(given.value), given.origin)),
+            default.duration,
+            |value| value.map_or_else(|| "until the end".into(), duration_text),
+        ),
+        watch: table.one("watch", all.watch, default.watch, |value| list(value)),
+        watch_all: table.one("watch-all", all.watch_all, default.watch_all, flag),
+        warnings: table.one("warnings", all.warnings, default.warnings, flag),
+        warn_time: table.one("warn-time", all.warn_time, default.warn_time, |value| {
+            duration_text(*value)
+        }),
+        phase_times: table.one("phase-times", all.phase_times, default.phase_times, flag),
+        names: table.each("names", all.names),
+        phases: table.each("phases", all.phases),
+        marks: table.each("marks", all.marks),
+        barriers: table.each("barriers", all.barriers),
+    };
+    (settings, table.rows)
+}
+
+const DEFAULT: &str = "default";
+const NONE: &str = "none";
+
+fn list(items: &[impl Display]) -> String {
+    if items.is_empty() {
+        return NONE.into();
+    }
+    let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+    items.join(", ")
+}
+
+#[derive(Default)]
+struct Table {
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn row(&mut self, setting: &'static str, value: String, origin: String) {
+        debug_assert!(known::SETTINGS.iter().any(|known| known.key == setting));
+        self.rows.push(Row {
+            setting,
+            value,
+            origin,
+        });
+    }
+
+    fn one<T>(
+        &mut self,
+        setting: &'static str,
+        given: Option<Given<T>>,
+        default: T,
+        text: impl Fn(&T) -> String,
+    ) -> T {
+        let Given { value, origin } = given.unwrap_or_else(|| Given::new(default, DEFAULT));
+        self.row(setting, text(&value), origin);
+        value
+    }
+
+    fn each<T: Display>(&mut self, setting: &'static str, items: Vec<Given<T>>) -> Vec<T> {
+        if items.is_empty() {
+            self.row(setting, NONE.into(), DEFAULT.into());
+        }
+        items
+            .into_iter()
+            .map(|Given { value, origin }| {
+                self.row(setting, value.to_string(), origin);
+                value
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;

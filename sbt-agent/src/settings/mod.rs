@@ -1,0 +1,192 @@
+//! What the user wants, from whatever source: built-in defaults, `sbt.toml`,
+//! the environment, the command line, weakest first. See docs/settings.md.
+//!
+//! Each source becomes a [`layer::Layer`]; [`merge`] makes one [`Settings`] of
+//! them, and a table that tells where each value came from.
+
+use std::time::Duration;
+
+use crate::{
+    pattern::{Code, Pattern},
+    session::Departures,
+};
+
+mod arguments;
+mod effective;
+mod environment;
+mod file;
+mod find;
+mod known;
+mod layer;
+mod merge;
+mod show;
+pub mod spec;
+pub mod value;
+
+pub use effective::{Effective, effective};
+pub use environment::Environment;
+pub use known::{Known, SETTINGS};
+pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
+pub use show::{Detail, table};
+
+/// How to watch and what to tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Whether to watch departures.
+    pub departures: Departures,
+    /// For how long to watch; without it until the target ends.
+    pub duration: Option<Duration>,
+    /// Names of sites; no site twice, a name perhaps.
+    pub names: Vec<Named>,
+    /// Sites, or names of sites or phases, whose episodes are told one by one.
+    pub watch: Vec<Pattern>,
+    /// All of them are.
+    pub watch_all: bool,
+    /// Whether long episodes are warned of.
+    pub warnings: bool,
+    /// A barrier time above this is long.
+    pub warn_time: Duration,
+    /// Whether the time of each phase is told as it ends.
+    pub phase_times: bool,
+    /// Conceptual phases; no name twice, at most [`MAX_PHASES`].
+    pub phases: Vec<Conceptual>,
+    /// Marks; no place twice, at most [`MAX_MARKS`].
+    pub marks: Vec<Mark>,
+    /// Functions of the program's own that are barriers; none twice, at most
+    /// [`MAX_BARRIERS`].
+    pub barriers: Vec<UserBarrier>,
+}
+
+/// A name for a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Which barrier call.
+    pub site: Pattern,
+    /// Not empty, fit to print.
+    pub name: String,
+}
+
+/// A phase from one barrier to another, whatever lies between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conceptual {
+    /// Not empty, fit to print.
+    pub name: String,
+    /// It begins with the last arrival here; a site or the name of one.
+    pub from: Pattern,
+    /// It ends with the next last arrival here; likewise.
+    pub to: Pattern,
+}
+
+/// A place in the program whose passing is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// What to call it, if not as it is written.
+    pub name: Option<String>,
+    /// A function's beginning, or a line of a file.
+    pub at: Pattern,
+}
+
+/// A function of the program's own that is a barrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserBarrier {
+    /// It; never a line.
+    pub function: Pattern,
+    /// Which of its arguments is the barrier, from 1 to 6; 0 if the function is
+    /// the one barrier. Without it debug information decides: the first
+    /// argument if that is a pointer.
+    pub object: Option<u8>,
+    /// Which of its arguments is the number of participants, from 1 to 6.
+    pub count: Option<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            departures: Departures::Auto,
+            duration: None,
+            names: Vec::new(),
+            watch: Vec::new(),
+            watch_all: false,
+            warnings: true,
+            warn_time: Duration::from_secs(1),
+            phase_times: false,
+            phases: Vec::new(),
+            marks: Vec::new(),
+            barriers: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Every pattern that ought to match a barrier call some time, with the
+    /// option that it belongs to. A name that these settings give is not among
+    /// them where it is used: what it stands for is.
+    pub fn patterns(&self) -> impl Iterator<Item = (&'static str, &Pattern)> {
+        let names = self.names.iter().map(|named| ("--name", &named.site));
+        let watch = self
+            .watch
+            .iter()
+            .filter(|pattern| !self.is_name_of_site(pattern) && !self.is_name_of_phase(pattern))
+            .map(|pattern| ("--watch", pattern));
+        let phases = self
+            .phases
+            .iter()
+            .flat_map(|phase| [&phase.from, &phase.to])
+            .filter(|pattern| !self.is_name_of_site(pattern))
+            .map(|pattern| ("--phase", pattern));
+        names.chain(watch).chain(phases)
+    }
+
+    fn is_name_of_site(&self, pattern: &Pattern) -> bool {
+        let name = plain_name(pattern);
+        name.is_some_and(|name| self.names.iter().any(|named| named.name == name))
+    }
+
+    fn is_name_of_phase(&self, pattern: &Pattern) -> bool {
+        let name = plain_name(pattern);
+        name.is_some_and(|name| self.phases.iter().any(|phase| phase.name == name))
+    }
+}
+
+fn plain_name(pattern: &Pattern) -> Option<&str> {
+    match (&pattern.code, &pattern.binary) {
+        (Code::Name(name), None) => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_sites_and_not_of_names() {
+        let settings = Settings {
+            names: vec![spec::named("lu.c:690=factor").unwrap()],
+            watch: ["factor", "solve", "lu.c:7", "other"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
+            phases: vec![
+                spec::phase("solve=lu.c:10..lu.c:20").unwrap(),
+                spec::phase("again=factor..solve").unwrap(),
+            ],
+            ..Settings::default()
+        };
+        let found: Vec<_> = settings
+            .patterns()
+            .map(|(option, pattern)| format!("{option} {pattern}"))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "--name lu.c:690",
+                "--watch lu.c:7",
+                "--watch other",
+                "--phase lu.c:10",
+                "--phase lu.c:20",
+                // Of a site this is no name.
+                "--phase solve",
+            ]
+        );
+    }
+}

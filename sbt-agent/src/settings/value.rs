@@ -1,0 +1,139 @@
+//! Plain values as they are typed, and back.
+
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+
+use crate::session::Departures;
+
+/// Longer than anybody waits, and short enough to be added to any clock.
+const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
+
+/// Reads a time whose plain number is seconds: `10`, `10s`, `1.5m`, `500ms`.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    duration(text, 1.0, "10s or 500ms")
+}
+
+/// Reads a time whose plain number is milliseconds: `1000`, `2s`, `500us`.
+pub fn milliseconds(text: &str) -> Result<Duration, String> {
+    duration(text, 1e-3, "1000, 2s or 500us")
+}
+
+/// `plain`: seconds in one of a number without unit.
+fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim() {
+        "" => plain,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit if !number.is_empty() => {
+            return Err(format!("unknown unit `{unit}`; use us, ms, s, m or h"));
+        }
+        _ => return Err(format!("expected a time such as {example}")),
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .and_then(|number| Duration::try_from_secs_f64(number * factor).ok())
+        .map(|exact| Duration::new(exact.as_secs(), exact.subsec_micros() * 1000))
+        .filter(|duration| !duration.is_zero() && *duration < LONGEST)
+        .ok_or_else(|| format!("expected a time above zero such as {example}"))
+}
+
+/// Reads `auto`, `on` or `off`.
+pub fn departures(text: &str) -> Result<Departures, String> {
+    Departures::from_str(text, false).map_err(|_| "expected auto, on or off".into())
+}
+
+/// Reads `0` or `1`.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("expected 0 or 1".into()),
+    }
+}
+
+/// How a choice about departures is typed.
+pub fn departures_text(departures: Departures) -> String {
+    departures
+        .to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// A time in the largest unit that leaves no fraction, as it may be typed.
+pub fn duration_text(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    if micros.is_multiple_of(1_000_000) {
+        format!("{}s", micros / 1_000_000)
+    } else if micros.is_multiple_of(1000) {
+        format!("{}ms", micros / 1000)
+    } else {
+        format!("{micros}us")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_take_units() {
+        let ms = Duration::from_millis;
+        for (text, as_seconds, as_milliseconds) in [
+            ("10", 10_000, 10_u64),
+            ("1500.0", 1_500_000, 1500),
+            ("10s", 10_000, 10_000),
+            ("500ms", 500, 500),
+            ("2000us", 2, 2),
+            ("1.5m", 90_000, 90_000),
+            ("2 min", 120_000, 120_000),
+            ("1h", 3_600_000, 3_600_000),
+        ] {
+            assert_eq!(seconds(text), Ok(ms(as_seconds)), "{text}");
+            assert_eq!(milliseconds(text), Ok(ms(as_milliseconds)), "{text}");
+        }
+        assert_eq!(milliseconds("1.5"), Ok(Duration::from_micros(1500)));
+        for wrong in [
+            "",
+            "0",
+            "ten",
+            "5x",
+            "-1",
+            "1e400",
+            "1.2.3",
+            "s",
+            "0.1us",
+            "99999999999999h",
+            "9999999999999999999",
+        ] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+        assert!(seconds("5x").unwrap_err().contains("`x`"));
+        assert!(!seconds("ten").unwrap_err().contains("unit"));
+    }
+
+    #[test]
+    fn times_are_shown_as_they_may_be_typed() {
+        for text in ["1s", "1500ms", "90s", "250us"] {
+            assert_eq!(duration_text(seconds(text).unwrap()), text, "{text}");
+        }
+    }
+
+    #[test]
+    fn choices_are_read_as_they_are_shown() {
+        for choice in [Departures::Auto, Departures::On, Departures::Off] {
+            assert_eq!(departures(&departures_text(choice)), Ok(choice));
+        }
+        assert!(departures("perhaps").is_err());
+        assert_eq!((switch("0"), switch("1")), (Ok(false), Ok(true)));
+        assert!(switch("yes").is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! Where the code of a source line is: the line tables, read the other way.
+
+use std::collections::BTreeSet;
+
+use gimli::{LineProgramHeader, UnitRef};
+
+use super::units::Bytes;
+use crate::pattern::is_file;
+
+/// More rows of one line than this are not looked at.
+pub(super) const MAX_ROWS: usize = 1 << 14;
+
+/// How many rows are read for one question: some seconds.
+const MAX_READ: usize = 1 << 28;
+
+/// Longer paths are no paths, bytes.
+const MAX_PATH: usize = 4096;
+
+/// The beginning of code that belongs to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Its first address.
+    pub(super) start: u64,
+    /// One past the last of what follows without another line in between.
+    pub(super) end: u64,
+}
+
+/// What line tables tell of a line.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Where statements of it begin.
+    pub(super) runs: Vec<Run>,
+    /// Whether there is any such file.
+    pub(super) has_file: bool,
+    /// The nearest lines before and after it that have code.
+    pub(super) nearest: (Option<u32>, Option<u32>),
+    read: usize,
+}
+
+impl Search {
+    /// Adds what a unit's table has. True if there is code of the line in it.
+    pub(super) fn add(&mut self, unit: UnitRef<'_, Bytes>, file: &str, line: u32) -> bool {
+        let Some(program) = unit.line_program.clone() else {
+            return false;
+        };
+        let mut path = String::new();
+        let is_meant: Vec<bool> = (0..)
+            .map_while(|index| match (program.header().file(index), index) {
+                // Before version 5 they are counted from 1.
+                (None, 0) => Some(false),
+                (None, _) => None,
+                (Some(_), _) => Some(
+                    file.is_empty()
+                        || render(unit, program.header(), index, &mut path).is_some()
+                            && is_file(&path, file),
+                ),
+            })
+            .collect();
+        if !is_meant.contains(&true) {
+            return false;
+        }
+        self.has_file = true;
+        let known = self.runs.len();
+        let mut rows = program.rows();
+        let mut run: Option<Run> = None;
+        let mut is_first = true;
+        let mut is_nowhere = false;
+        while let Ok(Some((_, row))) = rows.next_row() {
+            self.read += 1;
+            if self.read > MAX_READ || self.runs.len() > MAX_ROWS {
+                break;
+            }
+            // What the linker has thrown away is left at address 0.
+            is_nowhere = if is_first {
+                row.address() == 0
+            } else {
+                is_nowhere
+            };
+            is_first = row.end_sequence();
+            if is_nowhere {
+                continue;
+            }
+            let is_here = !row.end_sequence()
+                && usize::try_from(row.file_index())
+                    .is_ok_and(|index| is_meant.get(index) == Some(&true));
+            let number = row.line().and_then(|line| u32::try_from(line.get()).ok());
+            if is_here && number == Some(line) {
+                if run.is_none() && row.is_stmt() {
+                    run = Some(Run {
+                        start: row.address(),
+                        end: row.address(),
+                    });
+                }
+                continue;
+            }
+            if let Some(run) = run.take() {
+                self.runs.push(Run {
+                    end: row.address(),
+                    ..run
+                });
+            }
+            if let (true, true, Some(number)) = (is_here, row.is_stmt(), number) {
+                self.see(number, line);
+            }
+        }
+        self.runs.len() > known
+    }
+
+    fn see(&mut self, number: u32, line: u32) {
+        let (before, after) = &mut self.nearest;
+        if number < line {
+            *before = (*before).max(Some(number));
+        } else {
+            *after = Some(after.map_or(number, |after| after.min(number)));
+        }
+    }
+}
+
+/// Adds the last components of the paths of a unit's source files, as many as
+/// `depth`, until there are `limit`.
+pub(super) fn add_files(
+    unit: UnitRef<'_, Bytes>,
+    depth: usize,
+    limit: usize,
+    files: &mut BTreeSet<String>,
+) {
+    let Some(program) = &unit.line_program else {
+        return;
+    };
+    let header = program.header();
+    let mut path = String::new();
+    for index in 0..=header.file_names().len() as u64 {
+        if files.len() >= limit {
+            return;
+        }
+        if render(unit, header, index, &mut path).is_some() {
+            let start = path.rmatch_indices('/').nth(depth.saturating_sub(1));
+            files.insert(super::names::clean(
+                &path[start.map_or(0, |(slash, _)| slash + 1)..],
+            ));
+        }
+    }
+}
+
+/// The path of a file in a table, as [`super::Frame::file`] shows it.
+fn render(
+    unit: UnitRef<'_, Bytes>,
+    header: &LineProgramHeader<Bytes>,
+    index: u64,
+    path: &mut String,
+) -> Option<()> {
+    let file = header.file(index)?;
+    path.clear();
+    if let Some(folder) = unit.comp_dir {
+        push(path, folder);
+    }
+    // Folder 0 is the unit's own.
+    if file.directory_index() != 0
+        && let Some(folder) = file.directory(header)
+    {
+        push(path, unit.attr_string(folder).ok()?);
+    }
+    push(path, unit.attr_string(file.path_name()).ok()?);
+    Some(())
+}
+
+fn push(path: &mut String, part: Bytes) {
+    let part = part.slice();
+    let part = String::from_utf8_lossy(&part[..part.len().min(MAX_PATH)]);
+    if part.starts_with('/') {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with('/') {
+        path.push('/');
+    }
+    path.push_str(&part);
+}

@@ -1,0 +1,269 @@
+//! The functions that symbol tables name.
+//!
+//! Tables are searched as they are: questions are few, and an index of a big
+//! program's symbols is not small.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+use object::LittleEndian;
+use object::elf::{self, Sym64};
+use object::read::elf::{ElfFile64, Sym};
+
+use super::copies;
+use super::names;
+use crate::pattern::is_function;
+use crate::target::elf::{LE, Table, strings, text_at};
+
+/// More functions of one name than this are not probed one by one.
+pub(super) const MAX_FOUND: usize = 256;
+
+/// How much of a table's names is read for one question, bytes. In a hostile
+/// file each symbol may have the same long name.
+const MAX_READ: usize = 1 << 30;
+
+/// How much of them is demangled, bytes: some seconds at worst.
+const MAX_DEMANGLED: usize = 1 << 24;
+
+/// How often one address may be found to lie in a function.
+const MAX_OVERLAPS: usize = 1 << 24;
+
+/// A function in a symbol table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// As the table has it, without a version.
+    pub name: String,
+    /// Its address in the file's own numbering.
+    pub start: u64,
+    /// Bytes; 0 if the table does not tell.
+    pub size: u64,
+}
+
+/// There are more than anybody could mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+/// The symbol tables of a file and of its separate debug file.
+pub(super) struct Symbols<'a> {
+    files: Vec<ElfFile64<'a, LittleEndian>>,
+}
+
+impl<'a> Symbols<'a> {
+    pub(super) fn of(images: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let parse = |image| ElfFile64::<LittleEndian>::parse(image).ok();
+        Self {
+            files: images.into_iter().filter_map(parse).collect(),
+        }
+    }
+
+    /// The tables, full ones first, each with its file.
+    fn tables(&self) -> impl Iterator<Item = (&ElfFile64<'a, LittleEndian>, &Table<'a>)> {
+        let full = self
+            .files
+            .iter()
+            .map(|file| (file, file.elf_symbol_table()));
+        let dynamic = self
+            .files
+            .iter()
+            .map(|file| (file, file.elf_dynamic_symbol_table()));
+        full.chain(dynamic)
+    }
+
+    /// Every function that can be called by its address, and the text that
+    /// begins with its name.
+    fn each(&self) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
+        self.tables().flat_map(|(file, table)| {
+            let names = strings(file, table.string_section());
+            table
+                .iter()
+                .filter(|symbol| symbol.st_type() == elf::STT_FUNC && !symbol.is_undefined(LE))
+                .map(move |symbol| (symbol, text_at(names, symbol.st_name(LE))))
+        })
+    }
+
+    /// The same with the names as they are, as far as they are read.
+    fn named(&self) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
+        let mut left = MAX_READ;
+        self.each().map_while(move |(symbol, text)| {
+            let name = names::raw(text);
+            left = left.checked_sub(name.len())?;
+            Some((symbol, name))
+        })
+    }
+
+    /// The functions that a user may mean by a name, and the copies that a
+    /// compiler has made of them, by their addresses.
+    pub(super) fn functions(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
+        let mut found = BTreeMap::new();
+        let mut asked = Asked::new(written);
+        for (symbol, name) in self.named() {
+            if asked.means(name) {
+                add(&mut found, symbol, name);
+                if found.len() > MAX_FOUND {
+                    return Err(TooMany);
+                }
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Likewise those of exactly this name in the table.
+    pub(super) fn exactly(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
+        let mut found = BTreeMap::new();
+        for (symbol, name) in self.named() {
+            if name == written.as_bytes() {
+                add(&mut found, symbol, name);
+                if found.len() > MAX_FOUND {
+                    return Err(TooMany);
+                }
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// The function that spans each of the addresses, which must rise.
+    pub(super) fn spanning(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
+        let mut found: Vec<Option<(&Sym64<LittleEndian>, &[u8])>> = vec![None; addresses.len()];
+        let mut left = MAX_OVERLAPS;
+        for (symbol, text) in self.each() {
+            let (start, size) = (symbol.st_value(LE), symbol.st_size(LE));
+            let first = addresses.partition_point(|address| *address < start);
+            for (address, found) in addresses.iter().zip(&mut found).skip(first) {
+                left = left.saturating_sub(1);
+                if *address - start >= size || left == 0 {
+                    break;
+                }
+                let better = found.is_none_or(|(old, _)| {
+                    let old = (old.st_value(LE), Reverse(old.st_size(LE)));
+                    (start, Reverse(size)) > old
+                });
+                if better {
+                    *found = Some((symbol, text));
+                }
+            }
+        }
+        found
+            .into_iter()
+            .map(|found| found.map(|(symbol, text)| of(symbol, names::raw(text))))
+            .collect()
+    }
+
+    /// The parts of the functions of these names that compilers have put
+    /// elsewhere, because they are seldom executed.
+    pub(super) fn cold_parts(&self, functions: &HashSet<&str>) -> Vec<Symbol> {
+        self.named()
+            .filter(|(_, name)| {
+                copies::whole_of_cold(name)
+                    .and_then(|whole| std::str::from_utf8(whole).ok())
+                    .is_some_and(|whole| functions.contains(whole))
+            })
+            .take(MAX_FOUND)
+            .map(|(symbol, name)| of(symbol, name))
+            .collect()
+    }
+
+    /// At most so many names of functions, demangled.
+    pub(super) fn some(&self, limit: usize) -> Vec<String> {
+        let mut left = MAX_DEMANGLED;
+        self.named()
+            .filter(|(_, name)| copies::original(name) == Some(name) && !name.is_empty())
+            .take(limit)
+            .map_while(|(_, name)| {
+                left = left.checked_sub(name.len())?;
+                Some(names::of_symbol(name))
+            })
+            .collect()
+    }
+
+    /// The function that spans the address, by the name that it is known by,
+    /// and where it begins.
+    pub(super) fn at(&self, vaddr: u64) -> Option<(u64, String)> {
+        self.tables()
+            .find_map(|(file, table)| at(file, table, vaddr))
+    }
+}
+
+fn of(symbol: &Sym64<LittleEndian>, name: &[u8]) -> Symbol {
+    Symbol {
+        name: String::from_utf8_lossy(name).into_owned(),
+        start: symbol.st_value(LE),
+        size: symbol.st_size(LE),
+    }
+}
+
+fn add(found: &mut BTreeMap<u64, Symbol>, symbol: &Sym64<LittleEndian>, name: &[u8]) {
+    let new = of(symbol, name);
+    found
+        .entry(new.start)
+        .and_modify(|old| old.size = old.size.max(new.size))
+        .or_insert(new);
+}
+
+fn at(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, vaddr: u64) -> Option<(u64, String)> {
+    let names = strings(file, table.string_section());
+    let spans = |value: u64, size: u64| vaddr.checked_sub(value).is_some_and(|in_it| in_it < size);
+    table
+        .iter()
+        .filter(|symbol| {
+            let kind = symbol.st_type();
+            (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
+        })
+        .filter(|symbol| spans(symbol.st_value(LE), symbol.st_size(LE)))
+        .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
+        .filter(|(_, name)| !matches!(name.first(), None | Some(0)))
+        // The closest one; of several names for one function the public one.
+        .max_by_key(|(symbol, name)| {
+            let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
+            (
+                symbol.st_value(LE),
+                Reverse(symbol.st_size(LE)),
+                !symbol.is_local(),
+                Reverse(underscores.count()),
+            )
+        })
+        .map(|(symbol, name)| (symbol.st_value(LE), names::of_symbol(name)))
+}
+
+/// A name that is looked for among mangled ones.
+struct Asked<'a> {
+    written: &'a str,
+    /// What every mangled name of it contains, if that is known: most symbols
+    /// need not be demangled.
+    part: Option<&'a str>,
+    left: usize,
+}
+
+impl<'a> Asked<'a> {
+    fn new(written: &'a str) -> Self {
+        Self {
+            written,
+            part: names::identifier(written),
+            left: MAX_DEMANGLED,
+        }
+    }
+
+    fn means(&mut self, name: &[u8]) -> bool {
+        if name == self.written.as_bytes() {
+            return true;
+        }
+        let Some(original) = copies::original(name) else {
+            return false;
+        };
+        if original == self.written.as_bytes() {
+            return true;
+        }
+        if !names::is_mangled(original) || self.part.is_some_and(|part| !holds(original, part)) {
+            return false;
+        }
+        let Some(left) = self.left.checked_sub(original.len()) else {
+            return false;
+        };
+        self.left = left;
+        is_function(&names::of_symbol(original), self.written)
+    }
+}
+
+fn holds(name: &[u8], part: &str) -> bool {
+    name.windows(part.len())
+        .any(|window| window == part.as_bytes())
+}

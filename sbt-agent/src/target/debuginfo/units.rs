@@ -1,0 +1,229 @@
+//! Units and entries of DWARF.
+
+use gimli::{
+    Attribute, AttributeValue, Dwarf, EndianSlice, EntriesRaw, Range, Unit, UnitOffset, UnitRef,
+};
+
+pub(super) type Bytes = EndianSlice<'static, gimli::LittleEndian>;
+pub(super) type Info = Dwarf<Bytes>;
+pub(super) type Value = AttributeValue<Bytes>;
+
+/// More pieces than this no function has.
+const MAX_RANGES: usize = 4096;
+
+/// Where an entry lies: its unit's place in the section, and its own in that.
+pub(super) type EntryId = (usize, usize);
+
+/// The units that are sound, one after another; what is damaged ends them.
+pub(super) fn units(dwarf: &Info) -> impl Iterator<Item = Unit<Bytes>> {
+    let mut headers = dwarf.units();
+    std::iter::from_fn(move || headers.next().ok().flatten())
+        .filter_map(|header| dwarf.unit(header).ok())
+}
+
+pub(super) fn id(unit: UnitRef<'_, Bytes>, entry: UnitOffset) -> EntryId {
+    let start = unit.header.debug_info_offset();
+    (start.map_or(usize::MAX, |start| start.0), entry.0)
+}
+
+/// An entry with what it says of itself.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) offset: UnitOffset,
+    /// 0 for the first that was read; may go below it.
+    pub(super) depth: isize,
+    pub(super) tag: gimli::DwTag,
+    attributes: Vec<Attribute<Bytes>>,
+}
+
+impl Entry {
+    pub(super) fn attribute(&self, name: gimli::DwAt) -> Option<Value> {
+        self.attributes
+            .iter()
+            .find(|attribute| attribute.name() == name)
+            .map(Attribute::value)
+    }
+
+    /// The addresses of its code, each at least one byte.
+    pub(super) fn ranges(&self, unit: UnitRef<'_, Bytes>) -> Vec<Range> {
+        let list = self
+            .attribute(gimli::DW_AT_ranges)
+            .and_then(|value| unit.attr_ranges(value).ok()?);
+        let real = |range: &Range| range.begin < range.end;
+        if let Some(mut list) = list {
+            return std::iter::from_fn(|| list.next().ok().flatten())
+                .take(MAX_RANGES)
+                .filter(real)
+                .collect();
+        }
+        let single = || {
+            let begin = self.address(unit, gimli::DW_AT_low_pc)?;
+            let end = match self.attribute(gimli::DW_AT_high_pc)? {
+                Value::Udata(size) => begin.checked_add(size)?,
+                value => unit.attr_address(value).ok()??,
+            };
+            Some(Range { begin, end })
+        };
+        single().into_iter().filter(real).collect()
+    }
+
+    fn address(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<u64> {
+        unit.attr_address(self.attribute(name)?).ok()?
+    }
+
+    /// A name, in the words of the compiler.
+    pub(super) fn text(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<String> {
+        let text = unit.attr_string(self.attribute(name)?).ok()?;
+        Some(text.to_string_lossy().into_owned())
+    }
+}
+
+/// Reads the entries of a unit whose tags are of interest, from one of them on
+/// or all. What is damaged ends them.
+pub(super) struct Entries<'a> {
+    raw: EntriesRaw<'a, Bytes>,
+    wanted: fn(gimli::DwTag) -> bool,
+    spare: Vec<Attribute<Bytes>>,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(
+        unit: UnitRef<'a, Bytes>,
+        from: Option<UnitOffset>,
+        wanted: fn(gimli::DwTag) -> bool,
+    ) -> Option<Self> {
+        Some(Self {
+            raw: unit.unit.entries_raw(from).ok()?,
+            wanted,
+            spare: Vec::new(),
+        })
+    }
+
+    /// The next one of interest.
+    pub(super) fn next(&mut self) -> Option<Entry> {
+        while !self.raw.is_empty() {
+            let (offset, depth) = (self.raw.next_offset(), self.raw.next_depth());
+            let Some(abbreviation) = self.raw.read_abbreviation().ok()? else {
+                continue;
+            };
+            let specifications = abbreviation.attributes();
+            if !(self.wanted)(abbreviation.tag()) {
+                self.raw.skip_attributes(specifications).ok()?;
+                continue;
+            }
+            let mut attributes = std::mem::take(&mut self.spare);
+            self.raw
+                .read_attributes(specifications, &mut attributes)
+                .ok()?;
+            return Some(Entry {
+                offset,
+                depth,
+                tag: abbreviation.tag(),
+                attributes,
+            });
+        }
+        None
+    }
+
+    /// Takes an entry's memory back for the next one.
+    pub(super) fn done(&mut self, entry: Entry) {
+        self.spare = entry.attributes;
+    }
+}
+
+/// An entry somewhere, with its unit.
+pub(super) struct Found<'a> {
+    pub(super) dwarf: &'a Info,
+    pub(super) unit: Unit<Bytes>,
+    pub(super) entry: Entry,
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn unit(&self) -> UnitRef<'_, Bytes> {
+        self.unit.unit_ref(self.dwarf)
+    }
+
+    /// Where it lies. In the supplementary file are no functions, so that both
+    /// files' entries are not mixed up.
+    pub(super) fn id(&self) -> EntryId {
+        id(self.unit(), self.entry.offset)
+    }
+
+    /// Where an attribute leads.
+    pub(super) fn follow(&self, name: gimli::DwAt) -> Option<Found<'a>> {
+        match self.entry.attribute(name)? {
+            Value::UnitRef(offset) => {
+                let unit = self.dwarf.unit(self.unit.header).ok()?;
+                at(self.dwarf, unit, offset)
+            }
+            Value::DebugInfoRef(offset) => in_section(self.dwarf, offset),
+            Value::DebugInfoRefSup(offset) => in_section(self.dwarf.sup()?, offset),
+            _ => None,
+        }
+    }
+
+    /// Where an attribute leads to, as [`Found::id`] has it.
+    pub(super) fn target(&self, entry: &Entry, name: gimli::DwAt) -> Option<EntryId> {
+        match entry.attribute(name)? {
+            Value::UnitRef(offset) => Some(id(self.unit(), offset)),
+            Value::DebugInfoRef(offset) => {
+                let unit = unit_of(self.dwarf, offset)?;
+                let inside = offset.to_unit_offset(&unit.header)?;
+                Some(id(unit.unit_ref(self.dwarf), inside))
+            }
+            _ => None,
+        }
+    }
+
+    /// The parameters, in order, at most as many as a function of interest has.
+    pub(super) fn parameters(&self) -> Vec<Entry> {
+        const MOST: usize = 64;
+        /// Types and variables may stand between them.
+        const CHILDREN: usize = 4096;
+        let mut found = Vec::new();
+        let unit = self.unit();
+        let Some(mut entries) = Entries::new(unit, Some(self.entry.offset), |_| true) else {
+            return found;
+        };
+        // The function itself.
+        let _itself = entries.next();
+        for _ in 0..CHILDREN {
+            match entries.next() {
+                Some(entry) if entry.depth > 0 => {
+                    if entry.depth == 1 && entry.tag == gimli::DW_TAG_formal_parameter {
+                        found.push(entry);
+                        if found.len() == MOST {
+                            break;
+                        }
+                    } else {
+                        entries.done(entry);
+                    }
+                }
+                _ => break,
+            }
+        }
+        found
+    }
+}
+
+/// An entry of a unit.
+pub(super) fn at(dwarf: &Info, unit: Unit<Bytes>, offset: UnitOffset) -> Option<Found<'_>> {
+    let entry = Entries::new(unit.unit_ref(dwarf), Some(offset), |_| true)?.next()?;
+    (entry.offset == offset).then_some(Found { dwarf, unit, entry })
+}
+
+fn in_section(dwarf: &Info, offset: gimli::DebugInfoOffset) -> Option<Found<'_>> {
+    let unit = unit_of(dwarf, offset)?;
+    let inside = offset.to_unit_offset(&unit.header)?;
+    at(dwarf, unit, inside)
+}
+
+fn unit_of(dwarf: &Info, offset: gimli::DebugInfoOffset) -> Option<Unit<Bytes>> {
+    let mut headers = dwarf.units();
+    loop {
+        let header = headers.next().ok()??;
+        if offset.to_unit_offset(&header).is_some() {
+            return dwarf.unit(header).ok();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The code of a file, by its addresses.
+
+use super::{Function, Point, Segment};
+use crate::target::prologue;
+
+/// Some code, and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::target) struct Code<'a> {
+    /// Offset in the file of its first byte.
+    pub(in crate::target) offset: u64,
+    /// At least one.
+    pub(in crate::target) bytes: &'a [u8],
+}
+
+/// The code from `vaddr` on, at most `size` bytes. `None` if it lies outside of
+/// the file's executable parts.
+pub(in crate::target) fn code_at<'a>(
+    image: &'a [u8],
+    segments: &[Segment],
+    vaddr: u64,
+    size: u64,
+) -> Option<Code<'a>> {
+    let (offset, left) = segments
+        .iter()
+        .filter(|segment| segment.executable)
+        .find_map(|segment| {
+            let offset = segment.file_offset(vaddr)?;
+            Some((offset, segment.filesz - (offset - segment.offset)))
+        })?;
+    let bytes = image.get(usize::try_from(offset).ok()?..)?;
+    let bytes = &bytes[..bytes.len().min(usize::try_from(size.min(left)).ok()?)];
+    (!bytes.is_empty()).then_some(Code { offset, bytes })
+}
+
+impl Point {
+    /// Of a function whose code this is, from its first byte on.
+    pub(in crate::target) fn of_function(
+        function: Function,
+        symbol: &str,
+        code: &Code<'_>,
+        layout: u8,
+    ) -> Option<Self> {
+        let choice = prologue::choose_keeping(code.bytes, function.arguments());
+        Some(Self {
+            function,
+            symbol: symbol.to_owned(),
+            entry_offset: code.offset.checked_add(choice.entry.offset.into())?,
+            stack_moved: choice.entry.stack_moved,
+            return_offset: code.offset.checked_add(choice.ret.offset.into())?,
+            entry_emulated: choice.entry.emulated,
+            layout,
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! Which instruction to put a probe on inside of a function.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
+
+use super::{Place, bytes_of, is_emulated, is_probeable, jump_target};
+
+/// The instructions of a function, decoded from its beginning.
+///
+/// The bytes may be anything. From the first that are no instruction on,
+/// nothing is known.
+pub struct Body<'a> {
+    code: &'a [u8],
+    /// Where instructions begin, rising.
+    starts: Vec<u32>,
+    /// Where jumps into the function go, rising.
+    targets: Vec<u64>,
+    /// Whether there are jumps of which only the processor knows where they go.
+    has_indirect: bool,
+}
+
+impl<'a> Body<'a> {
+    /// Of a function's bytes. `elsewhere`: code that belongs to it but lies
+    /// apart, such as what compilers take to be cold, each with its distance
+    /// from the function's first byte (modulo 2⁶⁴).
+    pub fn new(code: &'a [u8], elsewhere: &[(u64, &[u8])]) -> Self {
+        let mut this = Self {
+            code,
+            starts: Vec::new(),
+            targets: Vec::new(),
+            has_indirect: false,
+        };
+        this.read(0, code, true);
+        for (distance, code) in elsewhere {
+            this.read(*distance, code, false);
+        }
+        this.targets.sort_unstable();
+        this
+    }
+
+    fn read(&mut self, distance: u64, code: &[u8], is_body: bool) {
+        for instruction in Decoder::with_ip(64, code, distance, DecoderOptions::NONE) {
+            if instruction.is_invalid() {
+                break;
+            }
+            if is_body && let Ok(start) = u32::try_from(instruction.ip()) {
+                self.starts.push(start);
+            }
+            self.has_indirect |= instruction.flow_control() == FlowControl::IndirectBranch;
+            let inside = |target: &u64| *target < self.code.len() as u64;
+            self.targets
+                .extend(jump_target(&instruction).filter(inside));
+        }
+    }
+
+    /// Whether an instruction begins so many bytes into the function.
+    pub fn is_boundary(&self, offset: u64) -> bool {
+        u32::try_from(offset).is_ok_and(|offset| self.starts.binary_search(&offset).is_ok())
+    }
+
+    /// The beginnings of instructions before and after an offset, bytes from
+    /// the function's first.
+    pub fn neighbours(&self, offset: u64) -> (Option<u32>, Option<u32>) {
+        let after = self
+            .starts
+            .partition_point(|start| u64::from(*start) <= offset);
+        let before = self
+            .starts
+            .partition_point(|start| u64::from(*start) < offset);
+        (
+            before.checked_sub(1).map(|index| self.starts[index]),
+            self.starts.get(after).copied(),
+        )
+    }
+
+    /// Where to probe so that every passage of `from` counts, once: there, or
+    /// on the first emulated instruction between it and `until` to which there
+    /// is no other way. `None` if no instruction begins at `from`, or none of
+    /// them can be probed.
+    pub fn choose(&self, from: u64, until: u64) -> Option<Place> {
+        if !self.is_boundary(from) {
+            return None;
+        }
+        let code = self.code.get(usize::try_from(from).ok()?..)?;
+        let way_in = self.targets.partition_point(|target| *target <= from);
+        let way_in = self.targets.get(way_in).copied().unwrap_or(u64::MAX);
+        // What a table of jumps leads to cannot be seen.
+        let until = if self.has_indirect { from } else { until };
+        let mut slow = None;
+        for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE) {
+            let at = from.checked_add(instruction.ip())?;
+            if instruction.is_invalid() || at > from && (at >= until || at >= way_in) {
+                break;
+            }
+            let bytes = bytes_of(code, &instruction)?;
+            let place = Place {
+                offset: u32::try_from(at).ok()?,
+                stack_moved: 0,
+                emulated: is_emulated(bytes),
+            };
+            if place.emulated {
+                return Some(place);
+            }
+            if slow.is_none() && is_probeable(bytes) {
+                slow = Some(place);
+            }
+            if instruction.flow_control() != FlowControl::Next {
+                break;
+            }
+        }
+        slow
+    }
+}
+
+/// Where the direct jumps and calls in a piece of code go, which lies at
+/// `vaddr`.
+pub fn ways_out(code: &[u8], vaddr: u64) -> impl Iterator<Item = u64> {
+    Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE)
+        .into_iter()
+        .filter(|instruction| instruction.op0_kind() == OpKind::NearBranch64)
+        .map(|instruction| instruction.near_branch64())
+}

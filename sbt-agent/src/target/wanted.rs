@@ -1,0 +1,151 @@
+//! What a user asked to probe, and where it is in a file.
+
+mod find;
+mod lines;
+mod missing;
+mod parts;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::debuginfo::DebugInfo;
+use super::elf::{self, Code, Function, Point, Segment, code_at};
+use super::files::ProbedFile;
+use crate::pattern::Pattern;
+use crate::place::{printable, short};
+
+/// What a user asked to probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// A place to be told of when it is passed: the mark of this number.
+    Mark(u8),
+    /// A function that is a barrier.
+    Barrier {
+        /// Which argument points to the barrier object, 1 to 6; 0 if none
+        /// does; `None` to find that out.
+        object: Option<u8>,
+        /// Which argument is the number of participants, 1 to 6.
+        count: Option<u8>,
+    },
+}
+
+/// A place and what it is to the user.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wish {
+    /// Where.
+    pub at: Pattern,
+    /// What.
+    pub purpose: Purpose,
+}
+
+impl Wish {
+    /// Whether it may be in the file at this path.
+    fn concerns(&self, path: &Path) -> bool {
+        let name = path.to_string_lossy();
+        self.at
+            .binary
+            .as_deref()
+            .is_none_or(|binary| short(binary) == short(&name))
+    }
+}
+
+/// All that a user asked to probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted(pub Vec<Wish>);
+
+/// What a file has to offer for a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// Nothing of that name.
+    Nothing,
+    /// What is meant, but it cannot be probed; why.
+    Refused(String),
+    /// At least one place.
+    Points(Vec<Point>),
+}
+
+impl Wanted {
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a file has to offer for each wish, in their order.
+    pub(super) fn offers(&self, file: &Binary<'_>) -> Vec<Offer> {
+        self.0
+            .iter()
+            .map(|wish| {
+                if wish.concerns(file.shown) {
+                    file.offer(wish)
+                } else {
+                    Offer::Nothing
+                }
+            })
+            .collect()
+    }
+
+    /// Whether a file may have anything of it.
+    pub(super) fn concerns(&self, path: &Path) -> bool {
+        self.0.iter().any(|wish| wish.concerns(path))
+    }
+
+    /// For each wish that none of the files can fulfil one line that says why,
+    /// and what may have been meant. `files` have been looked at for these very
+    /// wishes ([`ProbedFile::look_for`]), the program first. What is wanted of a
+    /// file that is not among them may come with it later, and is not missing.
+    pub fn missing(&self, files: &[Arc<ProbedFile>]) -> Vec<String> {
+        self.0
+            .iter()
+            .enumerate()
+            .filter_map(|(index, wish)| missing::explain(index, wish, files))
+            .map(|line| printable(&line))
+            .collect()
+    }
+}
+
+/// A file that is searched.
+pub(super) struct Binary<'a> {
+    /// Its path as the target sees it.
+    shown: &'a Path,
+    image: &'a [u8],
+    segments: Vec<Segment>,
+    debug: &'a DebugInfo,
+}
+
+impl<'a> Binary<'a> {
+    /// `None` if it is not a 64-bit x86 ELF file. `shown`: its path as the
+    /// target sees it.
+    pub(super) fn new(shown: &'a Path, image: &'a [u8], debug: &'a DebugInfo) -> Option<Self> {
+        Some(Self {
+            shown,
+            image,
+            segments: elf::load_segments(image).ok()?,
+            debug,
+        })
+    }
+
+    fn name(&self) -> String {
+        short(&self.shown.to_string_lossy()).to_owned()
+    }
+
+    fn code(&self, vaddr: u64, size: u64) -> Option<Code<'a>> {
+        code_at(self.image, &self.segments, vaddr, size)
+    }
+
+    /// Of a place inside of a function: it is marked.
+    fn mark(number: u8, symbol: &str, offset: u64, emulated: bool) -> Point {
+        Point {
+            function: Function::Mark(number),
+            symbol: symbol.to_owned(),
+            entry_offset: offset,
+            stack_moved: 0,
+            return_offset: offset,
+            entry_emulated: emulated,
+            layout: sbt_common::layout::OPAQUE,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "wanted_tests.rs"]
+mod tests;

@@ -1,0 +1,681 @@
+//! Programs compiled for the purpose, and what is found in them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::pattern::Code;
+use crate::target::prologue::is_probeable;
+
+const C: &str = "\
+#include <stdlib.h>
+volatile int cell, enabled;
+typedef struct { int limit, waiting; } meeting;
+static inline __attribute__((always_inline)) int twice(int x) {
+    cell++;
+    return x * 2;
+}
+__attribute__((noinline)) static int step(int x) {
+    for (int i = 0; i < x; i++)
+        cell += i;
+    return twice(x) + 1;
+}
+__attribute__((noinline)) int other(int x) { return twice(x) - 1; }
+__attribute__((noinline)) static int meet(int unused, meeting *m, int count) {
+    for (int i = 0; i < count; i++)
+        cell += m->limit;
+    return 3;
+}
+meeting here, there;
+int main(int argc, char **argv) {
+    meet(1, &here, argc);
+    meet(2, &there, argc + 1);
+    if (argc > 3)
+        abort();
+    return step(argc) + other(argc);
+}
+";
+
+const CPP: &str = "\
+volatile int cell;
+namespace app {
+using handle = int *const;
+template <typename T> struct Team {
+    T value;
+    __attribute__((noinline)) void wait(int n) { cell = n; }
+};
+struct Gate {
+    __attribute__((noinline)) static void pass(long n) { cell = n; }
+    __attribute__((noinline)) void enter();
+};
+void Gate::enter() { cell = 2; }
+__attribute__((noinline)) void sync(handle h) { cell = *h; }
+__attribute__((noinline)) void sync(int &n, int m) { cell = n + m; }
+__attribute__((noinline)) void count(int n) { cell = n; }
+}
+extern \"C\" __attribute__((noinline)) void plain() { cell = 3; }
+int main(int argc, char **) {
+    app::Team<int> a;
+    app::Team<long> b;
+    a.wait(argc);
+    b.wait(argc);
+    app::Gate::pass(argc);
+    app::Gate gate;
+    gate.enter();
+    app::sync(&argc);
+    app::sync(argc, 1);
+    app::count(argc);
+    plain();
+    return cell;
+}
+";
+
+const MARK: Purpose = Purpose::Mark(7);
+
+const BARRIER: Purpose = Purpose::Barrier {
+    object: None,
+    count: None,
+};
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+struct Built {
+    folder: TempDir,
+    program: PathBuf,
+}
+
+impl Built {
+    /// The program `bin/lu` from `lu.c` or such.
+    fn new(name: &str, source: &str, options: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, source).unwrap();
+        Self::of(folder, &path, options)
+    }
+
+    fn of(folder: TempDir, source: &Path, options: &[&str]) -> Self {
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        let program = folder.path().join("bin/lu");
+        let is_cpp = source.extension().is_some_and(|it| it == "cpp");
+        let compiler = if is_cpp { "g++" } else { "gcc" };
+        let arguments = ["-pthread", source.to_str().unwrap(), "-o"];
+        let output = [program.to_str().unwrap()];
+        run(compiler, &[&arguments[..], &output, options].concat());
+        Self { folder, program }
+    }
+
+    fn c(options: &[&str]) -> Self {
+        Self::new("lu.c", C, &[&["-O2"], options].concat())
+    }
+
+    fn file(&self, wanted: &Wanted) -> ProbedFile {
+        let mut file = ProbedFile::open(&self.program, Path::new("/bin/lu")).unwrap();
+        file.look_for(wanted, self.folder.path());
+        file
+    }
+
+    /// The points of one wish, as address and function.
+    fn find(&self, at: &str, purpose: Purpose) -> Vec<(u64, Point)> {
+        let file = self.file(&wanted(&[at], purpose));
+        let image = file.image().unwrap();
+        let segments = elf::load_segments(&image).unwrap();
+        let vaddr = |offset: u64| {
+            let segment = segments.iter().find(|segment| {
+                segment.executable && offset.wrapping_sub(segment.offset) < segment.filesz
+            });
+            segment.map(|segment| offset - segment.offset + segment.vaddr)
+        };
+        file.points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Mark(_) | Function::Call { .. }))
+            .map(|point| (vaddr(point.entry_offset).unwrap(), point.clone()))
+            .collect()
+    }
+
+    fn symbols(&self, at: &str, purpose: Purpose) -> Vec<String> {
+        let found = self.find(at, purpose);
+        let mut symbols: Vec<_> = found.into_iter().map(|(_, point)| point.symbol).collect();
+        symbols.sort();
+        symbols
+    }
+
+    /// The object and count of the only point.
+    fn arguments(&self, at: &str, object: Option<u8>, count: Option<u8>) -> (u8, u8) {
+        let found = self.find(at, Purpose::Barrier { object, count });
+        match found[..] {
+            [
+                (
+                    _,
+                    Point {
+                        function: Function::Call { object, count },
+                        layout,
+                        ..
+                    },
+                ),
+            ] => {
+                assert_eq!(layout, sbt_common::layout::USER);
+                (object, count)
+            }
+            _ => panic!("{at}: {found:?}"),
+        }
+    }
+
+    /// What is said of a wish that cannot be fulfilled.
+    fn missing(&self, at: &str, purpose: Purpose) -> Option<String> {
+        let wanted = wanted(&[at], purpose);
+        let file = Arc::new(self.file(&wanted));
+        let mut missing = wanted.missing(&[file]);
+        assert!(missing.len() <= 1);
+        missing.pop()
+    }
+
+    fn debug(&self) -> DebugInfo {
+        DebugInfo::open(&self.program, Path::new("/bin/lu"), self.folder.path()).unwrap()
+    }
+
+    /// The functions, not inlined, that the line was found in.
+    fn functions_of_line(&self, at: &str) -> Vec<String> {
+        let Code::Line { file, line } = wanted(&[at], MARK).0.remove(0).at.code else {
+            panic!("{at}");
+        };
+        let debug = self.debug();
+        let spots = debug.line(&file, line).unwrap().spots;
+        let empty: Vec<_> = spots
+            .iter()
+            .filter(|spot| spot.start == spot.end)
+            .map(|spot| spot.start)
+            .collect();
+        let mut functions: Vec<_> = self
+            .find(at, MARK)
+            .into_iter()
+            .map(|(address, point)| {
+                assert_eq!(point.function, Function::Mark(7));
+                assert_eq!((point.stack_moved, point.layout), (0, 0));
+                let frames = debug.frames(address);
+                let is_here = frames.iter().any(|frame| {
+                    frame.line == Some(line)
+                        && frame
+                            .file
+                            .as_ref()
+                            .is_some_and(|path| path.ends_with(&file))
+                });
+                // Of a line without an instruction of its own the next has it.
+                assert!(
+                    is_here || empty.contains(&address),
+                    "{at}: {address:#x} {frames:?}"
+                );
+                frames.last().unwrap().function.clone().unwrap()
+            })
+            .collect();
+        functions.sort();
+        functions
+    }
+
+    fn strip(&self, debug: &str) {
+        let (program, debug) = (
+            self.program.to_str().unwrap(),
+            self.folder.path().join(debug),
+        );
+        let debug = debug.to_str().unwrap();
+        run("objcopy", &["--only-keep-debug", program, debug]);
+        run("strip", &[program]);
+        run(
+            "objcopy",
+            &[&format!("--add-gnu-debuglink={debug}"), program],
+        );
+    }
+
+    /// Where instructions begin, by another disassembler.
+    fn instructions(&self) -> BTreeSet<u64> {
+        let text = run(
+            "objdump",
+            &["-dw", "--no-show-raw-insn", self.program.to_str().unwrap()],
+        );
+        let address = |line: &str| {
+            let (address, _) = line.trim_start().split_once(":\t")?;
+            u64::from_str_radix(address, 16).ok()
+        };
+        text.lines().filter_map(address).collect()
+    }
+
+    /// Address and size of a function.
+    fn extent(&self, symbol: &str) -> (u64, u64) {
+        let text = run("nm", &["-S", self.program.to_str().unwrap()]);
+        let fields = text
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>())
+            .find(|fields| fields.len() == 4 && fields[3] == symbol)
+            .unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        (number(fields[0]), number(fields[1]))
+    }
+}
+
+fn wanted(all: &[&str], purpose: Purpose) -> Wanted {
+    let wish = |at: &&str| Wish {
+        at: at.parse().unwrap(),
+        purpose,
+    };
+    Wanted(all.iter().map(wish).collect())
+}
+
+#[test]
+fn functions_of_a_c_program() {
+    let built = Built::c(&[]);
+    for name in ["main", "step", "other", "lu!step"] {
+        let found = built.find(name, MARK);
+        let name = name.trim_start_matches("lu!");
+        let (start, size) = built.extent(name);
+        let [(address, point)] = &found[..] else {
+            panic!("{name}: {found:?}");
+        };
+        assert!((start..start + size).contains(address), "{name}");
+        assert_eq!(
+            (&point.symbol[..], point.function),
+            (name, Function::Mark(7))
+        );
+        assert!(point.return_offset <= point.entry_offset);
+    }
+    for name in ["cell", "abort", "twice", "libm.so!step", "ste", "malloc"] {
+        assert_eq!(built.find(name, MARK), [], "{name}");
+    }
+}
+
+#[test]
+fn names_without_a_symbol_table() {
+    let built = Built::c(&["-rdynamic"]);
+    run("strip", &[built.program.to_str().unwrap()]);
+    assert_eq!(built.symbols("other", MARK), ["other"]);
+    assert_eq!(built.symbols("step", MARK), <[&str; 0]>::default());
+    assert_eq!(built.arguments("other", None, None), (1, 0), "no DWARF");
+}
+
+#[test]
+fn a_separate_debug_file_has_names_and_lines() {
+    for id in ["-Wl,--build-id=none", "-Wl,--build-id=sha1"] {
+        let built = Built::c(&["-g", id]);
+        let lines = ["lu.c:5", "lu.c:10", "lu.c:23"];
+        let all = |built: &Built| {
+            let lines = lines.map(|line| built.find(line, MARK));
+            (built.find("step", BARRIER), lines)
+        };
+        let before = all(&built);
+        built.strip("bin/lu.debug");
+        assert_eq!(all(&built), before);
+        fs::remove_file(built.folder.path().join("bin/lu.debug")).unwrap();
+        assert_eq!(built.find("step", MARK), []);
+        assert_eq!(built.find("lu.c:5", MARK), []);
+    }
+}
+
+#[test]
+fn methods_and_templates() {
+    for options in [&["-O1"][..], &["-O1", "-g"], &["-O0", "-g"]] {
+        let built = Built::new("lu.cpp", CPP, options);
+        for (name, count) in [
+            ("wait", 2),
+            ("Team<int>::wait", 1),
+            ("app::Team<long>::wait", 1),
+            ("_ZN3app4TeamIiE4waitEi", 1),
+            ("app::sync", 2),
+            ("sync", 2),
+            ("_ZN3app4syncEPi", 1),
+            ("Gate::pass", 1),
+            ("plain", 1),
+            ("pp::sync", 0),
+            ("nc", 0),
+            ("app::", 0),
+        ] {
+            assert_eq!(built.find(name, MARK).len(), count, "{name} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn pointers_are_barrier_objects() {
+    for dwarf in ["-gdwarf-5", "-gdwarf-4"] {
+        let built = Built::new("lu.cpp", CPP, &["-O1", dwarf]);
+        for (name, object) in [
+            ("Team<int>::wait", 1),
+            ("Gate::enter", 1),
+            ("Gate::pass", 0),
+            ("_ZN3app4syncEPi", 1),
+            ("_ZN3app4syncERii", 1),
+            ("count", 0),
+            ("plain", 0),
+        ] {
+            assert_eq!(built.arguments(name, None, None), (object, 0), "{name}");
+        }
+        assert_eq!(built.arguments("plain", Some(5), Some(6)), (5, 6));
+        assert_eq!(built.arguments("Gate::enter", Some(0), Some(2)), (0, 2));
+    }
+    let built = Built::new("lu.cpp", CPP, &["-O2"]);
+    assert_eq!(built.arguments("count", None, None), (1, 0), "no DWARF");
+}
+
+/// gcc drops the first parameter of `meet`: the others move up.
+#[test]
+fn copies_have_other_parameters() {
+    for options in [&["-g"][..], &["-g", "-gz", "-gdwarf-4"]] {
+        let built = Built::c(options);
+        let symbols = built.symbols("meet", MARK);
+        assert!(symbols[0].starts_with("meet."), "{symbols:?}");
+        assert_eq!(symbols.len(), 1);
+        assert_eq!(built.arguments("meet", Some(2), Some(3)), (1, 2));
+        assert_eq!(built.arguments("meet", Some(1), None), (0, 0), "it is gone");
+        assert_eq!(built.arguments("meet", None, Some(3)), (0, 2));
+    }
+    assert_eq!(Built::c(&[]).arguments("meet", Some(2), Some(3)), (0, 0));
+}
+
+/// `f` tests, and goes on to its other part.
+#[test]
+fn a_function_in_two_parts_counts_once() {
+    let assembly = |main: &str| {
+        format!(
+            ".text
+            .type f, @function
+            f: test %edi, %edi
+            jne f.part.0
+            ret
+            .size f, . - f
+            .type f.part.0, @function
+            f.part.0: push %rbx
+            pop %rbx
+            ret
+            .size f.part.0, . - f.part.0
+            .type f.cold, @function
+            f.cold: ret
+            .size f.cold, . - f.cold
+            .globl main
+            .type main, @function
+            main: {main}
+            ret
+            .size main, . - main
+            .section .note.GNU-stack, \"\", @progbits"
+        )
+    };
+    for (main, expected) in [
+        ("call f", "f"),
+        ("call f.part.0", "f.part.0"),
+        ("test %edi, %edi; jne f.part.0", "f.part.0"),
+        ("nop", "f"),
+    ] {
+        let built = Built::new("lu.s", &assembly(main), &[]);
+        assert_eq!(built.symbols("f", MARK), [expected], "{main}");
+        assert_eq!(built.symbols("f.cold", MARK), ["f.cold"], "if asked for");
+    }
+}
+
+#[test]
+fn a_line_has_one_place_for_each_function() {
+    for options in [
+        &["-g"][..],
+        &["-g", "-gdwarf-4"],
+        &["-g", "-O3"],
+        &["-g", "-O1"],
+    ] {
+        let built = Built::c(options);
+        for (line, functions) in [
+            ("lu.c:5", &["other", "step"][..]),
+            (":5", &["other", "step"]),
+            ("lu.c:6", &["other", "step"]),
+            ("lu.c:9", &["step"]),
+            ("lu.c:10", &["step"]),
+            ("lu.c:16", &["meet"]),
+            ("lu.c:23", &["main"]),
+        ] {
+            let pattern = line.strip_prefix(':').map_or(line, |_| "lu.c:5");
+            assert_eq!(
+                built.functions_of_line(pattern),
+                functions,
+                "{line} {options:?}"
+            );
+        }
+        assert_eq!(built.find("other.c:5", MARK), []);
+        assert_eq!(built.find("lu.c:1", MARK), []);
+        let folder = built.folder.path().to_str().unwrap();
+        assert_eq!(built.find(&format!("{folder}/lu.c:5"), MARK).len(), 2);
+    }
+    assert_eq!(Built::c(&[]).find("lu.c:5", MARK), []);
+    let lines_only = Built::c(&["-g1"]);
+    assert_eq!(lines_only.find("lu.c:10", MARK).len(), 1);
+}
+
+#[test]
+fn a_template_has_a_place_for_each_instance() {
+    let built = Built::new("lu.cpp", CPP, &["-O1", "-g"]);
+    assert_eq!(
+        built.functions_of_line("lu.cpp:6"),
+        ["app::Team<int>::wait", "app::Team<long>::wait"]
+    );
+}
+
+#[test]
+fn offsets_are_of_whole_instructions() {
+    let built = Built::c(&["-g"]);
+    let (start, size) = built.extent("step");
+    let instructions = built.instructions();
+    let image = fs::read(&built.program).unwrap();
+    let segments = elf::load_segments(&image).unwrap();
+    let text = segments.iter().find(|segment| segment.executable).unwrap();
+    for offset in 1..size {
+        let is_instruction = instructions.contains(&(start + offset));
+        for at in [
+            format!("step+{offset:#x}"),
+            format!("lu!{:#x}", start + offset),
+            format!("lu+{:#x}", start + offset),
+        ] {
+            let found = built.find(&at, MARK);
+            let addresses: Vec<_> = found.iter().map(|(address, _)| *address).collect();
+            let missing = built.missing(&at, MARK);
+            let at_it = usize::try_from(start + offset - text.vaddr + text.offset).unwrap();
+            if is_instruction && !is_probeable(&image[at_it..]) {
+                assert!(missing.unwrap().contains("cannot probe"), "{at}");
+            } else if is_instruction {
+                assert_eq!(addresses, [start + offset], "{at}");
+                assert_eq!(missing, None);
+            } else {
+                assert_eq!(addresses, <[u64; 0]>::default(), "{at}");
+                let missing = missing.unwrap();
+                assert!(missing.contains("no instruction begins there"), "{missing}");
+                assert!(missing.contains("step+0x"), "{missing}");
+            }
+        }
+    }
+    let entry = built.find("step", BARRIER);
+    assert_eq!(built.find("step+0x0", BARRIER), entry);
+    assert_eq!(built.find(&format!("lu!{start:#x}"), BARRIER), entry);
+    let refused = |at: &str, purpose| built.missing(at, purpose).unwrap();
+    assert!(refused("step+0xffff", MARK).contains("bytes long"));
+    assert!(refused("lu!0x4", MARK).contains("no code"));
+    assert!(refused("lu!0xffffffffffffffff", MARK).contains("no code"));
+    assert!(refused("lu.c:5", BARRIER).contains("not a line"));
+    run("strip", &[built.program.to_str().unwrap()]);
+    let at = format!("lu!{start:#x}");
+    assert_eq!(built.find(&at, MARK), []);
+    assert!(refused(&at, MARK).contains("no symbol"));
+}
+
+#[test]
+fn several_static_functions_of_one_name_need_an_address() {
+    let assembly = ".text
+        .globl main
+        .type main, @function
+        main: ret
+        .size main, . - main
+        .type f, @function
+        f: push %rbx; pop %rbx; ret
+        .size f, . - f
+        .type f.isra.0, @function
+        f.isra.0: push %rbx; pop %rbx; ret
+        .size f.isra.0, . - f.isra.0
+        .type g.isra.0, @function
+        g.isra.0: push %rbx; pop %rbx; ret
+        .size g.isra.0, . - g.isra.0
+        .type g.isra.1, @function
+        g.isra.1: push %rbx; pop %rbx; ret
+        .size g.isra.1, . - g.isra.1
+        .section .note.GNU-stack, \"\", @progbits";
+    let built = Built::new("lu.s", assembly, &[]);
+    assert_eq!(built.symbols("f", MARK), ["f", "f.isra.0"]);
+    assert_eq!(built.symbols("f+0x1", MARK), ["f"]);
+    assert_eq!(built.symbols("g.isra.1+0x1", MARK), ["g.isra.1"]);
+    let missing = built.missing("g+0x1", MARK).unwrap();
+    assert!(missing.contains("there are 2 of them"), "{missing}");
+    assert!(missing.contains("lu!0x"), "{missing}");
+}
+
+#[test]
+fn what_is_missing_is_told_with_the_nearest() {
+    let built = Built::c(&["-g"]);
+    for (at, expected) in [
+        (
+            "stepp",
+            r#"no function "stepp" in lu; the nearest is "step""#,
+        ),
+        (
+            "lu!othre",
+            r#"no function "othre" in lu; the nearest is "other""#,
+        ),
+        ("zzzzz", r#"no function "zzzzz" in lu"#),
+        (
+            "twice",
+            "\"twice\" was inlined wherever lu calls it, and there is no function to probe: \
+             mark one of its lines instead (it begins at line 4 of its file)",
+        ),
+        (
+            "lu.c:7",
+            "lu.c:7 has no code of its own; the nearest lines with code are 6 and 8",
+        ),
+        (
+            "lu.c:999",
+            "lu.c:999 has no code of its own; the nearest line with code is 25",
+        ),
+        (
+            "lo.c:3",
+            r#"no source file "lo.c" is known to lu (nearest: lu.c); was it compiled with -g?"#,
+        ),
+        ("lu!0x1", "there is no code at 0x1 in lu"),
+    ] {
+        assert_eq!(built.missing(at, MARK).as_deref(), Some(expected), "{at}");
+    }
+    for fine in ["step", "lu.c:5", "libx.so!f", "libx.so!a.c:3"] {
+        assert_eq!(built.missing(fine, MARK), None, "{fine}");
+    }
+    let built = Built::new("lu.cpp", CPP, &["-O1"]);
+    for (at, expected) in [
+        (
+            "Team<int>::wiat",
+            r#"the nearest is "app::Team<int>::wait""#,
+        ),
+        ("app::snyc", r#"the nearest is "app::sync""#),
+        ("snyc", r#"the nearest is "sync""#),
+        ("lu.cpp:6", "was it compiled with -g?"),
+    ] {
+        let missing = built.missing(at, MARK).unwrap();
+        assert!(missing.ends_with(expected), "{missing}");
+    }
+}
+
+#[test]
+fn libraries_are_named_beside_the_program() {
+    let built = Built::c(&[]);
+    let wanted = wanted(&["fcator", "step"], MARK);
+    let mut linker = ProbedFile::open(
+        Path::new("/lib64/ld-linux-x86-64.so.2"),
+        Path::new("/lib64/ld-linux-x86-64.so.2"),
+    )
+    .unwrap();
+    linker.look_for(&wanted, Path::new("/"));
+    let files = [Arc::new(built.file(&wanted)), Arc::new(linker)];
+    let missing = wanted.missing(&files);
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    let expected = r#"no function "fcator" in lu or the libraries it loads"#;
+    assert!(missing[0].starts_with(expected), "{missing:?}");
+    assert_eq!(wanted.missing(&[]), <[&str; 0]>::default());
+}
+
+#[test]
+fn one_function_is_one_barrier_but_may_have_marks() {
+    let built = Built::c(&[]);
+    let numbers = |purposes: &[Purpose]| {
+        let wishes = purposes.iter().map(|purpose| Wish {
+            at: "step".parse().unwrap(),
+            purpose: *purpose,
+        });
+        let file = built.file(&Wanted(wishes.collect()));
+        file.points
+            .iter()
+            .map(|point| point.function)
+            .collect::<Vec<_>>()
+    };
+    let with_count = Purpose::Barrier {
+        object: Some(0),
+        count: Some(1),
+    };
+    let functions = numbers(&[MARK, with_count, Purpose::Mark(1), BARRIER, MARK]);
+    let call = Function::Call {
+        object: 0,
+        count: 1,
+    };
+    assert_eq!(functions.len(), 3);
+    for function in [Function::Mark(7), Function::Mark(1), call] {
+        assert!(functions.contains(&function), "{functions:?}");
+    }
+}
+
+/// All lines of the programs in `tests/programs`, as optimised as can be.
+#[test]
+fn no_line_leads_into_an_instruction() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let mut probed = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let source = entry.unwrap().path();
+        let name = source.file_name().unwrap().to_str().unwrap().to_owned();
+        let extension = name.rsplit('.').next();
+        if !matches!(extension, Some("c" | "cpp")) {
+            continue;
+        }
+        let mut options = vec!["-g", "-O3", "-ldl"];
+        if name == "plugin.c" {
+            options.extend(["-shared", "-fPIC"]);
+        }
+        let built = Built::of(TempDir::new().unwrap(), &source, &options);
+        let instructions = built.instructions();
+        let lines = fs::read_to_string(&source).unwrap().lines().count();
+        let wishes: Vec<_> = (1..=lines).map(|line| format!("{name}:{line}")).collect();
+        let wishes: Vec<_> = wishes.iter().map(String::as_str).collect();
+        let file = built.file(&wanted(&wishes, MARK));
+        let segments = elf::load_segments(&file.image().unwrap()).unwrap();
+        let text = segments.iter().find(|segment| segment.executable).unwrap();
+        for point in &file.points {
+            let address = point.entry_offset - text.offset + text.vaddr;
+            assert!(instructions.contains(&address), "{name}: {address:#x}");
+            probed += 1;
+        }
+    }
+    assert!(probed > 200, "{probed}");
+}
+
+#[test]
+fn where_functions_begin() {
+    let built = Built::c(&["-g"]);
+    let (start, size) = built.extent("step");
+    let debug = built.debug();
+    let inside: HashMap<_, _> = (start..start + size)
+        .map(|address| (address, debug.function_start(address)))
+        .collect();
+    assert!(inside.values().all(|found| *found == Some(start)));
+    assert_ne!(debug.function_start(start + size), Some(start));
+}

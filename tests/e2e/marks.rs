@@ -1,0 +1,130 @@
+//! Places and functions of the user's own: `--mark` and `--barrier`.
+
+use serde_json::Value;
+
+use crate::{
+    harness::{command, needs_root, number, run, sbt, watch_with},
+    programs::{Build, line, program},
+};
+
+fn interval(intervals: &[Value], from: u64, to: u64) -> &Value {
+    intervals
+        .iter()
+        .find(|interval| number(interval, "from") == from && number(interval, "to") == to)
+        .unwrap_or_else(|| panic!("no interval from {from} to {to}: {intervals:?}"))
+}
+
+#[test]
+fn marks_measure_a_program_of_one_thread() {
+    needs_root!();
+    let odd = format!("--mark=marks.c:{}=odd", line("marks.c", "LINE odd"));
+    let options = ["--mark=first_part", "--mark=second_part=second", &odd];
+    let (finished, report) = watch_with(&options, &program("marks.c"), &["rounds=20"]);
+    finished.expect(0);
+    let marks = report.list("marks");
+    let hits: Vec<u64> = marks.iter().map(|mark| number(mark, "hits")).collect();
+    assert_eq!(hits, [20, 20, 10], "{report}");
+    assert_eq!(marks[1]["name"], "second");
+    let intervals = report.list("intervals");
+    let first = interval(intervals, 0, 1);
+    assert_eq!(number(&first["time_ns"], "count"), 20);
+    // It sleeps 2 ms and then does nothing.
+    let (time, running) = (
+        number(&first["time_ns"], "min"),
+        number(first, "running_ns"),
+    );
+    assert!(time >= 2_000_000, "{report}");
+    assert!(running < 20 * 1_000_000, "{report}");
+    let odd = interval(intervals, 1, 2);
+    assert_eq!(number(&odd["time_ns"], "count"), 10);
+    assert!(number(odd, "running_ns") >= 10 * 900_000, "{report}");
+    assert_eq!(number(&interval(intervals, 2, 0)["time_ns"], "count"), 9);
+    assert_eq!(report.threads().len(), 1);
+}
+
+#[test]
+fn marks_are_told_by_thread() {
+    needs_root!();
+    let options = ["--mark=first_part", "--mark=second_part"];
+    let (_, report) = watch_with(&options, &program("marks.c"), &["threads=3", "rounds=7"]);
+    for mark in report.list("marks") {
+        let threads = mark["threads"].as_array().unwrap();
+        let hits: Vec<u64> = threads
+            .iter()
+            .map(|thread| number(thread, "hits"))
+            .collect();
+        assert_eq!(hits, [7, 7, 7], "{report}");
+    }
+    let inside = interval(report.list("intervals"), 0, 1);
+    assert_eq!(inside["threads"].as_array().unwrap().len(), 3);
+}
+
+/// Without any option only the barrier that is built on libc's is seen.
+#[test]
+fn functions_are_barriers_once_they_are_named() {
+    needs_root!();
+    let calls = program("calls.c");
+    let (_, report) = watch_with(&[], &calls, &[]);
+    assert_eq!(report.sites().len(), 1, "{report}");
+    for departures in ["--departures=on", "--departures=off"] {
+        let options = [
+            departures,
+            "--barrier=bar_wait:1:2",
+            "--barrier=sync_all:0",
+            "--barrier=spin_wait:3",
+        ];
+        let (finished, report) = watch_with(&options, &calls, &["rounds=50", "skew=200"]);
+        finished.expect(0);
+        report.is_exactly(50 * (3 + 2 + 3 + 3), 4 * 50);
+        for (site, threads, participants) in [
+            ("all", 3, Some(3)),
+            ("pair", 2, Some(2)),
+            ("sync", 3, None),
+            ("spin", 3, None),
+        ] {
+            let found = report.site_at(line("calls.c", &format!("SITE {site}")));
+            assert_eq!(number(found, "episodes"), 50, "{report}");
+            assert_eq!(found["kind"], "user");
+            assert_eq!(found["threads"].as_array().unwrap().len(), threads);
+            let barrier = found["barriers"][0].as_u64().unwrap();
+            let barriers = report.list("barriers");
+            let barrier = barriers
+                .iter()
+                .find(|b| number(b, "id") == barrier)
+                .unwrap();
+            assert_eq!(barrier["participants"].as_u64(), participants, "{report}");
+        }
+        // The last of them sleeps longest.
+        let all = report.site_at(line("calls.c", "SITE all"));
+        assert_eq!(number(&all["straggler"], "thread"), 2, "{report}");
+    }
+}
+
+#[test]
+fn functions_are_found_in_cpp_and_without_line_numbers() {
+    needs_root!();
+    let calls = Build::of("calls.c").flags(&["-g0"]).path();
+    let options = ["--barrier=bar_wait:1:2", "--barrier=sync_all:0"];
+    let (_, report) = watch_with(&options, &calls, &["rounds=5"]);
+    report.is_exactly(5 * (3 + 2 + 3), 3 * 5);
+}
+
+#[test]
+fn what_is_not_there_is_told_before_the_program_starts() {
+    needs_root!();
+    for (option, expected) in [
+        ("--mark=frist_part", "first_part"),
+        ("--mark=marks.c:1", "marks.c:1"),
+        ("--mark=makrs.c:20", "marks.c"),
+        ("--barrier=secnd_part", "second_part"),
+    ] {
+        let program = program("marks.c");
+        let finished = run(command(
+            sbt(),
+            &["run", option, "--", program.to_str().unwrap()],
+        ))
+        .expect(125);
+        assert!(finished.one_line().contains(expected), "{finished}");
+        assert_eq!(finished.out(), "", "the program ran");
+    }
+}

@@ -1,0 +1,149 @@
+//! Episodes one by one, names, conceptual phases and warnings.
+
+use serde_json::Value;
+
+use crate::{
+    harness::{command, needs_root, number, run, sbt, watch_with},
+    programs::{line, program},
+};
+
+fn sbt_run(options: &[&str], source: &'static str, arguments: &[&str]) -> String {
+    let program = program(source);
+    let mut all = vec!["run"];
+    all.extend(options);
+    all.extend(["--", program.to_str().unwrap()]);
+    all.extend(arguments);
+    run(command(sbt(), &all)).expect(0).stderr
+}
+
+#[test]
+fn watched_episodes_are_told_with_their_arrivals_in_order() {
+    needs_root!();
+    let arguments = ["threads=3", "rounds=5", "base=500", "skew=2000"];
+    let text = sbt_run(
+        &["--watch=meet", "--name=meet=together"],
+        "truth.c",
+        &arguments,
+    );
+    let episodes: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("sbt: together (meet truth.c:"))
+        .collect();
+    assert_eq!(episodes.len(), 5, "{text}");
+    assert!(episodes[4].contains("episode 5: barrier "), "{text}");
+    assert!(
+        episodes[4].contains(", phase ") && episodes[4].contains(", total "),
+        "{text}"
+    );
+    let arrivals = text.lines().filter(|line| line.starts_with("       T"));
+    let threads: Vec<&str> = arrivals.map(|line| &line[7..9]).collect();
+    assert_eq!(threads, ["T0", "T1", "T2"].repeat(5), "{text}");
+    // And the report calls the site by its name.
+    let table = text.split("BARRIERS").nth(1).unwrap();
+    assert!(table.contains("\ntogether "), "{text}");
+}
+
+#[test]
+fn the_report_lists_watched_episodes() {
+    needs_root!();
+    let options = ["--watch-all", "--quiet"];
+    let arguments = ["threads=3", "rounds=20", "base=300", "skew=1000"];
+    let (_, report) = watch_with(&options, &program("truth.c"), &arguments);
+    let watched = report.list("watched");
+    assert_eq!(watched.len(), 20);
+    let mut phases = 0;
+    for (index, episode) in (0_u64..).zip(watched) {
+        assert_eq!(number(episode, "index"), index);
+        let span = number(episode, "last_ns") - number(episode, "first_ns");
+        assert_eq!(span, number(episode, "barrier_ns"));
+        let arrivals = episode["arrivals"].as_array().unwrap();
+        let sum = |field: &str| arrivals.iter().map(|a| number(a, field)).sum::<u64>();
+        assert_eq!(sum("gap_ns"), span, "gaps add up");
+        for arrival in arrivals {
+            let at = number(arrival, "since_start_ns");
+            assert_eq!(at + number(arrival, "idle_ns"), number(episode, "last_ns"));
+        }
+        phases += number(episode, "phase_ns");
+    }
+    let all: u64 = report
+        .sites()
+        .iter()
+        .map(|site| number(&site["phase_ns"], "sum"))
+        .sum();
+    assert_eq!(phases, all);
+    // Phases tile the run.
+    let later = phases - number(&watched[0], "phase_ns");
+    let last = |index: usize| number(&watched[index], "last_ns");
+    assert_eq!(later, last(19) - last(0));
+}
+
+#[test]
+fn nothing_is_watched_unless_asked_for() {
+    needs_root!();
+    let (_, report) = watch_with(&[], &program("truth.c"), &["rounds=3"]);
+    assert!(report.0["watched"].is_null());
+    assert_eq!(report.list("warnings").len(), 0);
+}
+
+#[test]
+fn long_barriers_are_warned_of_once_and_counted() {
+    needs_root!();
+    let arguments = ["threads=2", "rounds=10", "skew=30000"];
+    let text = sbt_run(&["--warn-time=20"], "truth.c", &arguments);
+    let warnings = text
+        .lines()
+        .filter(|line| line.starts_with("sbt: warning: meet"));
+    assert_eq!(warnings.count(), 1, "{text}");
+    assert!(
+        text.contains("warning: 10 episodes of meet truth.c:"),
+        "{text}"
+    );
+    let silent = sbt_run(&["--warn-time=20", "--no-warnings"], "truth.c", &arguments);
+    assert!(!silent.contains("warning"), "{silent}");
+}
+
+#[test]
+fn phase_times_are_told_as_phases_end() {
+    needs_root!();
+    let text = sbt_run(&["--phase-times"], "truth.c", &["threads=2", "rounds=4"]);
+    let phases = text.lines().filter(|line| line.starts_with("sbt: phase "));
+    assert_eq!(phases.count(), 4, "{text}");
+}
+
+/// In wrapper.c four phases end at barriers in turns.
+#[test]
+fn conceptual_phases_hold_what_lies_between() {
+    needs_root!();
+    let at = |what: &str| format!("wrapper.c:{}", line("wrapper.c", what));
+    let (third, wrapper) = (at("CALL third"), at("SITE wrapper"));
+    let round = format!("--phase=round={third}..{third}");
+    let rest = format!("--phase=rest={third}..{wrapper}");
+    let (_, report) = watch_with(&[&round, &rest], &program("wrapper.c"), &["rounds=10"]);
+    let phases = report.list("conceptual_phases");
+    let of = |index: usize| -> &Value { &phases[index] };
+    assert_eq!(of(0)["name"], "round");
+    assert_eq!(number(&of(0)["phase_ns"], "count"), 9, "{report}");
+    let inside = number(of(0), "episodes");
+    assert_eq!(inside % 9, 0, "{report}");
+    assert!(inside >= 4 * 9 - 9, "{report}");
+    assert!(number(&of(1)["phase_ns"], "count") >= 9, "{report}");
+    let mean = |index: usize| number(&of(index)["phase_ns"], "mean");
+    assert!(
+        mean(1) < mean(0),
+        "a part is shorter than the whole: {report}"
+    );
+    assert_eq!(of(0)["threads"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_site_that_nobody_calls_from_is_told_with_the_nearest() {
+    needs_root!();
+    let text = sbt_run(&["--watch=meat"], "truth.c", &["rounds=3"]);
+    let line = text.split("note: ").nth(1).unwrap_or_default();
+    let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        line.contains("--watch meat: no barrier was called from there"),
+        "{text}"
+    );
+    assert!(line.contains("the nearest is meet"), "{text}");
+}

@@ -1,0 +1,94 @@
+//! How true sbt's figures are: `docs/accuracy.md`.
+//!
+//! Programs that know the answer write down what they did, by their own clock,
+//! and sbt's figures are held against that.
+
+mod barriers;
+mod bars;
+mod cases;
+mod compare;
+mod influence;
+mod lab;
+mod load;
+mod log;
+mod report;
+mod shares;
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::machine;
+use crate::workspace::Workspace;
+use lab::Lab;
+
+/// Options of `cargo xtask accuracy`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this part, to standard output instead of docs/accuracy.md
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+    /// Pairs of runs for the influence on the program
+    #[arg(long, default_value_t = 7)]
+    pairs: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Barriers with known times
+    Barriers,
+    /// Threads of known load
+    Load,
+    /// What sbt does to the program
+    Influence,
+}
+
+/// What a part found: its tables, and which bars were missed.
+#[derive(Default)]
+struct Section {
+    text: String,
+    missed: Vec<String>,
+}
+
+/// Measures, writes the page, and fails if a bar was missed.
+pub fn run(args: &Args) -> Result<()> {
+    let workspace = Workspace::locate()?;
+    let lab = Lab::prepare(&workspace)?;
+    let mut all = Section {
+        text: header()?,
+        missed: Vec::new(),
+    };
+    for part in [Part::Barriers, Part::Load, Part::Influence] {
+        if args.only.is_some_and(|only| only != part) {
+            continue;
+        }
+        let section = match part {
+            Part::Barriers => barriers::measure(&lab)?,
+            Part::Load => shares::measure(&lab)?,
+            Part::Influence => influence::measure(&lab, args.pairs)?,
+        };
+        all.text.push_str(&section.text);
+        all.missed.extend(section.missed);
+    }
+    if args.only.is_some() {
+        print!("{}", all.text);
+    } else {
+        let path = workspace.root.join("docs/accuracy.md");
+        fs::write(&path, all.text).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("wrote docs/accuracy.md");
+    }
+    if !all.missed.is_empty() {
+        bail!("bars were missed:\n{}", all.missed.join("\n"));
+    }
+    Ok(())
+}
+
+fn header() -> Result<String> {
+    Ok(format!(
+        "# How true the figures are\n\n\
+         Written by `cargo xtask accuracy`. Programs that know the answer note the time themselves, \
+         and sbt's figures are compared with their notes.\n\n\
+         {}\n",
+        machine::line()?
+    ))
+}

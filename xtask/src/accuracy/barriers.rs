@@ -1,0 +1,262 @@
+//! Part one: every episode of programs that stamp their own arrivals and
+//! departures.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::Section;
+use super::bars;
+use super::cases::{self, Case};
+use super::compare::{Comparison, Quantity, Sample};
+use super::lab::{Lab, Program};
+use super::log;
+use crate::bench::figures::{median, percentile};
+
+/// Another process may have had the CPU: so often a case is tried.
+const TRIES: usize = 3;
+
+/// What a case came to.
+struct Outcome {
+    case: Case,
+    /// Of the last try, if the accounts could be compared.
+    comparison: Option<Comparison>,
+    /// What each try missed; only that of the last one may be empty.
+    missed: Vec<Vec<String>>,
+}
+
+impl Outcome {
+    fn failed(&self) -> bool {
+        self.missed.last().is_none_or(|missed| !missed.is_empty())
+    }
+
+    /// What the times without bars would miss.
+    fn beyond(&self) -> Option<String> {
+        let beyond = bars::beyond(self.comparison.as_ref()?);
+        (!beyond.is_empty()).then(|| format!("{} ({})", self.case, beyond.join(", ")))
+    }
+}
+
+/// Measures all cases.
+pub fn measure(lab: &Lab) -> Result<Section> {
+    let program = lab.build("bench/accuracy-barriers.c")?;
+    let mut all = Comparison::default();
+    let mut outcomes = Vec::new();
+    for case in cases::all() {
+        let mut outcome = Outcome {
+            case,
+            comparison: None,
+            missed: Vec::new(),
+        };
+        while outcome.failed() && outcome.missed.len() < TRIES {
+            eprintln!("measuring: {case}, try {}", outcome.missed.len() + 1);
+            // Different episodes are a wrong answer too, and not the end.
+            match try_once(lab, &program, &case)? {
+                Ok(comparison) => {
+                    all.add(&comparison);
+                    outcome.missed.push(bars::missed(&comparison));
+                    outcome.comparison = Some(comparison);
+                }
+                Err(error) => {
+                    outcome.missed.push(vec![format!("{error:#}")]);
+                    outcome.comparison = None;
+                }
+            }
+        }
+        outcomes.push(outcome);
+    }
+    let mut section = Section::default();
+    write(&mut section, &all, &outcomes)?;
+    Ok(section)
+}
+
+/// The outer error: there is nothing to compare. The inner one: the accounts
+/// are not of the same episodes.
+fn try_once(lab: &Lab, program: &Program, case: &Case) -> Result<Result<Comparison>> {
+    let (text, report) = lab.reported(&["--watch-all"], program, &case.arguments())?;
+    let truth = log::parse(&text)?;
+    Ok(report.seen().and_then(|seen| Comparison::of(&truth, &seen)))
+}
+
+const INTRODUCTION: &str = "\
+## Barriers of known times
+
+The threads of [accuracy-barriers.c](../bench/accuracy-barriers.c) read `CLOCK_MONOTONIC` just \
+before and just after every `pthread_barrier_wait`. Thread *i* sleeps or spins for 300 µs + *i* × \
+skew first; *rotating* moves these loads on by one thread every round. Every episode of `sbt run \
+--watch-all --json` is compared with what the program noted:
+
+| | between |
+|---|---|
+| idle | a thread's arrival and the last one |
+| gap | one arrival and the next |
+| barrier | first and last arrival |
+| phase | the last arrival of the episode before and the last arrival |
+| release | the last arrival and a thread's departure |
+| work | a thread's departure from the episode before and its arrival |
+
+The error is the difference of the two accounts, whichever way. No episode is left out, however \
+far apart they are. Not counted is on what they cannot but agree: that the last thread has no idle \
+time and the first no gap. What lies before the first episode is not compared, since the program \
+does not know when sbt began.
+
+Bars for idle, gap, barrier and phase: median within 5 µs or 1 %, p99 within 50 µs or 5 %, \
+whichever is larger. Release and work begin before one call of the barrier and end after another, \
+or the other way round, so that the time from the program's clock to sbt's is in them and does not \
+fall out; they have no bar. The number of episodes is exact, no time is unknown, and every stamp \
+of sbt lies between the two of the program around that call. The order is right wherever two \
+arrivals are more than 10 µs apart by the program's clock, and the barrier's own count confirms \
+it: a thread can be held up between its clock and the barrier. A case that misses a bar is tried \
+again, three times at most.
+";
+
+fn write(section: &mut Section, all: &Comparison, outcomes: &[Outcome]) -> Result<()> {
+    let out = &mut section.text;
+    write!(out, "\n{INTRODUCTION}")?;
+    writeln!(
+        out,
+        "\n### All cases together\n\n\
+         All tries of all cases, those that were repeated too: {} episodes. Of {} pairs of arrivals \
+         with a clear order {} were swapped; of {} more the program does not know the order. Of {} \
+         stamps {} were impossible. sbt stamps an arrival {:.2} µs after the program at the \
+         median (p99 {:.2} µs), and a departure {:.2} µs before it (p99 {:.2} µs).\n\n\
+         | | times | median, µs | p99, µs | worst, µs |\n|---|---|---|---|---|",
+        all.episodes,
+        all.pairs,
+        all.swapped,
+        all.doubtful,
+        all.stamps,
+        all.impossible,
+        median(&all.late_ns) / 1e3,
+        percentile(&all.late_ns, 99) / 1e3,
+        median(&all.early_ns) / 1e3,
+        percentile(&all.early_ns, 99) / 1e3,
+    )?;
+    for quantity in Quantity::ALL {
+        let samples = all.samples(quantity);
+        let [median, p99, worst] = errors(samples);
+        writeln!(
+            out,
+            "| {} | {} | {median} | {p99} | {worst} |",
+            quantity.name(),
+            samples.len()
+        )?;
+    }
+    writeln!(
+        out,
+        "\n### Each case\n\n\
+         Threads, load, skew and straggler; errors as median / p99 / worst in µs, of the try that \
+         counts.\n\n\
+         | case | episodes | idle | gap | barrier | phase | release | work | tries | |\n\
+         |---|---|---|---|---|---|---|---|---|---|"
+    )?;
+    for outcome in outcomes {
+        write!(out, "| {} |", outcome.case)?;
+        match &outcome.comparison {
+            Some(comparison) => {
+                write!(out, " {} |", comparison.episodes)?;
+                for quantity in Quantity::ALL {
+                    write!(
+                        out,
+                        " {} |",
+                        errors(comparison.samples(quantity)).join(" / ")
+                    )?;
+                }
+            }
+            None => out.push_str(" | | | | | | |"),
+        }
+        let verdict = if outcome.failed() { "**FAIL**" } else { "PASS" };
+        writeln!(out, " {} | {verdict} |", outcome.missed.len())?;
+    }
+    let beyond: Vec<String> = outcomes.iter().filter_map(Outcome::beyond).collect();
+    if !beyond.is_empty() {
+        writeln!(
+            out,
+            "\nBy the same bars release and work would have missed: {}.",
+            beyond.join("; ")
+        )?;
+    }
+    let repeated: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.missed[0].is_empty())
+        .collect();
+    writeln!(
+        out,
+        "\n{} of {} cases met all bars at the first try.",
+        outcomes.len() - repeated.len(),
+        outcomes.len()
+    )?;
+    if !repeated.is_empty() {
+        writeln!(out, "What was missed:\n")?;
+    }
+    for outcome in repeated {
+        for (index, missed) in outcome.missed.iter().enumerate() {
+            if !missed.is_empty() {
+                let (case, missed) = (outcome.case, missed.join(", "));
+                writeln!(out, "- {case}, try {}: {missed}", index + 1)?;
+            }
+        }
+        if outcome.failed() {
+            let last = outcome.missed.last().map(|missed| missed.join(", "));
+            section
+                .missed
+                .push(format!("{}: {}", outcome.case, last.unwrap_or_default()));
+        }
+    }
+    Ok(())
+}
+
+/// Median, p99 and worst error in µs.
+fn errors(samples: &[Sample]) -> [String; 3] {
+    let errors: Vec<f64> = samples.iter().map(|sample| sample.error_ns()).collect();
+    [50, 99, 100].map(|percent| micros(percentile(&errors, percent)))
+}
+
+fn micros(ns: f64) -> String {
+    let us = ns / 1e3;
+    match us {
+        0.0..10.0 => format!("{us:.2}"),
+        10.0..100.0 => format!("{us:.1}"),
+        _ => format!("{us:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_written_with_three_digits() {
+        let samples: Vec<Sample> = [300, 12_340, 1_234_567]
+            .map(|error_ns| Sample {
+                truth_ns: error_ns,
+                seen_ns: 0,
+            })
+            .into();
+        assert_eq!(errors(&samples), ["12.3", "1235", "1235"]);
+        assert_eq!(errors(&samples[..1]), ["0.30", "0.30", "0.30"]);
+    }
+
+    #[test]
+    fn the_page_names_what_was_missed() {
+        let outcome = |missed: &[&[&str]]| Outcome {
+            case: cases::all()[0],
+            comparison: Some(Comparison::default()),
+            missed: missed
+                .iter()
+                .map(|list| list.iter().map(ToString::to_string).collect())
+                .collect(),
+        };
+        let mut section = Section::default();
+        let outcomes = [
+            outcome(&[&[]]),
+            outcome(&[&["a"], &[]]),
+            outcome(&[&["b"], &["c"], &["d"]]),
+        ];
+        write(&mut section, &Comparison::default(), &outcomes).unwrap();
+        assert!(section.text.contains("1 of 3 cases met all bars"));
+        assert!(section.text.contains("try 1: a\n"));
+        assert_eq!(section.text.matches("FAIL").count(), 1);
+        assert_eq!(section.missed, ["2 sleep, no skew: d"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Which barriers are measured: how many threads, how they are loaded, and how
+//! far apart they arrive.
+
+use std::fmt;
+
+/// How a thread spends its load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Asleep: as many threads as one likes have room.
+    Sleep,
+    /// On a CPU.
+    Spin,
+}
+
+impl Load {
+    /// What the program calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sleep => "sleep",
+            Self::Spin => "spin",
+        }
+    }
+}
+
+/// Who comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Straggler {
+    /// Nobody in particular.
+    None,
+    /// Always the same thread.
+    Fixed,
+    /// Every round the next one.
+    Rotating,
+}
+
+/// One run of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// How many threads meet.
+    pub threads: u32,
+    /// What they do before.
+    pub load: Load,
+    /// By how much each thread's load exceeds the one's before it, µs.
+    pub skew_us: u32,
+    /// Who has the greatest load.
+    pub straggler: Straggler,
+    /// How often they meet.
+    pub rounds: u32,
+}
+
+/// The least load, µs: keeps the rate below that at which sbt stops to watch
+/// departures by itself.
+const BASE_US: u32 = 300;
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |threads, load, skew_us, rounds| {
+        let stragglers: &[Straggler] = match skew_us {
+            0 => &[Straggler::None],
+            _ => &[Straggler::Fixed, Straggler::Rotating],
+        };
+        cases.extend(stragglers.iter().map(|straggler| Case {
+            threads,
+            load,
+            skew_us,
+            straggler: *straggler,
+            rounds,
+        }));
+    };
+    for load in [Load::Sleep, Load::Spin] {
+        for (skew_us, rounds) in [
+            (0, 1000),
+            (20, 1000),
+            (200, 1000),
+            (2_000, 500),
+            (20_000, 150),
+        ] {
+            add(2, load, skew_us, rounds);
+        }
+    }
+    for (skew_us, rounds) in [(0, 1000), (20, 1000), (200, 800), (2_000, 200)] {
+        add(4, Load::Sleep, skew_us, rounds);
+    }
+    for (skew_us, rounds) in [(0, 1000), (20, 1000), (200, 500), (2_000, 100)] {
+        add(8, Load::Sleep, skew_us, rounds);
+    }
+    cases
+}
+
+impl Case {
+    /// What the program is called with.
+    pub fn arguments(&self) -> Vec<String> {
+        vec![
+            format!("threads={}", self.threads),
+            format!("rounds={}", self.rounds),
+            format!("base={BASE_US}"),
+            format!("skew={}", self.skew_us),
+            format!("turn={}", u8::from(self.straggler == Straggler::Rotating)),
+            format!("load={}", self.load.name()),
+        ]
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}, ", self.threads, self.load.name())?;
+        match (self.skew_us, self.straggler) {
+            (0, _) => write!(f, "no skew"),
+            (us, straggler) => {
+                if us < 1000 {
+                    write!(f, "{us} µs, ")?;
+                } else {
+                    write!(f, "{} ms, ", us / 1000)?;
+                }
+                f.write_str(match straggler {
+                    Straggler::Rotating => "rotating",
+                    Straggler::Fixed | Straggler::None => "fixed",
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_run_is_longer_than_what_sbt_keeps() {
+        let cases = all();
+        assert!(cases.iter().all(|case| case.rounds < 10_000));
+        let mut names: Vec<String> = cases.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), cases.len());
+        assert!(names.contains(&"4 sleep, 2 ms, rotating".to_owned()));
+    }
+}

@@ -1,0 +1,205 @@
+//! As much of sbt's JSON report as is compared.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The report of one run.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Report {
+    /// When watching began, `CLOCK_MONOTONIC`; what follows counts from there.
+    #[serde(default)]
+    pub start_ns: u64,
+    /// Complete episodes.
+    pub episodes: u64,
+    /// Others.
+    pub incomplete_episodes: u64,
+    /// Records that were lost.
+    pub lost_events: u64,
+    /// All threads.
+    pub threads: Vec<Thread>,
+    /// All sites.
+    pub sites: Vec<Site>,
+    /// Every episode, with `--watch-all`.
+    #[serde(default)]
+    pub watched: Option<Vec<Watched>>,
+}
+
+/// A thread of the report.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Thread {
+    /// How the report refers to it.
+    pub id: u64,
+    /// The kernel's number.
+    pub tid: u32,
+}
+
+/// A site of the report.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Site {
+    /// The threads that came there.
+    pub threads: Vec<Share>,
+}
+
+/// What a thread did before and at a site, ns.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Share {
+    /// Which thread.
+    pub thread: u64,
+    /// Between barriers.
+    pub work_ns: Option<u64>,
+    /// The part of it on a CPU.
+    pub running_ns: Option<u64>,
+    /// Waiting for the last to arrive.
+    pub idle_ns: u64,
+}
+
+/// One episode as the report lists it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Watched {
+    last_ns: u64,
+    phase_ns: Option<u64>,
+    barrier_ns: u64,
+    arrivals: Vec<Arrived>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Arrived {
+    thread: u64,
+    gap_ns: u64,
+    idle_ns: u64,
+    release_ns: Option<u64>,
+    work_ns: Option<u64>,
+}
+
+/// One episode by sbt's account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The last arrival, `CLOCK_MONOTONIC`, ns.
+    pub last_ns: u64,
+    /// How long the phase was that it ended, if known, ns.
+    pub phase_ns: Option<u64>,
+    /// First to last arrival, ns.
+    pub barrier_ns: u64,
+    /// In the order of arrival.
+    pub arrivals: Vec<SeenArrival>,
+}
+
+/// One arrival by sbt's account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenArrival {
+    /// The kernel's number of the thread.
+    pub tid: u32,
+    /// Since the arrival before it, ns.
+    pub gap_ns: u64,
+    /// Until the last arrival, ns.
+    pub idle_ns: u64,
+    /// From the last arrival to its own departure, ns, if that was seen.
+    pub release_ns: Option<u64>,
+    /// From its departure before to its arrival, ns, likewise.
+    pub work_ns: Option<u64>,
+}
+
+impl Report {
+    /// The episodes in the order in which they ended. Fails if one was not
+    /// whole or is not listed, since then nothing can be compared.
+    pub fn seen(&self) -> Result<Vec<Seen>> {
+        let tids = self.tids();
+        let watched = self
+            .watched
+            .as_deref()
+            .context("the report lists no episodes")?;
+        ensure!(
+            self.incomplete_episodes == 0 && self.lost_events == 0,
+            "{} incomplete episodes, {} lost events",
+            self.incomplete_episodes,
+            self.lost_events
+        );
+        ensure!(
+            self.episodes == watched.len() as u64,
+            "{} episodes, of which {} are listed",
+            self.episodes,
+            watched.len()
+        );
+        let mut seen = Vec::new();
+        for episode in watched {
+            let arrivals = episode.arrivals.iter().map(|arrived| {
+                Some(SeenArrival {
+                    tid: *tids.get(&arrived.thread)?,
+                    gap_ns: arrived.gap_ns,
+                    idle_ns: arrived.idle_ns,
+                    release_ns: arrived.release_ns,
+                    work_ns: arrived.work_ns,
+                })
+            });
+            seen.push(Seen {
+                last_ns: self.start_ns + episode.last_ns,
+                phase_ns: episode.phase_ns,
+                barrier_ns: episode.barrier_ns,
+                arrivals: arrivals
+                    .collect::<Option<_>>()
+                    .context("an arrival of a thread that the report does not list")?,
+            });
+        }
+        seen.sort_by_key(|episode| episode.last_ns);
+        Ok(seen)
+    }
+
+    /// The kernel's numbers of the threads, by the report's own.
+    pub fn tids(&self) -> HashMap<u64, u32> {
+        self.threads
+            .iter()
+            .map(|thread| (thread.id, thread.tid))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"{ "start_ns": 1000, "episodes": 2, "incomplete_episodes": 0,
+        "lost_events": 0, "sites": [],
+        "threads": [ { "id": 0, "tid": 70 }, { "id": 1, "tid": 80 } ],
+        "watched": [
+            { "site": 0, "index": 1, "first_ns": 25, "last_ns": 30, "phase_ns": 8,
+              "barrier_ns": 5, "arrivals": [
+                { "thread": 0, "gap_ns": 0, "idle_ns": 5, "release_ns": null },
+                { "thread": 1, "gap_ns": 5, "idle_ns": 0, "release_ns": 2 } ] },
+            { "site": 0, "index": 0, "first_ns": 10, "last_ns": 20, "phase_ns": null,
+              "barrier_ns": 10, "arrivals": [] } ] }"#;
+
+    fn report() -> Report {
+        serde_json::from_str(REPORT).unwrap()
+    }
+
+    #[test]
+    fn episodes_come_in_order_and_with_absolute_times() {
+        let seen = report().seen().unwrap();
+        assert_eq!(seen[0].last_ns, 1020);
+        assert_eq!(seen[1].last_ns, 1030);
+        let tids: Vec<u32> = seen[1].arrivals.iter().map(|arrival| arrival.tid).collect();
+        assert_eq!(tids, [70, 80]);
+        assert_eq!(seen[1].arrivals[0].release_ns, None);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_compared() {
+        let lossy = Report {
+            lost_events: 1,
+            ..report()
+        };
+        assert!(lossy.seen().is_err());
+        let thinned = Report {
+            episodes: 3,
+            ..report()
+        };
+        assert!(thinned.seen().is_err());
+        let unwatched = Report {
+            watched: None,
+            ..report()
+        };
+        assert!(unwatched.seen().is_err());
+    }
+}
