@@ -166,9 +166,11 @@ impl<'a> Symbols<'a> {
     pub(super) fn some(&self, limit: usize) -> Vec<String> {
         let mut left = MAX_DEMANGLED;
         self.named()
-            .filter(|(_, name)| copies::original(name) == Some(name) && !name.is_empty())
+            // Of a function that a compiler has copied there may be nothing else.
+            .filter_map(|(_, name)| copies::original(name))
+            .filter(|name| !name.is_empty())
             .take(limit)
-            .map_while(|(_, name)| {
+            .map_while(|name| {
                 left = left.checked_sub(name.len())?;
                 Some(names::of_symbol(name))
             })

@@ -148,10 +148,8 @@ impl Searched {
     }
 }
 
-/// A function's name with so many scopes before it, and without what compilers
-/// put behind it (`f.constprop.0`).
+/// A function's name with so many scopes before it.
 fn tail(name: &str, scopes: usize) -> &str {
-    let name = name.split_once('.').map_or(name, |(name, _)| name);
     if name.contains(['<', '(']) {
         return name;
     }
