@@ -87,6 +87,16 @@ fn build() -> PathBuf {
         .unwrap()
 }
 
+/// What every report has to conform to.
+fn schema() -> &'static jsonschema::Validator {
+    static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/report.schema.json");
+        let text = fs::read_to_string(path).unwrap();
+        jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap()
+    })
+}
+
 /// A folder of the test's own that every user can reach.
 pub fn folder() -> TempDir {
     use std::os::unix::fs::PermissionsExt as _;
@@ -359,7 +369,14 @@ impl Report {
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path)
             .unwrap_or_else(|error| panic!("no report in {}: {error}", path.display()));
-        Self(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in:\n{text}")))
+        let report = serde_json::from_str(&text);
+        let report: Value = report.unwrap_or_else(|error| panic!("{error} in:\n{text}"));
+        let errors = schema().iter_errors(&report);
+        let errors: Vec<_> = errors
+            .map(|e| format!("{}: {e}", e.instance_path))
+            .collect();
+        assert!(errors.is_empty(), "against the schema: {errors:#?}");
+        Self(report)
     }
 
     #[track_caller]
