@@ -1,14 +1,17 @@
 /* Two threads, phases of about 100 µs of work each, ended by a barrier.
- * Prints how long the phases took by the program's own clock. */
+ * Prints how long the phases took by the program's own clock.
+ *
+ * phases [PHASES] */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #define THREADS 2
-#define PHASES 10000
 #define WORK 60000
 
+static int phases = 10000;
 static pthread_barrier_t barrier;
 static volatile uint64_t sink[THREADS * 16];
 
@@ -22,7 +25,7 @@ static double seconds(void)
 static void *work(void *argument)
 {
     uintptr_t id = (uintptr_t)argument;
-    for (int phase = 0; phase < PHASES; phase++) {
+    for (int phase = 0; phase < phases; phase++) {
         uint64_t sum = id;
         for (int i = 0; i < WORK; i++)
             sum = sum * 6364136223846793005u + 1442695040888963407u;
@@ -32,8 +35,10 @@ static void *work(void *argument)
     return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        phases = atoi(argv[1]);
     pthread_t other;
     pthread_barrier_init(&barrier, NULL, THREADS);
     double start = seconds();

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::figures::median;
 use super::row;
 use crate::process;
 use crate::test::require_tools;
@@ -18,6 +17,10 @@ const TOOLS: [(&str, &str); 4] = [
     ("ltrace", "ltrace"),
     ("bpftrace", "bpftrace"),
 ];
+
+/// Phases of a run: about five seconds, and one.
+const LONG: &str = "50000";
+const SHORT: &str = "10000";
 
 const PROBE: &str = "uprobe:libc:pthread_barrier_wait { @[tid] = count(); @last[tid] = nsecs; }";
 
@@ -39,22 +42,27 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
          against the program alone. The others write nothing or count only; none of them tells \
          phases or waits.\n\n| under | bar | median | pairs |\n|---|---|---|---|"
     )?;
-    let tools: [(&str, &[&str]); 5] = [
-        ("sbt run", &["SBT", "run", "--quiet", "--"]),
+    // Those that stop the program at each call are not to take all day.
+    let tools: [(&str, &str, &[&str]); 5] = [
+        ("sbt run", LONG, &["SBT", "run", "--quiet", "--"]),
         (
             "sbt run --departures off",
+            LONG,
             &["SBT", "run", "--quiet", "--departures", "off", "--"],
         ),
         (
             "bpftrace, uprobe, count()",
+            LONG,
             &["bpftrace", "-q", "-e", PROBE, "-c"],
         ),
         (
             "strace -f -e futex",
+            SHORT,
             &["strace", "-f", "-e", "trace=futex", "-o", "/dev/null"],
         ),
         (
             "ltrace -f -e pthread_barrier_wait",
+            SHORT,
             &[
                 "ltrace",
                 "-f",
@@ -65,14 +73,19 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
             ],
         ),
     ];
-    let mut medians = Vec::new();
-    for (name, prefix) in tools {
+    for (name, phases, prefix) in tools {
         let mut ratios = Vec::new();
         for pair in 0..pairs {
             eprintln!("measuring: {name}, pair {}", pair + 1);
-            let alone = own_time(&mut process::command(&program))?;
+            let alone = own_time(process::command(&program).arg(phases))?;
             let mut command = prefixed(prefix, sbt);
-            match own_time(command.arg(&program)) {
+            // One argument for bpftrace, which has a command of its own there.
+            if prefix.last() == Some(&"-c") {
+                command.arg(format!("{} {phases}", program.display()));
+            } else {
+                command.arg(&program).arg(phases);
+            }
+            match own_time(&mut command) {
                 Ok(with) => ratios.push(with / alone),
                 Err(error) => {
                     eprintln!("{name}: {error:#}");
@@ -84,7 +97,6 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
             writeln!(out, "| {name} | | does not work here | |")?;
             continue;
         }
-        medians.push((name, median(&ratios)));
         row(out, name, "sbt is the least", &ratios)?;
     }
     Ok(())
