@@ -120,7 +120,20 @@ pub fn is_function(name: &str, written: &str) -> bool {
         name.strip_suffix(written)
             .is_some_and(|scope| scope.is_empty() || scope.ends_with("::"))
     };
-    ends(name) || name.split_once('<').is_some_and(|(bare, _)| ends(bare))
+    ends(name) || name.contains('<') && !written.contains('<') && ends(&bare(name))
+}
+
+/// A function's name without template arguments, wherever they stand.
+fn bare(name: &str) -> String {
+    let mut depth = 0_u32;
+    name.chars()
+        .filter(|letter| {
+            depth += u32::from(*letter == '<');
+            let outside = depth == 0;
+            depth = depth.saturating_sub(u32::from(*letter == '>'));
+            outside
+        })
+        .collect()
 }
 
 impl Pattern {
@@ -262,6 +275,8 @@ mod tests {
             "lu!factor",
             "wait",
             "Team<int>::wait",
+            "Team::wait",
+            "app::Team::wait",
             "lu!0x4f2",
         ] {
             assert!(parse(text).matches(&place), "{text}");

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
@@ -461,6 +462,53 @@ fn a_template_has_a_place_for_each_instance() {
     );
 }
 
+/// Of a line that another file's line at once takes the place of, only what is
+/// nowhere else.
+#[test]
+fn lines_without_an_instruction_of_their_own() {
+    let assembly = ".file 1 \"lu.c\"
+        .file 2 \"lu.h\"
+        .text
+        .globl main
+        .type main, @function
+        main:
+        .loc 1 10
+        .loc 2 5
+        nop
+        .loc 1 11
+        nop
+        .loc 1 10
+        nop
+        .loc 1 12
+        .loc 1 13
+        mov %eax, %eax
+        push %rax
+        .loc 1 30 is_stmt 0
+        pop %rax
+        .loc 1 20 is_stmt 1
+        .loc 2 6
+        ret
+        .size main, . - main
+        .section .note.GNU-stack, \"\", @progbits";
+    let built = Built::new("lu.s", assembly, &[]);
+    let (start, _) = built.extent("main");
+    for (line, offset) in [
+        ("lu.h:5", Some(0)),
+        ("lu.c:11", Some(1)),
+        ("lu.c:10", Some(2)),
+        ("lu.c:12", Some(3)),
+        // Of the same line the next instruction is cheaper.
+        ("lu.c:13", Some(5)),
+        ("lu.c:30", None),
+        ("lu.c:20", Some(7)),
+        ("lu.h:6", Some(7)),
+    ] {
+        let found = built.find(line, MARK);
+        let found: Vec<_> = found.iter().map(|(address, _)| address - start).collect();
+        assert_eq!(found, Vec::from_iter(offset), "{line}");
+    }
+}
+
 #[test]
 fn offsets_are_of_whole_instructions() {
     let built = Built::c(&["-g"]);
@@ -547,6 +595,10 @@ fn what_is_missing_is_told_with_the_nearest() {
         (
             "lu!othre",
             r#"no function "othre" in lu; the nearest is "other""#,
+        ),
+        (
+            "meett",
+            r#"no function "meett" in lu; the nearest is "meet""#,
         ),
         ("zzzzz", r#"no function "zzzzz" in lu"#),
         (
@@ -643,8 +695,8 @@ fn no_line_leads_into_an_instruction() {
     for entry in fs::read_dir(folder).unwrap() {
         let source = entry.unwrap().path();
         let name = source.file_name().unwrap().to_str().unwrap().to_owned();
-        let extension = name.rsplit('.').next();
-        if !matches!(extension, Some("c" | "cpp")) {
+        let kind = source.extension().and_then(|kind| kind.to_str());
+        if !matches!(kind, Some("c" | "cpp")) {
             continue;
         }
         let mut options = vec!["-g", "-O3", "-ldl"];
@@ -678,4 +730,55 @@ fn where_functions_begin() {
         .collect();
     assert!(inside.values().all(|found| *found == Some(start)));
     assert_ne!(debug.function_start(start + size), Some(start));
+}
+
+/// Whatever a file claims, points lie in it, and on what can be probed.
+#[test]
+fn damaged_files() {
+    use object::{Object as _, ObjectSection as _};
+    let built = Built::c(&["-g", "-O3"]);
+    let good = fs::read(&built.program).unwrap();
+    let file = object::File::parse(&good[..]).unwrap();
+    let ranges: Vec<_> = file
+        .sections()
+        .filter(|section| {
+            let name = section.name().unwrap_or_default();
+            name.starts_with(".debug") || name.ends_with("tab") || name == ".text"
+        })
+        .filter_map(|section| section.file_range())
+        .collect();
+    let (start, _) = built.extent("step");
+    let wishes = [
+        "step",
+        "meet",
+        "lu.c:5",
+        "lu.c:10",
+        "lu.c:23",
+        "twice",
+        "step+0x2",
+        &format!("lu!{:#x}", start + 2),
+    ];
+    let barriers = wanted(&["step", "meet", "main"], BARRIER);
+    let marks = wanted(&wishes, MARK);
+    let flips = proptest::collection::vec(any::<(u16, u32, u8)>(), 1..40);
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("lu");
+    proptest!(ProptestConfig::with_cases(400), |(flips in &flips)| {
+        let mut image = good.clone();
+        for (section, at, value) in flips {
+            let (start, length) = ranges[usize::from(section) % ranges.len()];
+            let at = start + u64::from(at) % length;
+            image[usize::try_from(at).unwrap()] = value;
+        }
+        fs::write(&path, &image).unwrap();
+        for wanted in [&marks, &barriers] {
+            let mut file = ProbedFile::open(&path, &path).unwrap();
+            file.look_for(wanted, folder.path());
+            for point in &file.points {
+                let code = usize::try_from(point.entry_offset).ok().and_then(|at| image.get(at..));
+                assert!(is_probeable(code.unwrap()), "{point:?}");
+            }
+            let _ = wanted.missing(&[Arc::new(file)]);
+        }
+    });
 }

@@ -36,7 +36,8 @@ pub fn measure(lab: &Lab) -> Result<Section> {
          the second waits for it at the barrier; {ROUNDS} periods, {RUNS} runs for each load. \
          *Running* is `running_ns / (work_ns + idle_ns)` of each thread, against \
          `CLOCK_THREAD_CPUTIME_ID` in the program; *idle* is `idle_ns / (work_ns + idle_ns)`. \
-         Deviations are in points of a per cent. Bars: none above {WORST}, standard deviation not \
+         sbt stamps a departure before the program reads its CPU clock, so its shares of running \
+         are a little higher. Deviations are in points of a per cent. Bars: none above {WORST}, standard deviation not \
          above {DEVIATION}.\n\n\
          | load | running, mean | by sbt | worst | deviation | idle of the second, mean | by sbt | \
          worst | deviation | |\n|---|---|---|---|---|---|---|---|---|---|",

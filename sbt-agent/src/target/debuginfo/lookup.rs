@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::rows::{self, Search};
+use super::rows::{self, Run, Search};
 use super::scopes::{self, Scope};
 use super::symbols::{Symbol, TooMany};
 use super::{DebugInfo, inlined, parameters, units};
@@ -17,6 +17,9 @@ pub struct Spot {
     pub start: u64,
     /// One past the last of what follows without another line in between.
     pub end: u64,
+    /// Whether another file's line has all that begins there: then it is not
+    /// certain that this line belongs there.
+    pub is_hidden: bool,
     /// What tells the function that it is in from others, inlined functions
     /// and each copy of them included.
     pub scope: Vec<(usize, usize)>,
@@ -81,7 +84,7 @@ impl DebugInfo {
         };
         let dwarf = lines.dwarf();
         let mut search = Search::default();
-        let mut spots: BTreeMap<u64, (u64, Scope)> = BTreeMap::new();
+        let mut spots: BTreeMap<u64, (Run, Scope)> = BTreeMap::new();
         for unit in units::units(dwarf) {
             let unit = unit.unit_ref(dwarf);
             if !search.add(unit, file, line) {
@@ -95,19 +98,23 @@ impl DebugInfo {
             runs.sort_unstable_by_key(|run| run.start);
             let starts: Vec<u64> = runs.iter().map(|run| run.start).collect();
             for (run, scope) in runs.iter().zip(scopes::of(unit, &starts)) {
-                let spot = spots.entry(run.start).or_default();
-                spot.0 = spot.0.max(run.end);
-                if spot.1.chain.len() < scope.chain.len() {
-                    spot.1 = scope;
+                let (known, around) = spots
+                    .entry(run.start)
+                    .or_insert_with(|| (*run, Scope::default()));
+                known.end = known.end.max(run.end);
+                known.hidden &= run.hidden;
+                if around.chain.len() < scope.chain.len() {
+                    *around = scope;
                 }
             }
             if spots.len() > rows::MAX_ROWS {
                 return Err(TooMany);
             }
         }
-        let spots = spots.into_iter().map(|(start, (end, scope))| Spot {
-            start,
-            end,
+        let spots = spots.into_values().map(|(run, scope)| Spot {
+            start: run.start,
+            end: run.end,
+            is_hidden: run.hidden,
             scope: scope.chain,
             function: scope.function.map(|range| (range.begin, range.end)),
         });

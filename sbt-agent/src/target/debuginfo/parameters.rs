@@ -22,7 +22,7 @@ fn function(dwarf: &Info, vaddr: u64) -> Option<Found<'_>> {
         loop {
             let entry = entries.next()?;
             let ranges = entry.ranges(reference);
-            if ranges.first().is_some_and(|range| range.begin == vaddr) {
+            if ranges.iter().any(|range| range.begin == vaddr) {
                 let offset = entry.offset;
                 return units::at(dwarf, unit, offset);
             }

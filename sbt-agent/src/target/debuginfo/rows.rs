@@ -23,6 +23,9 @@ pub(super) struct Run {
     pub(super) start: u64,
     /// One past the last of what follows without another line in between.
     pub(super) end: u64,
+    /// Whether another file's line has all that begins there: then it is not
+    /// certain that this line belongs there.
+    pub(super) hidden: bool,
 }
 
 /// What line tables tell of a line.
@@ -89,15 +92,19 @@ impl Search {
                     run = Some(Run {
                         start: row.address(),
                         end: row.address(),
+                        hidden: false,
                     });
                 }
                 continue;
             }
-            if let Some(run) = run.take() {
-                self.runs.push(Run {
-                    end: row.address(),
-                    ..run
-                });
+            if let Some(mut run) = run.take() {
+                run.end = row.address();
+                self.runs.push(run);
+            }
+            if let Some(last) = self.runs.last_mut()
+                && (last.start, last.end) == (row.address(), row.address())
+            {
+                last.hidden |= !is_here && !row.end_sequence();
             }
             if let (true, true, Some(number)) = (is_here, row.is_stmt(), number) {
                 self.see(number, line);

@@ -162,11 +162,11 @@ impl<'a> Symbols<'a> {
             .collect()
     }
 
-    /// At most so many names of functions, demangled.
+    /// At most so many names of functions, demangled, those of copies as the
+    /// function's own.
     pub(super) fn some(&self, limit: usize) -> Vec<String> {
         let mut left = MAX_DEMANGLED;
         self.named()
-            // Of a function that a compiler has copied there may be nothing else.
             .filter_map(|(_, name)| copies::original(name))
             .filter(|name| !name.is_empty())
             .take(limit)

@@ -14,8 +14,8 @@ pub struct Body<'a> {
     starts: Vec<u32>,
     /// Where jumps into the function go, rising.
     targets: Vec<u64>,
-    /// Whether there are jumps of which only the processor knows where they go.
-    has_indirect: bool,
+    /// Whether there may be jumps of which it is not known where they go.
+    has_unknown: bool,
 }
 
 impl<'a> Body<'a> {
@@ -27,7 +27,7 @@ impl<'a> Body<'a> {
             code,
             starts: Vec::new(),
             targets: Vec::new(),
-            has_indirect: false,
+            has_unknown: false,
         };
         this.read(0, code, true);
         for (distance, code) in elsewhere {
@@ -40,12 +40,13 @@ impl<'a> Body<'a> {
     fn read(&mut self, distance: u64, code: &[u8], is_body: bool) {
         for instruction in Decoder::with_ip(64, code, distance, DecoderOptions::NONE) {
             if instruction.is_invalid() {
+                self.has_unknown = true;
                 break;
             }
             if is_body && let Ok(start) = u32::try_from(instruction.ip()) {
                 self.starts.push(start);
             }
-            self.has_indirect |= instruction.flow_control() == FlowControl::IndirectBranch;
+            self.has_unknown |= instruction.flow_control() == FlowControl::IndirectBranch;
             let inside = |target: &u64| *target < self.code.len() as u64;
             self.targets
                 .extend(jump_target(&instruction).filter(inside));
@@ -83,8 +84,7 @@ impl<'a> Body<'a> {
         let code = self.code.get(usize::try_from(from).ok()?..)?;
         let way_in = self.targets.partition_point(|target| *target <= from);
         let way_in = self.targets.get(way_in).copied().unwrap_or(u64::MAX);
-        // What a table of jumps leads to cannot be seen.
-        let until = if self.has_indirect { from } else { until };
+        let until = if self.has_unknown { from } else { until };
         let mut slow = None;
         for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE) {
             let at = from.checked_add(instruction.ip())?;

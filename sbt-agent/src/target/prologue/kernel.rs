@@ -53,15 +53,24 @@ pub fn is_probeable(bytes: &[u8]) -> bool {
         rest = after;
     }
     match rest {
-        // VEX and EVEX. And what enters the kernel goes on from the copy that is
-        // stepped, and a transaction that fails does so there.
-        [] | [0xc4 | 0xc5 | 0x62, ..] | [0x0f, 0x05 | 0x34, ..] | [0xc7, 0xf8, ..] => false,
+        []
+        // VEX, EVEX.
+        | [0xc4 | 0xc5 | 0x62, ..]
+        // What enters the kernel goes on from the copy that is stepped, and a
+        // transaction that fails does so there.
+        | [0x0f, 0x05 | 0x34, ..]
+        | [0xc7, 0xf8, ..] => false,
         // xchg with r8 passes for a nop, as which it does nothing.
         [0x90, ..] => !operand_size && !rex,
         [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => !operand_size,
         // mov to ss holds interrupts off; XOP is not decoded.
-        [0x8e, modrm, ..] => modrm >> 3 & 7 != 2,
-        [0x8f, modrm, ..] => (modrm >> 3).trailing_zeros() >= 3,
+        [0x8e, modrm, ..] => register(*modrm) != 2,
+        [0x8f, modrm, ..] => register(*modrm) == 0,
         [opcode, ..] => !REFUSED.contains(opcode),
     }
+}
+
+/// The middle field of what follows many opcodes.
+const fn register(modrm: u8) -> u8 {
+    modrm >> 3 & 7
 }

@@ -31,9 +31,17 @@ impl<'a> Place<'a> {
         }
     }
 
+    fn is_cold(&self) -> bool {
+        self.function.name.contains(".cold")
+    }
+
+    fn is_all_of_function(&self) -> bool {
+        !self.function.name.is_empty() && !self.is_cold()
+    }
+
     /// The lower the better.
     fn rank(&self) -> (bool, u64) {
-        (self.function.name.contains(".cold"), self.spot.start)
+        (self.is_cold(), self.spot.start)
     }
 }
 
@@ -91,21 +99,20 @@ impl Binary<'_> {
     /// seldom executed.
     fn first_of_each_function<'a>(&self, spots: &'a [Spot]) -> Vec<Place<'a>> {
         let addresses: Vec<u64> = spots.iter().map(|spot| spot.start).collect();
-        let (full, empty): (Vec<_>, Vec<_>) = spots
+        let (hidden, clear): (Vec<_>, Vec<_>) = spots
             .iter()
             .zip(self.debug.spanning(&addresses))
             .filter_map(|(spot, symbol)| self.place(spot, symbol))
-            .partition(|place| place.spot.start < place.spot.end);
+            .partition(|place| place.spot.is_hidden);
         let mut first: BTreeMap<Scope<'a>, Place<'a>> = BTreeMap::new();
         let mut functions = BTreeSet::new();
-        for place in full {
+        for place in clear {
             functions.insert(place.scope(1));
             keep_first(&mut first, place.scope(usize::MAX), place);
         }
-        // Where nothing is left of a line but its beginning, the instruction is
-        // another line's, and may be another inlined function's: what it counts
-        // for is the function around it all, and only if there is no more.
-        for place in empty {
+        // Such a place may be inside of what a later line has inlined: it
+        // counts for the function around it all, and only if there is no more.
+        for place in hidden {
             let scope = place.scope(1);
             if !functions.contains(&scope) {
                 keep_first(&mut first, scope, place);
@@ -143,7 +150,8 @@ impl Binary<'_> {
         let mut left = MAX_DECODED;
         let mut bodies: HashMap<u64, Option<Body<'_>>> = HashMap::new();
         let mut points = Vec::new();
-        for Place { spot, function, .. } in places {
+        for place in places {
+            let Place { spot, function } = place;
             let body = bodies.entry(function.start).or_insert_with(|| {
                 let code = self.code(function.start, function.size.min(MAX_FUNCTION))?;
                 let elsewhere: Vec<_> = cold
@@ -154,10 +162,17 @@ impl Binary<'_> {
                 left = left.checked_sub(decoded.sum::<usize>() + code.bytes.len())?;
                 Some(Body::new(code.bytes, &elsewhere))
             });
+            // Into a part of a function that lies apart there are ways from the
+            // other parts.
+            let until = if place.is_all_of_function() {
+                spot.end
+            } else {
+                spot.start
+            };
             let distance = |address: u64| address.saturating_sub(function.start);
             let place = body
                 .as_ref()
-                .and_then(|body| body.choose(distance(spot.start), distance(spot.end)));
+                .and_then(|body| body.choose(distance(spot.start), distance(until)));
             let start = self.code(function.start, 1).map(|code| code.offset);
             if let (Some(place), Some(start)) = (place, start) {
                 let at = start.saturating_add(place.offset.into());

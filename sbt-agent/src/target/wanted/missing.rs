@@ -34,12 +34,12 @@ pub(super) fn explain(index: usize, wish: &Wish, files: &[Arc<ProbedFile>]) -> O
     }
     let search = Searched::new(&concerned, wish.at.binary.is_none());
     Some(match &wish.at.code {
+        Code::Line { file, line } => search.line(file, *line),
         Code::Name(name)
         | Code::Offset {
             function: Some(name),
             ..
         } => search.function(name, wish.purpose),
-        Code::Line { file, line } => search.line(file, *line),
         Code::Offset {
             function: None,
             offset,
@@ -148,8 +148,10 @@ impl Searched {
     }
 }
 
-/// A function's name with so many scopes before it.
+/// A function's name with so many scopes before it, and without what compilers
+/// put behind it (`f.constprop.0`).
 fn tail(name: &str, scopes: usize) -> &str {
+    let name = name.split_once('.').map_or(name, |(name, _)| name);
     if name.contains(['<', '(']) {
         return name;
     }
