@@ -20,9 +20,7 @@ use aya_ebpf::{
     macros::{raw_tracepoint, uprobe, uretprobe},
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
-use sbt_common::{
-    Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, kind, layout,
-};
+use sbt_common::{Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, kind, layout};
 
 use crate::{
     ring::{Wake, send},

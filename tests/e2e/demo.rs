@@ -1,5 +1,7 @@
 //! `sbt demo`: what a newcomer types first.
 
+use serde_json::Value;
+
 use crate::harness::{Report, best_of_three, folder, needs_root, number, quiet, run, sbt_with};
 
 fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
@@ -9,6 +11,36 @@ fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
     command.arg(&json);
     let finished = run(command).expect(status);
     (finished.out(), Report::read(&json))
+}
+
+/// The site in a function of this name.
+#[track_caller]
+fn site<'a>(report: &'a Report, function: &str) -> &'a Value {
+    let is_it = |site: &&Value| {
+        let name = site["function"].as_str();
+        name.is_some_and(|name| name.ends_with(function))
+    };
+    let found = report.sites().iter().find(is_it);
+    found.unwrap_or_else(|| panic!("no {function} in {report}"))
+}
+
+/// Something of each thread at a site.
+fn each(site: &Value, field: &str) -> Vec<u64> {
+    let threads = site["threads"].as_array().unwrap();
+    threads.iter().map(|thread| number(thread, field)).collect()
+}
+
+/// CPU time of each thread at a site of a demo: two CPUs cannot run four threads at once, so their
+/// wall times say little.
+fn running(name: &str, function: &str) -> Vec<u64> {
+    let (_, report) = demo(name, "0.3", 0);
+    each(site(&report, function), "running_ns")
+}
+
+/// The most over the least.
+fn spread(values: &[u64]) -> f64 {
+    let (most, least) = (values.iter().max().unwrap(), values.iter().min().unwrap());
+    *most as f64 / (*least).max(1) as f64
 }
 
 #[test]
@@ -24,10 +56,15 @@ fn every_program_is_watched_and_right() {
         [
             "lu-block",
             "lu-cyclic",
+            "lu-serial",
+            "lu-parallel",
             "matmul",
+            "matmul-tiles",
             "radix",
+            "radix-flat",
             "ocean",
             "water",
+            "water-folded",
             "deadlock"
         ]
     );
@@ -65,21 +102,8 @@ fn lu_in_blocks_has_a_straggler() {
     let _alone = quiet();
     best_of_three(|| {
         let (_, report) = demo("lu-block", "0.3", 0);
-        let site = report
-            .sites()
-            .iter()
-            .find(|site| {
-                site["function"]
-                    .as_str()
-                    .is_some_and(|name| name.ends_with("update_rows"))
-            })
-            .unwrap_or_else(|| panic!("no update_rows in {report}"));
-        let idle: Vec<u64> = site["threads"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|thread| number(thread, "idle_ns"))
-            .collect();
+        let site = site(&report, "update_rows");
+        let idle = each(site, "idle_ns");
         let (most, least) = (idle.iter().max(), idle.iter().min());
         if most != idle.first() || least != idle.last() {
             return Err(format!("idle times {idle:?}"));
@@ -101,30 +125,111 @@ fn lu_cyclic_is_more_even_than_lu_in_blocks() {
     needs_root!();
     let _alone = quiet();
     best_of_three(|| {
-        let imbalance = |name: &str| {
-            let (_, report) = demo(name, "0.3", 0);
-            let update = report.sites().iter().find(|site| {
-                site["function"]
-                    .as_str()
-                    .is_some_and(|name| name.ends_with("update_rows"))
-            });
-            // By running time: two CPUs cannot run four threads at once.
-            let run: Vec<u64> = update.unwrap()["threads"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|thread| number(thread, "running_ns"))
-                .collect();
-            let (most, least) = (run.iter().max().unwrap(), run.iter().min().unwrap());
-            *most as f64 / (*least).max(1) as f64
-        };
-        let (block, cyclic) = (imbalance("lu-block"), imbalance("lu-cyclic"));
+        let [block, cyclic] =
+            ["lu-block", "lu-cyclic"].map(|name| spread(&running(name, "update_rows")));
         if cyclic < 1.3 && block > 2.0 {
             Ok(())
         } else {
             Err(format!(
                 "most/least work: block {block:.2}, cyclic {cyclic:.2}"
             ))
+        }
+    });
+}
+
+#[test]
+fn tiles_that_do_not_go_evenly_give_one_thread_more() {
+    needs_root!();
+    let _alone = quiet();
+    best_of_three(|| {
+        let (tiles, even) = (
+            running("matmul-tiles", "multiply"),
+            running("matmul", "multiply"),
+        );
+        // Two tiles of five, and one for each of the others.
+        let twice = tiles[1..].iter().all(|other| tiles[0] > other * 3 / 2);
+        if twice && spread(&even) < 1.3 {
+            Ok(())
+        } else {
+            Err(format!("tiles {tiles:?}, even {even:?}"))
+        }
+    });
+}
+
+#[test]
+fn the_tree_sum_leaves_threads_without_work_and_the_flat_one_does_not() {
+    needs_root!();
+    let _alone = quiet();
+    best_of_three(|| {
+        let (tree, flat) = (
+            running("radix", "tree_sum"),
+            running("radix-flat", "flat_sum"),
+        );
+        if tree[0] < tree[3] / 3 && spread(&flat) < 1.6 {
+            Ok(())
+        } else {
+            Err(format!("tree {tree:?}, flat {flat:?}"))
+        }
+    });
+}
+
+#[test]
+fn the_serial_panel_belongs_to_two_threads_and_shrinks_when_shared() {
+    needs_root!();
+    let _alone = quiet();
+    best_of_three(|| {
+        let [serial, shared] = ["lu-serial", "lu-parallel"].map(|name| {
+            let (_, report) = demo(name, "0.3", 0);
+            let all: u64 = report
+                .sites()
+                .iter()
+                .flat_map(|site| each(site, "running_ns"))
+                .sum();
+            let panel = site(&report, "factor_panel");
+            let owners = each(panel, "running_ns");
+            let imbalance = panel["imbalance_pct"].as_f64().unwrap();
+            (owners, imbalance, all)
+        });
+        // The diagonal of a grid of two by two.
+        let (owners, imbalance, all) = &serial;
+        let two_own_it = owners[0] + owners[3] > 20 * (owners[1] + owners[2]);
+        let share = |run: &[u64], all: u64| run.iter().sum::<u64>() as f64 / all as f64;
+        let shrinks = share(&shared.0, shared.2) < 0.4 * share(owners, *all);
+        if two_own_it && shrinks && *imbalance > 90.0 {
+            Ok(())
+        } else {
+            Err(format!("serial {serial:?}, shared {shared:?}"))
+        }
+    });
+}
+
+#[test]
+fn the_triangle_of_pairs_is_uneven_until_folded() {
+    needs_root!();
+    let _alone = quiet();
+    best_of_three(|| {
+        for function in ["pair_forces", "potential_energy"] {
+            let (block, folded) = (
+                running("water", function),
+                running("water-folded", function),
+            );
+            // By the number of pairs: 1, 3, 5, 7.
+            if !block.is_sorted() || spread(&block) < 3.0 || spread(&folded) > 1.3 {
+                return Err(format!("{function}: block {block:?}, folded {folded:?}"));
+            }
+        }
+        let (_, report) = demo("water", "0.3", 0);
+        let mut phases: Vec<u64> = report
+            .sites()
+            .iter()
+            .map(|site| number(&site["phase_ns"], "sum"))
+            .collect();
+        phases.sort_unstable_by(|a, b| b.cmp(a));
+        let (both, all) = (phases[0] + phases[1], phases.iter().sum::<u64>());
+        if phases.len() == 6 && both > all * 8 / 10 {
+            Ok(())
+        } else {
+            Err(format!("phases {phases:?}"))
         }
     });
 }

@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod bench;
+mod cases;
 mod debian;
 mod ebpf;
 mod linker;
@@ -37,6 +38,8 @@ enum Command {
     Bench(bench::Args),
     /// Compare sbt's figures with those of programs that know them, and write docs/accuracy.md
     Accuracy(accuracy::Args),
+    /// Run the demo programs with a fault and mended, and write docs/case-studies.md
+    CaseStudies(cases::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::CaseStudies(args) => cases::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,9 @@
-//! Matrix product in two phases, several rounds: the program with nothing wrong in it.
+//! Matrix product in two phases, several rounds, with two ways of giving the rows to the threads.
 //!
 //! Every round fills both operands anew, the right one transposed so that the product runs along
-//! rows of both, then multiplies. Rows are shared out evenly and all cost the same.
+//! rows of both, then multiplies. All rows cost the same. Shared out evenly, there is nothing wrong
+//! with the program. Dealt out in tiles that are too large, one thread gets a tile more than the
+//! others.
 
 use std::ops::Range;
 
@@ -11,16 +13,28 @@ use super::barrier::Barrier;
 use super::shared::Shared;
 use super::{random, say, scaled, team};
 
-const ROUNDS: usize = 24;
+const ROUNDS: usize = 48;
 /// Rows of the right operand that are used together, so that they stay in the cache.
-const TILE: usize = 32;
+const STRIP: usize = 32;
+/// Tiles that the rows are dealt in: not a multiple of any usual number of threads.
+const TILES: usize = 5;
 const LANES: usize = 8;
 /// Relative to n, which bounds the elements of the check vectors within a factor of 2.
 const TOLERANCE: f64 = 1e-12;
 
+/// Which rows a thread owns.
+#[derive(Clone, Copy)]
+pub enum Deal {
+    /// As many as the others, one after the other.
+    Even,
+    /// Tiles of a fifth of all rows, dealt round robin.
+    Tiles,
+}
+
 struct Matmul {
     n: usize,
     threads: usize,
+    deal: Deal,
     left: Shared<f64>,
     /// The right operand's columns, one after the other.
     right: Shared<f64>,
@@ -29,12 +43,16 @@ struct Matmul {
 }
 
 /// Multiplies and checks the last product; gives the check's outcome.
-pub fn run(threads: usize, scale: f64) -> Result<String> {
+pub fn run(deal: Deal, threads: usize, scale: f64) -> Result<String> {
     let n = scaled(960, scale.cbrt(), 8);
+    let how = match deal {
+        Deal::Even => "shared out evenly",
+        Deal::Tiles => "dealt in tiles",
+    };
     say(&format!(
-        "matrix product, {n} x {n}, {ROUNDS} rounds, {threads} threads"
+        "matrix product, {n} x {n}, {ROUNDS} rounds, {threads} threads, rows {how}"
     ))?;
-    let error = Matmul::new(n, threads)?.multiply_all(ROUNDS)?;
+    let error = Matmul::new(n, threads, deal)?.multiply_all(ROUNDS)?;
     ensure!(
         error < TOLERANCE,
         "C x - A (B x) is {error:.1e} relative to n, more than rounding"
@@ -43,10 +61,11 @@ pub fn run(threads: usize, scale: f64) -> Result<String> {
 }
 
 impl Matmul {
-    fn new(n: usize, threads: usize) -> Result<Self> {
+    fn new(n: usize, threads: usize, deal: Deal) -> Result<Self> {
         Ok(Self {
             n,
             threads,
+            deal,
             left: Shared::new(n * n, 0.0),
             right: Shared::new(n * n, 0.0),
             product: Shared::new(n * n, 0.0),
@@ -66,50 +85,59 @@ impl Matmul {
 
     #[inline(never)]
     fn fill_operands(&self, me: usize, round: usize) {
-        let mine = self.cells(me);
         let seed = (2 * round * self.n * self.n) as u64;
-        // SAFETY: a thread fills its own rows only, and nobody reads any before the barrier.
-        let (left, right) = unsafe {
-            (
-                self.left.write(mine.clone()),
-                self.right.write(mine.clone()),
-            )
-        };
-        for ((left, right), cell) in left.iter_mut().zip(right).zip(mine) {
-            *left = random::centred(seed + 2 * cell as u64);
-            *right = random::centred(seed + 2 * cell as u64 + 1);
+        for mine in self.owned(me) {
+            // SAFETY: a thread fills its own rows only, and nobody reads any before the barrier.
+            let (left, right) = unsafe {
+                (
+                    self.left.write(mine.clone()),
+                    self.right.write(mine.clone()),
+                )
+            };
+            for ((left, right), cell) in left.iter_mut().zip(right).zip(mine) {
+                *left = random::centred(seed + 2 * cell as u64);
+                *right = random::centred(seed + 2 * cell as u64 + 1);
+            }
         }
         self.barrier.wait();
     }
 
     #[inline(never)]
     fn multiply(&self, me: usize) {
-        let (n, mine) = (self.n, self.cells(me));
-        // SAFETY: the operands were filled before the barrier and are only read in this phase; a
-        // thread writes its own rows of the product, which nobody reads.
-        let (left, right, product) = unsafe {
-            (
-                self.left.read(mine.clone()),
-                self.right.read(0..n * n),
-                self.product.write(mine),
-            )
-        };
-        for (tile, columns) in right.chunks(TILE * n).enumerate() {
-            let rows = left.chunks_exact(n).zip(product.chunks_exact_mut(n));
-            for (row, out) in rows {
-                let out = &mut out[tile * TILE..];
-                for (cell, column) in out.iter_mut().zip(columns.chunks_exact(n)) {
-                    *cell = dot(row, column);
+        let n = self.n;
+        for mine in self.owned(me) {
+            // SAFETY: the operands were filled before the barrier and are only read in this phase;
+            // a thread writes its own rows of the product, which nobody reads.
+            let (left, right, product) = unsafe {
+                (
+                    self.left.read(mine.clone()),
+                    self.right.read(0..n * n),
+                    self.product.write(mine),
+                )
+            };
+            for (strip, columns) in right.chunks(STRIP * n).enumerate() {
+                let rows = left.chunks_exact(n).zip(product.chunks_exact_mut(n));
+                for (row, out) in rows {
+                    let out = &mut out[strip * STRIP..];
+                    for (cell, column) in out.iter_mut().zip(columns.chunks_exact(n)) {
+                        *cell = dot(row, column);
+                    }
                 }
             }
         }
         self.barrier.wait();
     }
 
-    /// The elements of a thread's rows.
-    fn cells(&self, me: usize) -> Range<usize> {
-        let rows = team::part(self.n, self.threads, me);
-        rows.start * self.n..rows.end * self.n
+    /// The elements of a thread's rows, in contiguous ranges.
+    fn owned(&self, me: usize) -> impl Iterator<Item = Range<usize>> {
+        let parts = match self.deal {
+            Deal::Even => self.threads,
+            Deal::Tiles => TILES,
+        };
+        (me..parts).step_by(self.threads).map(move |part| {
+            let rows = team::part(self.n, parts, part);
+            rows.start * self.n..rows.end * self.n
+        })
     }
 
     /// Freivalds' check: largest element of C x - A (B x) for x of random signs, divided by n.
@@ -151,19 +179,33 @@ mod tests {
 
     #[test]
     fn the_product_passes_its_check() {
-        for threads in [1, 3, 4] {
-            let error = Matmul::new(67, threads).unwrap().multiply_all(2).unwrap();
-            assert!(error < TOLERANCE, "{error}");
+        for deal in [Deal::Even, Deal::Tiles] {
+            for threads in [1, 3, 4, 7] {
+                let matmul = Matmul::new(67, threads, deal).unwrap();
+                let error = matmul.multiply_all(2).unwrap();
+                assert!(error < TOLERANCE, "{error}");
+            }
         }
     }
 
     #[test]
     fn a_wrong_element_fails_the_check() {
-        let mut matmul = Matmul::new(20, 1).unwrap();
+        let mut matmul = Matmul::new(20, 1, Deal::Even).unwrap();
         matmul.fill_operands(0, 0);
         matmul.multiply(0);
         // SAFETY: there is only this thread.
         unsafe { matmul.product.set(33, 100.0) };
         assert!(matmul.error() > 1.0);
+    }
+
+    #[test]
+    fn tiles_give_the_first_of_four_twice_as_many_rows() {
+        let rows = |deal: Deal| -> Vec<usize> {
+            let matmul = Matmul::new(60, 4, deal).unwrap();
+            let rows = |me| matmul.owned(me).map(|cells| cells.len() / 60).sum();
+            (0..4).map(rows).collect()
+        };
+        assert_eq!(rows(Deal::Even), [15; 4]);
+        assert_eq!(rows(Deal::Tiles), [24, 12, 12, 12]);
     }
 }

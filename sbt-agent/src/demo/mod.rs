@@ -1,10 +1,12 @@
 //! The built-in programs of `sbt demo`: parallel programs whose barriers behave in a known way.
 //!
 //! A monitor is learnt best on a program whose trouble one knows beforehand. These are the case
-//! studies of the literature (matrix product, LU with two distributions, radix sort, ocean,
-//! water) with real algorithms and real `pthread_barrier_wait`s, and a program that hangs. `sbt`
-//! starts itself as the target, so they are watched from outside like any other process and know
-//! nothing of the monitor. Each checks its own result: a monitor that disturbs its target shows.
+//! studies of the literature (matrix product, LU with two distributions, LU in blocks, radix sort,
+//! ocean, water) with real algorithms and real `pthread_barrier_wait`s, and a program that hangs. Of
+//! most there are two programs, one with a fault and one without, that differ in one thing only:
+//! docs/case-studies.md takes them through. `sbt` starts itself as the target, so they are watched
+//! from outside like any other process and know nothing of the monitor. Each checks its own result:
+//! a monitor that disturbs its target shows.
 //!
 //! All are SPMD: every thread, the main thread being number 0, calls the same phase functions in
 //! the same order, and every phase ends at the barrier wait inside its function. That function's
@@ -16,6 +18,7 @@ pub mod barrier;
 mod deadlock;
 mod grid;
 mod lu;
+mod lu_blocks;
 mod matmul;
 mod molecules;
 mod ocean;
@@ -41,12 +44,28 @@ pub const NAMES: &[(&str, &str)] = &[
         "LU, rows dealt round robin: the same program with its work spread evenly",
     ),
     (
+        "lu-serial",
+        "LU in square blocks: while one thread factors the panel, all others wait",
+    ),
+    (
+        "lu-parallel",
+        "the same with all but the first block of the panel shared out",
+    ),
+    (
         "matmul",
         "matrix product in two phases: even, nothing to complain of",
     ),
     (
+        "matmul-tiles",
+        "the same in tiles that do not go evenly into the threads",
+    ),
+    (
         "radix",
         "radix sort: a tree sum in which half of the threads, then one, have work",
+    ),
+    (
+        "radix-flat",
+        "the same with a sum in which all threads have work",
     ),
     (
         "ocean",
@@ -55,6 +74,10 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         "water",
         "molecular dynamics, triangular pair loop: the last thread has the most work",
+    ),
+    (
+        "water-folded",
+        "the same with the triangle folded: every thread has as many pairs",
     ),
     (
         "deadlock",
@@ -78,10 +101,15 @@ pub fn run(name: &str, threads: usize, scale: f64) -> Result<()> {
     let verdict = match name {
         "lu-block" => lu::run(lu::Layout::Block, threads, scale),
         "lu-cyclic" => lu::run(lu::Layout::Cyclic, threads, scale),
-        "matmul" => matmul::run(threads, scale),
-        "radix" => radix::run(threads, scale),
+        "lu-serial" => lu_blocks::run(lu_blocks::Panel::Serial, threads, scale),
+        "lu-parallel" => lu_blocks::run(lu_blocks::Panel::Shared, threads, scale),
+        "matmul" => matmul::run(matmul::Deal::Even, threads, scale),
+        "matmul-tiles" => matmul::run(matmul::Deal::Tiles, threads, scale),
+        "radix" => radix::run(radix::Sum::Tree, threads, scale),
+        "radix-flat" => radix::run(radix::Sum::Flat, threads, scale),
         "ocean" => ocean::run(threads, scale),
-        "water" => water::run(threads, scale),
+        "water" => water::run(water::Deal::Block, threads, scale),
+        "water-folded" => water::run(water::Deal::Folded, threads, scale),
         "deadlock" => deadlock::run(threads, scale),
         _ => return check(name),
     }

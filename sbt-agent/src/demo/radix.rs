@@ -1,8 +1,9 @@
-//! Radix sort from the lowest digit up: three phases per digit, the second a tree sum.
+//! Radix sort from the lowest digit up: three phases per digit, with two ways of doing the second.
 //!
-//! Each thread counts the digits of its keys; the counts are summed over the threads along a
-//! binary tree, so that everyone knows where its keys go; each moves its keys there. In the tree
-//! half of the threads have work at the first level, a quarter at the next, and the others wait.
+//! Each thread counts the digits of its keys; the counts are summed over the threads, so that
+//! everyone knows where its keys go; each moves its keys there. Summed along a binary tree, half of
+//! the threads have work at the first level, a quarter at the next, and the others wait. Summed by
+//! ranges of digits, each thread takes a range over the counts of all, and all work at once.
 
 use std::ops::Range;
 
@@ -15,9 +16,18 @@ use super::{random, say, scaled, team};
 /// Keys per sort: so many that a thread's work outweighs the barriers, and so few that the tree
 /// sum is not lost beside it.
 const KEYS: usize = 1_000_000;
-const SORTS: usize = 64;
+const SORTS: usize = 192;
 const DIGIT_BITS: u32 = 16;
 const DIGITS: usize = 1 << DIGIT_BITS;
+
+/// How the counts are summed over the threads.
+#[derive(Clone, Copy)]
+pub enum Sum {
+    /// Pairs of threads, pairs of pairs, and so on; then the last thread alone.
+    Tree,
+    /// Every thread a range of digits.
+    Flat,
+}
 
 /// One level of the tree sum; between two there is a barrier.
 #[derive(Clone, Copy)]
@@ -32,33 +42,43 @@ enum Level {
 
 struct Radix {
     threads: usize,
+    sum: Sum,
     keys: [Shared<u64>; 2],
     len: usize,
-    /// Per thread and digit: the count; after the tree sum that of all threads up to this one.
+    /// Per thread and digit: the count; after the sum that of all threads up to this one, after
+    /// the flat sum without this one.
     counts: Shared<usize>,
-    /// Per digit: where its keys begin.
+    /// Per digit: where its keys begin; after the flat sum from where its range does.
     starts: Shared<usize>,
+    /// Per thread: after the flat sum, the count of its range of digits.
+    totals: Shared<usize>,
     barrier: Barrier,
 }
 
 /// Sorts and checks the result; gives the check's outcome.
-pub fn run(threads: usize, scale: f64) -> Result<String> {
+pub fn run(sum: Sum, threads: usize, scale: f64) -> Result<String> {
     let sorts = scaled(SORTS, scale, 1);
+    let how = match sum {
+        Sum::Tree => "along a tree",
+        Sum::Flat => "by ranges of digits",
+    };
     say(&format!(
-        "radix sort, {sorts} times {KEYS} keys, {threads} threads"
+        "radix sort, {sorts} times {KEYS} keys, {threads} threads, counts summed {how}"
     ))?;
-    Radix::new(KEYS, threads)?.sort(sorts)?;
+    Radix::new(KEYS, threads, sum)?.sort(sorts)?;
     Ok("sorted, same keys".to_owned())
 }
 
 impl Radix {
-    fn new(len: usize, threads: usize) -> Result<Self> {
+    fn new(len: usize, threads: usize, sum: Sum) -> Result<Self> {
         Ok(Self {
             threads,
+            sum,
             keys: [Shared::new(len, 0), Shared::new(len, 0)],
             len,
             counts: Shared::new(threads * DIGITS, 0),
             starts: Shared::new(DIGITS, 0),
+            totals: Shared::new(threads, 0),
             barrier: Barrier::new(threads)?,
         })
     }
@@ -73,8 +93,9 @@ impl Radix {
                 let [mut from, mut to] = self.keys.each_ref();
                 for shift in (0..u64::BITS).step_by(DIGIT_BITS as usize) {
                     self.count_digits(me, from, shift);
-                    for level in &levels {
-                        self.tree_sum(me, *level);
+                    match self.sum {
+                        Sum::Tree => levels.iter().for_each(|level| self.tree_sum(me, *level)),
+                        Sum::Flat => self.flat_sum(me),
                     }
                     self.permute_keys(me, from, to, shift);
                     (from, to) = (to, from);
@@ -149,18 +170,39 @@ impl Radix {
         }
     }
 
+    /// Sums the counts of a range of digits over all threads.
     #[inline(never)]
-    fn permute_keys(&self, me: usize, from: &Shared<u64>, to: &Shared<u64>, shift: u32) {
-        // SAFETY: nobody writes these arrays in this phase.
-        let (keys, starts) = unsafe { (from.read(self.mine(me)), self.starts.read(0..DIGITS)) };
-        let mut places = starts.to_vec();
-        if let Some(before) = me.checked_sub(1) {
-            // SAFETY: nor the counts.
-            let before = unsafe { self.counts.read(row(before)) };
-            for (place, count) in places.iter_mut().zip(before) {
-                *place += count;
+    fn flat_sum(&self, me: usize) {
+        let digits = self.digits(me);
+        // SAFETY: in this phase a thread uses its own range of digits only, in every array.
+        let starts = unsafe { self.starts.write(digits.clone()) };
+        starts.fill(0);
+        for thread in 0..self.threads {
+            let first = row(thread).start;
+            // SAFETY: as above.
+            let counts = unsafe {
+                let cells = first + digits.start..first + digits.end;
+                self.counts.write(cells)
+            };
+            for (before, count) in starts.iter_mut().zip(counts) {
+                let sum = *before + *count;
+                *count = std::mem::replace(before, sum);
             }
         }
+        let mut place = 0;
+        for start in starts {
+            place += std::mem::replace(start, place);
+        }
+        // SAFETY: as above.
+        unsafe { self.totals.set(me, place) };
+        self.barrier.wait();
+    }
+
+    #[inline(never)]
+    fn permute_keys(&self, me: usize, from: &Shared<u64>, to: &Shared<u64>, shift: u32) {
+        // SAFETY: nobody writes these keys in this phase.
+        let keys = unsafe { from.read(self.mine(me)) };
+        let mut places = self.first_places(me);
         for key in keys {
             let place = &mut places[digit(*key, shift)];
             // SAFETY: the sums give every key a place of its own, and nobody reads `to`.
@@ -170,6 +212,39 @@ impl Radix {
         self.barrier.wait();
     }
 
+    /// Per digit the place of the thread's first key, from what the sum has left.
+    fn first_places(&self, me: usize) -> Vec<usize> {
+        // SAFETY: nobody writes these arrays in the phase of the permutation.
+        let (starts, totals) = unsafe {
+            (
+                self.starts.read(0..DIGITS),
+                self.totals.read(0..self.threads),
+            )
+        };
+        let mut places = starts.to_vec();
+        let before = match self.sum {
+            Sum::Tree => me.checked_sub(1),
+            Sum::Flat => {
+                let mut before = 0;
+                for (thread, total) in totals.iter().enumerate() {
+                    for place in &mut places[self.digits(thread)] {
+                        *place += before;
+                    }
+                    before += total;
+                }
+                Some(me)
+            }
+        };
+        if let Some(before) = before {
+            // SAFETY: nor the counts.
+            let before = unsafe { self.counts.read(row(before)) };
+            for (place, count) in places.iter_mut().zip(before) {
+                *place += count;
+            }
+        }
+        places
+    }
+
     /// Index of the first random number that a sort takes as keys.
     fn first_key(&self, sort: usize) -> u64 {
         (sort * self.len) as u64
@@ -177,6 +252,11 @@ impl Radix {
 
     fn mine(&self, me: usize) -> Range<usize> {
         team::part(self.len, self.threads, me)
+    }
+
+    /// The digits that `me` sums up in the flat sum.
+    fn digits(&self, me: usize) -> Range<usize> {
+        team::part(DIGITS, self.threads, me)
     }
 }
 
@@ -218,8 +298,10 @@ mod tests {
 
     #[test]
     fn sorts_at_any_number_of_threads() {
-        for threads in 1..=9 {
-            Radix::new(5000, threads).unwrap().sort(2).unwrap();
+        for sum in [Sum::Tree, Sum::Flat] {
+            for threads in 1..=9 {
+                Radix::new(5000, threads, sum).unwrap().sort(2).unwrap();
+            }
         }
     }
 

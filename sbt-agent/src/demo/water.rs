@@ -1,10 +1,11 @@
-//! Molecular dynamics with a loop over all pairs j < i: the molecules are shared out evenly, but
-//! the last ones have the most partners.
+//! Molecular dynamics with a loop over all pairs j < i, with two ways of giving the rows of that
+//! triangle to the threads.
 //!
 //! The shape of SPLASH's water (n squared): a predictor, the forces between all pairs, their
 //! reduction over the threads, a corrector, and the energies. Molecule i is paired with those
-//! before it, and the threads get equal contiguous parts, so with four threads the last one has
-//! 7/16 of all pairs. The two phases with pair loops hold nearly all of the time.
+//! before it, so the last ones have the most partners. If the threads get equal contiguous parts,
+//! the last of four has 7/16 of all pairs; if each gets rows from both ends, all have the same
+//! number. The two phases with pair loops hold nearly all of the time.
 //!
 //! Molecules are points with a Lennard-Jones force, in its units, in a periodic box; velocity
 //! Verlet steps.
@@ -30,11 +31,21 @@ const ROUNDING: f64 = 1e-8;
 const KINETIC: usize = 0;
 const POTENTIAL: usize = 1;
 
+/// Which molecules a thread pairs with those before them.
+#[derive(Clone, Copy)]
+pub enum Deal {
+    /// Its own, which lie one after the other.
+    Block,
+    /// As many from the beginning as from the end: the triangle folded in the middle.
+    Folded,
+}
+
 struct Water {
     space: Space,
     count: usize,
     steps: usize,
     threads: usize,
+    deal: Deal,
     positions: Shared<Vector>,
     velocities: Shared<Vector>,
     forces: Shared<Vector>,
@@ -46,24 +57,29 @@ struct Water {
 }
 
 /// Runs the time steps and checks what is conserved; gives the check's outcome.
-pub fn run(threads: usize, scale: f64) -> Result<String> {
+pub fn run(deal: Deal, threads: usize, scale: f64) -> Result<String> {
     let steps = scaled(STEPS, scale, 1);
+    let how = match deal {
+        Deal::Block => "in blocks",
+        Deal::Folded => "folded",
+    };
     say(&format!(
-        "water, {} molecules, {steps} time steps, {threads} threads",
+        "water, {} molecules, {steps} time steps, {threads} threads, pairs {how}",
         EDGE.pow(3)
     ))?;
-    let drift = Water::new(EDGE, steps, threads)?.simulate()?;
+    let drift = Water::new(EDGE, steps, threads, deal)?.simulate()?;
     Ok(format!("energy within {:.2} %", 100.0 * drift))
 }
 
 impl Water {
-    fn new(edge: usize, steps: usize, threads: usize) -> Result<Self> {
+    fn new(edge: usize, steps: usize, threads: usize, deal: Deal) -> Result<Self> {
         let (space, count) = (Space::new(edge), edge.pow(3));
         let water = Self {
             space,
             count,
             steps,
             threads,
+            deal,
             positions: Shared::new(count, [0.0; 3]),
             velocities: Shared::new(count, [0.0; 3]),
             forces: Shared::new(count, [0.0; 3]),
@@ -124,7 +140,7 @@ impl Water {
             )
         };
         partial.fill([0.0; 3]);
-        for i in self.part(me) {
+        for i in self.paired(me) {
             let mut on_i = [0.0; 3];
             for (other, on_other) in positions[..i].iter().zip(&mut *partial) {
                 if let Some(force) = self.space.force(&positions[i], other) {
@@ -186,7 +202,7 @@ impl Water {
         // SAFETY: nobody moves molecules in this phase.
         let positions = unsafe { self.positions.read(0..self.count) };
         let mut sum = 0.0;
-        for i in self.part(me) {
+        for i in self.paired(me) {
             for other in &positions[..i] {
                 sum += self.space.energy(&positions[i], other);
             }
@@ -223,6 +239,20 @@ impl Water {
 
     fn part(&self, me: usize) -> Range<usize> {
         team::part(self.count, self.threads, me)
+    }
+
+    /// The molecules that `me` pairs with all those before them.
+    fn paired(&self, me: usize) -> impl Iterator<Item = usize> + use<> {
+        let (low, high) = match self.deal {
+            Deal::Block => (self.part(me), 0..0),
+            Deal::Folded => {
+                let low = team::part(self.count.div_ceil(2), self.threads, me);
+                // The mirror image, without the middle row of an odd number.
+                let high = (self.count - low.end).max(low.end)..self.count - low.start;
+                (low, high)
+            }
+        };
+        low.chain(high)
     }
 
     fn row(&self, me: usize) -> Range<usize> {
@@ -265,19 +295,46 @@ impl Water {
 mod tests {
     use super::*;
 
+    const DEALS: [Deal; 2] = [Deal::Block, Deal::Folded];
+
     #[test]
     fn energy_and_momentum_are_conserved() {
-        for threads in [1, 3, 4] {
-            Water::new(6, 50, threads).unwrap().simulate().unwrap();
+        for deal in DEALS {
+            for threads in [1, 3, 4] {
+                let water = Water::new(6, 50, threads, deal).unwrap();
+                water.simulate().unwrap();
+            }
         }
     }
 
     #[test]
     fn a_wrong_force_is_found() {
-        let mut water = Water::new(6, 1, 1).unwrap();
+        let mut water = Water::new(6, 1, 1, Deal::Block).unwrap();
         water.predict(0);
         water.pair_forces(0);
         // Left out: reduce_forces.
         assert!(water.check().is_err());
+    }
+
+    #[test]
+    fn every_molecule_is_paired_once() {
+        for deal in DEALS {
+            for (edge, threads) in [(3, 4), (4, 4), (2, 5), (1, 3)] {
+                let water = Water::new(edge, 1, threads, deal).unwrap();
+                let mut all: Vec<usize> = (0..threads).flat_map(|me| water.paired(me)).collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..water.count).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn folded_gives_all_the_same_number_of_pairs() {
+        let pairs = |deal: Deal| -> Vec<usize> {
+            let water = Water::new(4, 1, 4, deal).unwrap();
+            (0..4).map(|me| water.paired(me).sum()).collect()
+        };
+        assert_eq!(pairs(Deal::Folded), [504; 4]);
+        assert_eq!(pairs(Deal::Block), [120, 376, 632, 888]);
     }
 }
