@@ -63,19 +63,42 @@ impl Place {
     /// is not a wrapper. A wrapper is a function inlined from another source
     /// file than that of its caller, or one through which several places go:
     /// it would hide who waits. A phase that is inlined into the thread's main
-    /// function, from the same file, still names its own barrier.
+    /// function, from the same file, still names its own barrier. Functions of
+    /// the language's own library name nothing where there are others: a thread's
+    /// main function is inlined into some of them.
     pub fn naming_frame(&self, others: &[&Self]) -> usize {
-        let is_wrapper = |depth: usize| {
-            let (frame, outer) = (&self.frames[depth], &self.frames[depth + 1]);
+        let all = 0..self.frames.len();
+        let own: Vec<usize> = all
+            .clone()
+            .filter(|depth| !self.frames[*depth].is_of_library())
+            .collect();
+        let depths = if own.is_empty() { all.collect() } else { own };
+        let is_wrapper = |depth: usize, outer: usize| {
+            let (frame, outer) = (&self.frames[depth], &self.frames[outer]);
             frame.inlined && outer.file.is_some() && frame.file != outer.file
                 || others.iter().any(|other| {
                     other.lines(depth + 1) == self.lines(depth + 1)
                         && other.lines(self.frames.len()) != self.lines(self.frames.len())
                 })
         };
-        (0..self.frames.len().saturating_sub(1))
-            .find(|depth| !is_wrapper(*depth))
-            .unwrap_or(self.frames.len().saturating_sub(1))
+        depths
+            .windows(2)
+            .find(|pair| !is_wrapper(pair[0], pair[1]))
+            .map_or(depths.last().copied().unwrap_or(0), |pair| pair[0])
+    }
+}
+
+impl Frame {
+    /// Whether it is code that came with the compiler or the system: headers
+    /// and sources that are installed, and Rust's own under whatever path.
+    pub fn is_of_library(&self) -> bool {
+        self.file.as_deref().is_some_and(|file| {
+            file.starts_with("/usr/include/")
+                || file.starts_with("/usr/lib/")
+                || file.starts_with("/rustc/")
+                || file.contains("/include/c++/")
+                || file.contains("/rustlib/src/rust/library/")
+        })
     }
 }
 
@@ -142,6 +165,28 @@ mod tests {
         assert_eq!(a.naming_frame(&[&a]), 0, "a phase of the same file");
         a.frames[0].file = Some("barrier.h".into());
         assert_eq!(a.naming_frame(&[&a]), 1);
+    }
+
+    #[test]
+    fn the_library_that_a_thread_begins_in_names_nothing() {
+        let mut a = place(&[("operator()", 58), ("__invoke_impl", 61), ("_M_run", 210)]);
+        for frame in &mut a.frames[1..] {
+            frame.file = Some("/usr/include/c++/12/bits/invoke.h".into());
+        }
+        a.frames[0].inlined = true;
+        a.frames[1].inlined = true;
+        assert_eq!(a.naming_frame(&[&a]), 0);
+        let mut b = a.clone();
+        b.frames[0].line = Some(64);
+        assert_eq!(a.naming_frame(&[&a, &b]), 0);
+        // A barrier of the library itself, called from there only.
+        a.frames.remove(0);
+        assert!(a.naming_frame(&[&a]) < 2);
+        // One that is inlined into the program.
+        let mut c = place(&[("arrive_and_wait", 30), ("work", 12), ("main", 40)]);
+        c.frames[0].file = Some("/usr/include/c++/12/barrier".into());
+        c.frames[0].inlined = true;
+        assert_eq!(c.naming_frame(&[&c]), 1);
     }
 
     #[test]

@@ -154,12 +154,24 @@ impl Registers {
     }
 }
 
-/// The function that [`call`] saw entered returns.
+/// The function that [`call`] saw entered has returned.
 #[uretprobe]
 pub fn call_end(ctx: RetProbeContext) -> u32 {
-    let task = Task::current();
     // SAFETY: as in `arrive`.
-    let rsp = unsafe { (*ctx.regs).rsp };
+    end_of_call(unsafe { (*ctx.regs).rsp })
+}
+
+/// It is about to: the instruction that is probed takes the caller's address
+/// from the stack.
+#[uprobe]
+pub fn call_exit(ctx: ProbeContext) -> u32 {
+    // SAFETY: as in `arrive`.
+    end_of_call(unsafe { (*ctx.regs).rsp }.wrapping_add(8))
+}
+
+#[inline(always)]
+fn end_of_call(rsp: u64) -> u32 {
+    let task = Task::current();
     // Of one that another of them has called, the outer one's end counts.
     if let Some(slot) = thread::slot(&task)
         && !slot.is_in_call(rsp)

@@ -109,6 +109,29 @@ fn functions_are_found_in_cpp_and_without_line_numbers() {
     report.is_exactly(5 * (3 + 2 + 3), 3 * 5);
 }
 
+/// A return probe would be in the way of the exception, and end the program.
+#[test]
+fn exceptions_leave_a_barrier_as_they_do_without_sbt() {
+    needs_root!();
+    for flags in [&["-O0"][..], &["-O2"]] {
+        let throws = Build::of("throws.cpp").compiler("g++").flags(flags).path();
+        for departures in ["--departures=on", "--departures=off"] {
+            let options = [departures, "--barrier=Gate::wait"];
+            let (finished, report) = watch_with(&options, &throws, &["rounds=20"]);
+            let finished = finished.expect(0);
+            assert_eq!(finished.out(), "caught 1 1\n");
+            for site in ["gate", "after"] {
+                let found = report.site_at(line("throws.cpp", &format!("SITE {site}")));
+                assert_eq!(number(found, "episodes"), 20, "{report}");
+            }
+            report.is_consistent();
+            // The end of one's own barrier is always watched.
+            let gate = report.site_at(line("throws.cpp", "SITE gate"));
+            assert_eq!(number(&gate["release_ns"], "count"), 40, "{report}");
+        }
+    }
+}
+
 #[test]
 fn what_is_not_there_is_told_before_the_program_starts() {
     needs_root!();

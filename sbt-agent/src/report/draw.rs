@@ -213,6 +213,7 @@ impl Draw<'_> {
             offset: first.map_or_else(|| "?".into(), |place| format!("{:#x}", place.offset)),
             callers: first.map_or_else(Vec::new, |place| {
                 (depth + 1..place.frames.len())
+                    .filter(|outer| !place.frames[*outer].is_of_library())
                     .map(|outer| label(place, outer))
                     .collect()
             }),

@@ -167,7 +167,8 @@ pub struct SiteReport {
     /// Return address of the first call seen, in that file's own numbering (as
     /// `nm` prints it), hexadecimal.
     pub offset: String,
-    /// What the first place's function was inlined into.
+    /// What the first place's function was inlined into, without the functions
+    /// of the language's own library.
     pub callers: Vec<String>,
     /// All places, each as `function file:line` as far as known, else
     /// `binary+0xoffset`; several where the threads call from different lines.

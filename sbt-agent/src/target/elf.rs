@@ -54,7 +54,12 @@ pub enum Function {
         object: u8,
         /// Which is the number of participants, likewise.
         count: u8,
+        /// Whether its ways out have points of their own ([`Self::CallExit`]);
+        /// otherwise it takes a return probe.
+        exits: bool,
     },
+    /// An instruction by which such a function returns.
+    CallExit,
 }
 
 impl Function {
@@ -63,8 +68,8 @@ impl Function {
         match self {
             Self::BarrierWait => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) => 0,
-            Self::Call { object, count } => object.max(count).into(),
+            Self::LinkerMapped | Self::Mark(_) | Self::CallExit => 0,
+            Self::Call { object, count, .. } => object.max(count).into(),
         }
     }
 }
@@ -220,6 +225,21 @@ pub fn has_symbols(image: &[u8]) -> bool {
         file.symbols()
             .chain(file.dynamic_symbols())
             .any(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition())
+    })
+}
+
+/// Whether an exception may pass through the file's functions: it throws, or
+/// has something to clean up or to catch, as C++ and Rust do.
+pub fn may_unwind(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
+        file.symbols().chain(file.dynamic_symbols()).any(|symbol| {
+            symbol.name_bytes().is_ok_and(|name| {
+                name.starts_with(b"_Unwind_")
+                    || name.starts_with(b"__cxa_throw")
+                    || name.starts_with(b"__gxx_personality")
+                    || name == b"rust_eh_personality"
+            })
+        })
     })
 }
 

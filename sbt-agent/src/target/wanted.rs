@@ -1,5 +1,6 @@
 //! What a user asked to probe, and where it is in a file.
 
+mod exits;
 mod find;
 mod lines;
 mod missing;
@@ -132,10 +133,10 @@ impl<'a> Binary<'a> {
         code_at(self.image, &self.segments, vaddr, size)
     }
 
-    /// Of a place inside of a function: it is marked.
-    fn mark(number: u8, symbol: &str, offset: u64, emulated: bool) -> Point {
+    /// Of an instruction inside of a function.
+    fn inside(function: Function, symbol: &str, offset: u64, emulated: bool) -> Point {
         Point {
-            function: Function::Mark(number),
+            function,
             symbol: symbol.to_owned(),
             entry_offset: offset,
             stack_moved: 0,

@@ -158,7 +158,7 @@ impl Built {
                 (
                     _,
                     Point {
-                        function: Function::Call { object, count },
+                        function: Function::Call { object, count, .. },
                         layout,
                         ..
                     },
@@ -680,6 +680,7 @@ fn one_function_is_one_barrier_but_may_have_marks() {
     let call = Function::Call {
         object: 0,
         count: 1,
+        exits: false,
     };
     assert_eq!(functions.len(), 3);
     for function in [Function::Mark(7), Function::Mark(1), call] {
@@ -781,4 +782,37 @@ fn damaged_files() {
             let _ = wanted.missing(&[Arc::new(file)]);
         }
     });
+}
+
+/// `wait` of the program in which it throws, and of one in C.
+#[test]
+fn exits_are_probed_where_exceptions_may_pass() {
+    let barrier = Purpose::Barrier {
+        object: None,
+        count: None,
+    };
+    let exits = |source: &str, function: &str, optimise: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+        let options = ["-g", "-pthread", optimise];
+        let built = Built::of(TempDir::new().unwrap(), &folder.join(source), &options);
+        let file = built.file(&wanted(&[function], barrier));
+        let is_exit = |point: &&Point| point.function == Function::CallExit;
+        let offsets = file.points.iter().filter(is_exit);
+        let image = file.image().unwrap();
+        let codes: Vec<_> = offsets
+            .map(|point| image[usize::try_from(point.entry_offset).unwrap()])
+            .collect();
+        let returns = file
+            .points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Call { exits: false, .. }));
+        (codes, returns.count())
+    };
+    for optimise in ["-O0", "-O2"] {
+        let (codes, returns) = exits("throws.cpp", "Gate::wait", optimise);
+        assert!(!codes.is_empty(), "{optimise}");
+        assert!(codes.iter().all(|code| *code == 0xc3), "{codes:x?}");
+        assert_eq!(returns, 0);
+        assert_eq!(exits("calls.c", "bar_wait", optimise), (Vec::new(), 1));
+    }
 }

@@ -47,11 +47,12 @@ pub struct Placement {
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 10] = [
+pub const PROGRAMS: [&str; 11] = [
     "arrive",
     "depart",
     "call",
     "call_end",
+    "call_exit",
     "mark",
     "init",
     "mapped",
@@ -83,6 +84,15 @@ const fn is_call(function: Function) -> bool {
     matches!(function, Function::Call { .. })
 }
 
+/// Whether a return probe has to tell where it ends.
+const fn is_call_without_exits(function: Function) -> bool {
+    matches!(function, Function::Call { exits: false, .. })
+}
+
+const fn is_call_exit(function: Function) -> bool {
+    matches!(function, Function::CallExit)
+}
+
 const fn is_mark(function: Function) -> bool {
     matches!(function, Function::Mark(_))
 }
@@ -91,11 +101,12 @@ const fn is_mark(function: Function) -> bool {
 type Is = fn(Function) -> bool;
 
 /// What is always attached, in this order; departures come and go.
-const ATTACHED: [(Is, &str, At); 6] = [
+const ATTACHED: [(Is, &str, At); 7] = [
     (is_mapped, "mapped", At::Entry),
     (is_init, "init", At::Entry),
     (is_mark, "mark", At::Entry),
-    (is_call, "call_end", At::Return),
+    (is_call_without_exits, "call_end", At::Return),
+    (is_call_exit, "call_exit", At::Entry),
     (is_call, "call", At::Entry),
     (is_wait, "arrive", At::Entry),
 ];
@@ -306,7 +317,8 @@ impl Ebpf {
     /// return probe puts an address of its own in the place of the caller's:
     /// behind it the caller could not be read any more, at the same place it can.
     fn entry(&self, point: &Point) -> (u64, u16) {
-        let returns = is_call(point.function) || is_wait(point.function) && self.may_depart;
+        let returns =
+            is_call_without_exits(point.function) || is_wait(point.function) && self.may_depart;
         if returns && point.stack_moved > 0 {
             (point.return_offset, 0)
         } else {
@@ -325,7 +337,7 @@ impl Ebpf {
         };
         match point.function {
             Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
-            Function::Call { object, count } => Cookie {
+            Function::Call { object, count, .. } => Cookie {
                 layout: layout::USER,
                 object,
                 count,

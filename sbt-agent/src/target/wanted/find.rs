@@ -47,6 +47,7 @@ impl Binary<'_> {
         let points: Vec<_> = parts::without_repeated(self, symbols)
             .iter()
             .filter_map(|symbol| self.entry(symbol, purpose))
+            .flatten()
             .collect();
         if points.is_empty() {
             return Offer::Refused(
@@ -56,14 +57,19 @@ impl Binary<'_> {
         Offer::Points(points)
     }
 
-    /// The point of a function's calls.
-    fn entry(&self, symbol: &Symbol, purpose: Purpose) -> Option<Point> {
+    /// The points of a function's calls.
+    fn entry(&self, symbol: &Symbol, purpose: Purpose) -> Option<Vec<Point>> {
+        let exits = match purpose {
+            Purpose::Barrier { .. } => self.exits(symbol),
+            Purpose::Mark(_) => None,
+        };
         let (function, layout) = match purpose {
             Purpose::Mark(number) => (Function::Mark(number), layout::OPAQUE),
             Purpose::Barrier { object, count } => (
                 Function::Call {
                     object: self.object(symbol, object),
                     count: self.passed(symbol, count.unwrap_or(0)),
+                    exits: exits.is_some(),
                 },
                 layout::USER,
             ),
@@ -75,9 +81,15 @@ impl Binary<'_> {
             at.and_then(|at| code.bytes.get(at..))
                 .is_some_and(is_probeable)
         };
-        let returns = matches!(purpose, Purpose::Barrier { .. });
-        (can_be_probed(point.entry_offset) && (!returns || can_be_probed(point.return_offset)))
-            .then_some(point)
+        let returns = matches!(purpose, Purpose::Barrier { .. }) && exits.is_none();
+        if !can_be_probed(point.entry_offset) || returns && !can_be_probed(point.return_offset) {
+            return None;
+        }
+        let exits = exits
+            .unwrap_or_default()
+            .into_iter()
+            .map(|offset| Self::inside(Function::CallExit, &symbol.name, offset, false));
+        Some(std::iter::once(point).chain(exits).collect())
     }
 
     /// Which register has the barrier object, as an argument's number; 0: none.
@@ -153,7 +165,7 @@ impl Binary<'_> {
     fn instruction(&self, symbol: &Symbol, address: u64, purpose: Purpose) -> Offer {
         if address == symbol.start {
             return match self.entry(symbol, purpose) {
-                Some(point) => Offer::Points(vec![point]),
+                Some(points) => Offer::Points(points),
                 None => Offer::Refused("the kernel cannot probe this instruction".into()),
             };
         }
@@ -178,8 +190,8 @@ impl Binary<'_> {
             ));
         }
         match body.choose(distance, distance) {
-            Some(place) => Offer::Points(vec![Self::mark(
-                number,
+            Some(place) => Offer::Points(vec![Self::inside(
+                Function::Mark(number),
                 &symbol.name,
                 code.offset.saturating_add(place.offset.into()),
                 place.emulated,

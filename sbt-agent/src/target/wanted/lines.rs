@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::find::MAX_FUNCTION;
 use super::{Binary, Offer};
 use crate::target::debuginfo::{Spot, Symbol};
-use crate::target::elf::Point;
+use crate::target::elf::{Function, Point};
 use crate::target::prologue::Body;
 
 /// A line that has been inlined into more places than this is not probed in
@@ -176,7 +176,12 @@ impl Binary<'_> {
             let start = self.code(function.start, 1).map(|code| code.offset);
             if let (Some(place), Some(start)) = (place, start) {
                 let at = start.saturating_add(place.offset.into());
-                points.push(Self::mark(number, &function.name, at, place.emulated));
+                points.push(Self::inside(
+                    Function::Mark(number),
+                    &function.name,
+                    at,
+                    place.emulated,
+                ));
             }
         }
         points
