@@ -14,7 +14,7 @@ use crate::{
     event::MarkId,
     model::{
         Model,
-        site::{Site, SiteId, SiteThread},
+        site::{MAX_PAIRS, MAX_PHASES, MAX_SITES, Site, SiteId, SiteThread, Sites},
         stats::Stat,
         thread::{Row, SplitSum, ThreadId},
         told::Told,
@@ -151,9 +151,31 @@ impl Report {
             ended: run.ended,
             exit_status: run.exit_status,
             departures: run.departures,
-            notes: run.notes,
+            notes: [run.notes, beyond_bounds(model.sites())].concat(),
         }
     }
+}
+
+/// What the bounds on memory have cost: of nothing there is no note.
+fn beyond_bounds(sites: &Sites) -> Vec<String> {
+    let parts = (sites.unkept_parts > 0).then(|| {
+        format!(
+            "more than {MAX_PAIRS} pairs of a site and a thread: {} waits of further ones are in \
+             the sites' sums, but not in their tables of threads",
+            sites.unkept_parts
+        )
+    });
+    let phases = (sites.unkept_phases > 0).then(|| {
+        format!(
+            "more than {MAX_PHASES} different phases: {} times of further ones are at their sites \
+             only",
+            sites.unkept_phases
+        )
+    });
+    let full = (sites.all().len() >= MAX_SITES).then(|| {
+        format!("{MAX_SITES} sites are kept apart: the last of them stands for all further ones")
+    });
+    [parts, phases, full].into_iter().flatten().collect()
 }
 
 impl Draw<'_> {
@@ -477,5 +499,22 @@ fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {
             release_ns: stat(&thread.release),
         },
         counters: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_bounds_left_out_is_told() {
+        let mut sites = Sites::default();
+        assert_eq!(beyond_bounds(&sites), Vec::<String>::new());
+        sites.unkept_phases = 7;
+        sites.unkept_parts = 12;
+        let notes = beyond_bounds(&sites);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].contains(": 12 waits"), "{notes:?}");
+        assert!(notes[1].contains(": 7 times"), "{notes:?}");
     }
 }
