@@ -10,6 +10,7 @@ pub mod clock;
 pub mod demo;
 pub mod doctor;
 pub mod event;
+pub mod live;
 pub mod model;
 pub mod naming;
 pub mod output;

@@ -1,0 +1,182 @@
+//! What the live screen shows: how things stand at one moment, and what the
+//! user wants done. Between the session, which makes the one and obeys the
+//! other, and the screen, which draws and asks.
+
+use std::sync::Arc;
+
+use crate::report::Report;
+
+/// How things stand. Times are in ns since watching began.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// As it would be delivered if watching ended now.
+    pub report: Report,
+    /// When it was taken: what `report.wall_ns` says.
+    pub now_ns: u64,
+    /// What each of `report.threads` does, in their order.
+    pub doing: Vec<Doing>,
+    /// The barrier times of each of `report.sites`, in their order.
+    pub histograms: Vec<Histogram>,
+    /// What the threads did lately.
+    pub lanes: Lanes,
+    /// Episodes that ended in each of the last steps of [`PACE_STEP_NS`], at
+    /// most [`PACE_STEPS`], the newest last; the newest is not over yet.
+    pub pace: Vec<u32>,
+    /// Whether the probes are on.
+    pub watching: Watching,
+    /// When they were off: from, to.
+    pub gaps: Vec<(u64, u64)>,
+    /// What sbt itself has used of one CPU lately, percent; `None` before it
+    /// is known.
+    pub own_share_pct: Option<f64>,
+    /// What the program has written, if its output comes through us.
+    pub output: Option<Arc<Output>>,
+    /// What was told of single episodes and phases, and warnings: the last
+    /// lines, oldest first.
+    pub told: Arc<Vec<String>>,
+    /// The answer to what the user asked for last, such as where a report was
+    /// saved, with a number that changes with each.
+    pub notice: Option<(u64, String)>,
+}
+
+/// How often a time was in each of some ranges that follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(
+    /// From so many ns to twice that (the first range begins at 0): how often.
+    pub Vec<(u64, u64)>,
+);
+
+/// A step of [`Snapshot::pace`], ns.
+pub const PACE_STEP_NS: u64 = 500_000_000;
+
+/// The most steps of [`Snapshot::pace`].
+pub const PACE_STEPS: usize = 120;
+
+/// What a thread does now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It is outside of all barriers, since this time.
+    Working {
+        /// ns.
+        since_ns: u64,
+    },
+    /// It is in a barrier.
+    Waiting {
+        /// Since when, ns.
+        since_ns: u64,
+        /// From where it was called.
+        at: String,
+    },
+    /// It has ended.
+    Ended,
+    /// It has met no barrier yet, or what it does was not seen.
+    Unknown,
+}
+
+/// Whether the probes are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watching {
+    /// They are.
+    On,
+    /// Not at the user's wish, since this time, ns.
+    Off {
+        /// ns.
+        since_ns: u64,
+    },
+    /// The target has ended, with this exit status if it was ours to take.
+    Ended {
+        /// 128 + N for signal N.
+        status: Option<u8>,
+    },
+}
+
+/// What threads did lately, each cut into equal pieces of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lanes {
+    /// How long a piece is, ns: one of [`LEVELS`].
+    pub piece_ns: u64,
+    /// Where the last piece of every lane ends.
+    pub end_ns: u64,
+    /// At most [`MAX_LANES`].
+    pub lanes: Vec<Lane>,
+}
+
+/// The lengths of pieces that there are, ns: the zoom levels of the timeline.
+pub const LEVELS: [u64; 6] = [
+    131_072,
+    1_048_576,
+    8_388_608,
+    67_108_864,
+    536_870_912,
+    4_294_967_296,
+];
+
+/// The most pieces of a lane.
+pub const PIECES: usize = 512;
+
+/// The most threads whose lanes are kept.
+pub const MAX_LANES: usize = 256;
+
+/// One thread's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// Its number in the report.
+    pub thread: u32,
+    /// The oldest first, at most [`PIECES`].
+    pub pieces: Vec<Piece>,
+}
+
+/// What a thread did in a piece of time, ns; what is missing is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// Outside of barriers and on a CPU; also where it is not known whether.
+    pub work: u32,
+    /// Outside of barriers, waiting for a CPU.
+    pub ready: u32,
+    /// Outside of barriers, asleep.
+    pub blocked: u32,
+    /// In a barrier, before the last had arrived.
+    pub idle: u32,
+    /// In a barrier, after that.
+    pub release: u32,
+}
+
+/// The end of a program's output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The last lines, oldest first, without control characters.
+    pub lines: Vec<String>,
+    /// Bytes written in all.
+    pub bytes: u64,
+}
+
+/// What the user wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// End the watching; the program goes on.
+    Leave,
+    /// The program is to get an interrupt, as from a terminal; ends the
+    /// watching too.
+    Interrupt,
+    /// Probes off, or on again.
+    Toggle,
+    /// All sums from zero on.
+    Reset,
+    /// Save the report to a file.
+    Save,
+    /// Give a site (its number in the report) a name, in `sbt.toml` too.
+    Name {
+        /// Its number.
+        site: u32,
+        /// Not empty.
+        name: String,
+    },
+    /// Which of [`LEVELS`] the lanes are to have.
+    Level(usize),
+    /// The program is to read this.
+    Keys(Vec<u8>),
+    /// The program's terminal has this size: columns, rows.
+    Size(u16, u16),
+    /// Stop, as a shell's job control does.
+    Suspend,
+}
