@@ -161,6 +161,12 @@ pub enum Event {
         /// Which.
         mark: MarkId,
     },
+    /// Nothing was watched for a while, until now: whatever was going on may
+    /// have ended, and anything may have begun.
+    Gap {
+        /// When watching goes on, ns.
+        time_ns: u64,
+    },
     /// From here on departures are reported, or no longer.
     Departures {
         /// Whether they are.

@@ -35,7 +35,8 @@ pub struct Slot {
     seq: u32,
     /// Whether it has left what it entered last.
     left: u32,
-    reserved: u32,
+    /// Of the probes that it hit last.
+    generation: u32,
     /// Its stack pointer when it entered a barrier of the user's own in which
     /// it still is; 0 outside.
     call_rsp: u64,
@@ -55,7 +56,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             tid: 0,
             seq: 0,
             left: 0,
-            reserved: 0,
+            generation: 0,
             call_rsp: 0,
             cached: [Cached {
                 object: 0,
@@ -101,7 +102,9 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     // SAFETY: the index is in bounds, and no other thread uses this slot
     // while it bears this thread's id.
     let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
-    if slot.tid != task.tid() {
+    // Under other probes it begins anew: while there were none it may have left
+    // what it had entered.
+    if slot.tid != task.tid() || slot.generation != generation() {
         // Where probes could not be put on the target alone, others hit them.
         if !target::owns(task, true) {
             return None;
@@ -138,6 +141,7 @@ fn announce(task: &Task, slot: &mut Slot) {
     });
     // Unsent, the slot stays foreign and the next record tries again.
     slot.tid = if sent { task.tid() } else { 0 };
+    slot.generation = generation();
     slot.seq = 0;
     slot.left = 0;
     slot.call_rsp = 0;

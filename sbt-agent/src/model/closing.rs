@@ -5,6 +5,7 @@ use super::{
     Model,
     barrier::{Barrier, BarrierId, round_after},
     episode::{Episode, Left, Member, Seat},
+    lanes::Doing,
     site::{Done, Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
     told::{Arrival, Told},
@@ -171,12 +172,32 @@ impl Model {
         if let Some((straggler, _)) = done.straggler {
             self.threads.row(straggler).last += 1;
         }
+        self.draw(&episode, last_ns);
         let roles = self.sites.get(site).roles;
         self.conceptual.pass(roles, last_ns, &self.parts);
         if roles.watched || self.telling.wants(&done) {
             self.tell(site, &done, &episode);
         }
         self.recycle(episode.members);
+    }
+
+    /// Puts an episode into the lanes, if they are kept.
+    fn draw(&mut self, episode: &Episode, last_ns: u64) {
+        let Some(lanes) = &mut self.lanes else {
+            return;
+        };
+        for member in &episode.members {
+            let arrived = member.arrived;
+            if let Some(since) = member.since {
+                let split = Split::between(since.clocks, arrived);
+                let span = (since.clocks.time_ns, arrived.time_ns);
+                lanes.add(member.row, span, Doing::Work(split));
+            }
+            lanes.add(member.row, (arrived.time_ns, last_ns), Doing::Idle);
+            if let Left::At(left_ns) = member.left {
+                lanes.add(member.row, (last_ns, left_ns), Doing::Release);
+            }
+        }
     }
 
     /// Keeps an episode until [`Model::take_told`].

@@ -14,8 +14,10 @@ mod closing;
 pub mod conceptual;
 pub mod episode;
 pub mod histogram;
+pub mod lanes;
 pub mod marks;
 mod moves;
+mod restart;
 pub mod site;
 pub mod stats;
 pub mod straggler;
@@ -34,6 +36,7 @@ use conceptual::Conceptual;
 #[cfg(test)]
 use episode::Episode;
 use episode::{Left, Member};
+use lanes::Lanes;
 use marks::Marks;
 use site::{Part, PlaceId, Roles, SiteId, Sites};
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
@@ -69,6 +72,25 @@ pub struct Unfinished {
     pub unseen: u32,
 }
 
+/// What a thread does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// It waits in an episode that is not complete.
+    Waiting {
+        /// Since when, ns.
+        since_ns: u64,
+        /// From where it called.
+        place: PlaceId,
+    },
+    /// It works, or is on its way out of a barrier.
+    Working {
+        /// Since when, ns: at most its last arrival.
+        since_ns: u64,
+    },
+    /// Not known.
+    Unknown,
+}
+
 /// The engine.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -81,6 +103,8 @@ pub struct Model {
     places: FxHashMap<CallersId, PlaceId>,
     conceptual: Conceptual,
     marks: Marks,
+    /// Kept only for whoever looks on.
+    lanes: Option<Lanes>,
     telling: Telling,
     told: Vec<Told>,
     unfinished: Vec<Unfinished>,
@@ -144,6 +168,38 @@ impl Model {
     /// Marks.
     pub const fn marks(&self) -> &Marks {
         &self.marks
+    }
+
+    /// Begins to keep what the threads did lately.
+    pub fn keep_lanes(&mut self) {
+        self.lanes.get_or_insert_default();
+    }
+
+    /// What they did lately, if that is kept.
+    pub const fn lanes(&self) -> Option<&Lanes> {
+        self.lanes.as_ref()
+    }
+
+    /// What every living thread does now.
+    pub fn present(&self) -> impl Iterator<Item = (ThreadId, Present)> {
+        self.threads.all_living().map(|live| {
+            let waiting = live.seat.and_then(|seat| {
+                let open = &self.barriers.all()[seat.barrier.index()].open;
+                let member = open.members.get(seat.index);
+                member.filter(|_| open.serial == seat.episode)
+            });
+            let present = match (waiting, live.since) {
+                (Some(member), _) => Present::Waiting {
+                    since_ns: member.arrived.time_ns,
+                    place: member.place,
+                },
+                (None, Some(since)) => Present::Working {
+                    since_ns: since.clocks.time_ns,
+                },
+                (None, None) => Present::Unknown,
+            };
+            (live.row, present)
+        })
     }
 
     /// Says which place a chain of callers is, and what is wanted there. To be
@@ -231,6 +287,7 @@ impl Model {
                 }
             }
             Event::Departures { on } => self.departures = *on,
+            Event::Gap { time_ns } => self.gap(*time_ns),
             Event::Callers { .. } | Event::Mapped { .. } => {}
         }
     }

@@ -326,6 +326,18 @@ impl Sites {
         id
     }
 
+    /// All sums from zero on. The sites stay, with the numbers that they have.
+    pub fn reset(&mut self) {
+        for site in &mut self.all {
+            let places = std::mem::take(&mut site.places);
+            *site = Site::new(places, site.kind, site.roles);
+        }
+        self.pairs = 0;
+        self.unkept_parts = 0;
+        self.phases.clear();
+        self.unkept_phases = 0;
+    }
+
     /// Takes one complete episode in.
     pub fn record(&mut self, id: SiteId, done: &Done, parts: &[Part]) {
         let site = &mut self.all[id.index()];

@@ -128,12 +128,16 @@ pub struct Ebpf {
     pid: u32,
     /// Kept open: probes may have to be put on them again.
     files: Vec<Arc<ProbedFile>>,
+    /// Those on which nothing is put, though they have something to offer.
+    passed_over: Vec<Arc<ProbedFile>>,
     scope: Scope,
     generation: u32,
     /// Closing these detaches.
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
+    /// Nothing is attached but what tells of the lives of threads.
+    paused: bool,
     departures: bool,
     /// Whether they may be watched some time.
     may_depart: bool,
@@ -169,11 +173,13 @@ impl Ebpf {
             loaded,
             pid,
             files: Vec::new(),
+            passed_over: Vec::new(),
             scope,
             generation: 0,
             tracepoints: Vec::new(),
             entries: Vec::new(),
             returns: Vec::new(),
+            paused: false,
             departures,
             may_depart: departures,
             run_offset: None,
@@ -242,16 +248,21 @@ impl Ebpf {
         };
         let has_known = files.iter().chain(&self.files).any(|file| is_known(file));
         for file in files {
-            if self.files.iter().any(|known| known.id == file.id) {
+            let mut seen = self.files.iter().chain(&self.passed_over);
+            if seen.any(|known| known.id == file.id) {
                 continue;
             }
-            self.files.push(Arc::clone(file));
             if has_known && !is_known(file) && file.has(Function::BarrierWait) {
                 self.notes.push(format!(
                     "{} has a pthread_barrier_wait of its own, which is taken to call the C \
                      library's: only that is watched",
                     printable(&file.shown.to_string_lossy())
                 ));
+                self.passed_over.push(Arc::clone(file));
+                continue;
+            }
+            self.files.push(Arc::clone(file));
+            if self.paused {
                 continue;
             }
             self.attach_file(file)
@@ -355,15 +366,11 @@ impl Ebpf {
             return Ok(());
         }
         self.scope = Scope::Everyone;
-        self.generation += 1;
         let mut old = std::mem::take(&mut self.entries);
         old.append(&mut self.returns);
-        for file in self.files.clone() {
-            self.attach_file(&file)?;
+        if !self.paused {
+            self.attach_again()?;
         }
-        self.loaded
-            .set_generation(self.generation)
-            .context("switching to the second set of probes")?;
         detach(old);
         self.notes.push(
             "the target's first thread ended before the others: from then on every process that \
@@ -371,6 +378,32 @@ impl Ebpf {
                 .into(),
         );
         Ok(())
+    }
+
+    /// Puts another set of probes on, which counts in the place of any before.
+    fn attach_again(&mut self) -> anyhow::Result<()> {
+        self.generation += 1;
+        for file in self.files.clone() {
+            self.attach_file(&file)?;
+        }
+        self.loaded
+            .set_generation(self.generation)
+            .context("switching to another set of probes")
+    }
+
+    /// Takes the probes off the target: it is as without us. What tells of the
+    /// lives of threads stays.
+    pub fn pause(&mut self) {
+        self.paused = true;
+        let mut links = std::mem::take(&mut self.entries);
+        links.append(&mut self.returns);
+        detach(links);
+    }
+
+    /// Puts them on again. What is known of barriers is from before.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.paused = false;
+        self.attach_again()
     }
 
     fn attach_points(
@@ -407,7 +440,9 @@ impl Ebpf {
         if on == self.departures {
             return Ok(());
         }
-        if on {
+        if self.paused {
+            // With the others, when they come.
+        } else if on {
             for file in self.files.clone() {
                 self.attach_returns(&file)?;
             }
