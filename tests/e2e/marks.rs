@@ -109,6 +109,32 @@ fn functions_are_found_in_cpp_and_without_line_numbers() {
     report.is_exactly(5 * (3 + 2 + 3), 3 * 5);
 }
 
+/// By jumps to other functions, through a `switch`, and by `longjmp`.
+#[test]
+fn barriers_may_end_in_any_way() {
+    needs_root!();
+    for flags in [&["-O0"][..], &["-O2"]] {
+        let tails = Build::of("tails.c").flags(flags).path();
+        for departures in ["--departures=on", "--departures=off"] {
+            let options = [
+                departures,
+                "--barrier=only_passes_on",
+                "--barrier=passes_on_inside:0",
+                "--barrier=chooses:0",
+                "--barrier=jumps_out:0",
+            ];
+            let (finished, report) = watch_with(&options, &tails, &["rounds=20"]);
+            assert_eq!(finished.expect(0).out(), "done\n");
+            for site in ["passes", "inside", "chooses", "plain"] {
+                let found = report.site_at(line("tails.c", &format!("SITE {site}")));
+                assert_eq!(number(found, "episodes"), 20, "{site}: {report}");
+                let kind = if site == "plain" { "pthread" } else { "user" };
+                assert_eq!(found["kind"], kind, "{report}");
+            }
+        }
+    }
+}
+
 /// A return probe would be in the way of the exception, and end the program.
 #[test]
 fn exceptions_leave_a_barrier_as_they_do_without_sbt() {

@@ -158,7 +158,7 @@ impl Built {
                 (
                     _,
                     Point {
-                        function: Function::Call { object, count, .. },
+                        function: Function::Call { object, count },
                         layout,
                         ..
                     },
@@ -676,11 +676,11 @@ fn one_function_is_one_barrier_but_may_have_marks() {
         object: Some(0),
         count: Some(1),
     };
-    let functions = numbers(&[MARK, with_count, Purpose::Mark(1), BARRIER, MARK]);
+    let mut functions = numbers(&[MARK, with_count, Purpose::Mark(1), BARRIER, MARK]);
+    functions.retain(|function| *function != Function::CallExit);
     let call = Function::Call {
         object: 0,
         count: 1,
-        exits: false,
     };
     assert_eq!(functions.len(), 3);
     for function in [Function::Mark(7), Function::Mark(1), call] {
@@ -784,35 +784,44 @@ fn damaged_files() {
     });
 }
 
-/// `wait` of the program in which it throws, and of one in C.
+/// Of functions that return, that go on to another in their own place, and that
+/// have a `switch`.
 #[test]
-fn exits_are_probed_where_exceptions_may_pass() {
+fn the_ends_of_barriers_are_found() {
     let barrier = Purpose::Barrier {
         object: None,
         count: None,
     };
-    let exits = |source: &str, function: &str, optimise: &str| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let ends = |source: &str, function: &str, optimise: &str| {
         let options = ["-g", "-pthread", optimise];
         let built = Built::of(TempDir::new().unwrap(), &folder.join(source), &options);
         let file = built.file(&wanted(&[function], barrier));
-        let is_exit = |point: &&Point| point.function == Function::CallExit;
-        let offsets = file.points.iter().filter(is_exit);
+        let instructions = built.instructions();
+        let segments = elf::load_segments(&file.image().unwrap()).unwrap();
+        let text = segments.iter().find(|segment| segment.executable).unwrap();
         let image = file.image().unwrap();
-        let codes: Vec<_> = offsets
-            .map(|point| image[usize::try_from(point.entry_offset).unwrap()])
-            .collect();
-        let returns = file
-            .points
-            .iter()
-            .filter(|point| matches!(point.function, Function::Call { exits: false, .. }));
-        (codes, returns.count())
+        let exits = file.points.iter();
+        exits
+            .filter(|point| point.function == Function::CallExit)
+            .map(|point| {
+                let address = point.entry_offset - text.offset + text.vaddr;
+                assert!(instructions.contains(&address), "{source}: {address:#x}");
+                image[usize::try_from(point.entry_offset).unwrap()]
+            })
+            .collect::<Vec<u8>>()
     };
-    for optimise in ["-O0", "-O2"] {
-        let (codes, returns) = exits("throws.cpp", "Gate::wait", optimise);
-        assert!(!codes.is_empty(), "{optimise}");
-        assert!(codes.iter().all(|code| *code == 0xc3), "{codes:x?}");
-        assert_eq!(returns, 0);
-        assert_eq!(exits("calls.c", "bar_wait", optimise), (Vec::new(), 1));
+    for optimise in ["-O0", "-O1", "-O2", "-O3"] {
+        for (source, function) in [("throws.cpp", "Gate::wait"), ("calls.c", "bar_wait")] {
+            let codes = ends(source, function, optimise);
+            assert!(!codes.is_empty(), "{source} {optimise}");
+            let known = |code: &u8| matches!(code, 0xc3 | 0xe9 | 0xeb);
+            assert!(codes.iter().all(known), "{source} {optimise}: {codes:x?}");
+        }
     }
+    // The unlocking is the end, the waiting is not.
+    assert!(ends("calls.c", "bar_wait", "-O2").contains(&0xe9));
+    assert_eq!(ends("tails.c", "only_passes_on", "-O2"), Vec::<u8>::new());
+    assert_eq!(ends("tails.c", "passes_on_inside", "-O2"), [0xc3]);
+    assert!(!ends("tails.c", "chooses", "-O2").is_empty());
 }

@@ -47,11 +47,10 @@ pub struct Placement {
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 11] = [
+pub const PROGRAMS: [&str; 10] = [
     "arrive",
     "depart",
     "call",
-    "call_end",
     "call_exit",
     "mark",
     "init",
@@ -84,11 +83,6 @@ const fn is_call(function: Function) -> bool {
     matches!(function, Function::Call { .. })
 }
 
-/// Whether a return probe has to tell where it ends.
-const fn is_call_without_exits(function: Function) -> bool {
-    matches!(function, Function::Call { exits: false, .. })
-}
-
 const fn is_call_exit(function: Function) -> bool {
     matches!(function, Function::CallExit)
 }
@@ -101,14 +95,13 @@ const fn is_mark(function: Function) -> bool {
 type Is = fn(Function) -> bool;
 
 /// What is always attached, in this order; departures come and go.
-const ATTACHED: [(Is, &str, At); 7] = [
-    (is_mapped, "mapped", At::Entry),
-    (is_init, "init", At::Entry),
-    (is_mark, "mark", At::Entry),
-    (is_call_without_exits, "call_end", At::Return),
-    (is_call_exit, "call_exit", At::Entry),
-    (is_call, "call", At::Entry),
-    (is_wait, "arrive", At::Entry),
+const ATTACHED: [(Is, &str); 6] = [
+    (is_mapped, "mapped"),
+    (is_init, "init"),
+    (is_mark, "mark"),
+    (is_call_exit, "call_exit"),
+    (is_call, "call"),
+    (is_wait, "arrive"),
 ];
 
 /// Whom probes are put on.
@@ -274,18 +267,17 @@ impl Ebpf {
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        // What invalidates a reading is watched before what relies on it. The
-        // end of a barrier of the user's own is no departure that can be done
-        // without: what it is built on counts as soon as it has ended.
-        for (is, program, at) in ATTACHED {
-            let points = self.points(file, is, at);
-            let links = self.attach_points(program, &path, &points, at == At::Return)?;
+        // What invalidates a reading is watched before what relies on it.
+        for (is, program) in ATTACHED {
+            let points = self.points(file, is, At::Entry);
+            let links = self.attach_points(program, &path, &points, false)?;
             self.entries.extend(links);
         }
         if self.generation == 0 {
-            let watched = file.points.iter().filter(|point| {
-                is_mark(point.function) || is_call(point.function) || is_wait(point.function)
-            });
+            let watched = file
+                .points
+                .iter()
+                .filter(|point| !is_mapped(point.function) && !is_init(point.function));
             self.placement.probes += watched.clone().count();
             // The first instruction is not emulated where another was found.
             let slow =
@@ -328,8 +320,7 @@ impl Ebpf {
     /// return probe puts an address of its own in the place of the caller's:
     /// behind it the caller could not be read any more, at the same place it can.
     fn entry(&self, point: &Point) -> (u64, u16) {
-        let returns =
-            is_call_without_exits(point.function) || is_wait(point.function) && self.may_depart;
+        let returns = is_wait(point.function) && self.may_depart;
         if returns && point.stack_moved > 0 {
             (point.return_offset, 0)
         } else {
@@ -348,7 +339,7 @@ impl Ebpf {
         };
         match point.function {
             Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
-            Function::Call { object, count, .. } => Cookie {
+            Function::Call { object, count } => Cookie {
                 layout: layout::USER,
                 object,
                 count,

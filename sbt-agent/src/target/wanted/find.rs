@@ -1,5 +1,7 @@
 //! Functions by name, and instructions by their distance from one.
 
+use std::collections::BTreeMap;
+
 use sbt_common::layout;
 
 use super::{Binary, Offer, Purpose, Wish, parts};
@@ -59,17 +61,12 @@ impl Binary<'_> {
 
     /// The points of a function's calls.
     fn entry(&self, symbol: &Symbol, purpose: Purpose) -> Option<Vec<Point>> {
-        let exits = match purpose {
-            Purpose::Barrier { .. } => self.exits(symbol),
-            Purpose::Mark(_) => None,
-        };
         let (function, layout) = match purpose {
             Purpose::Mark(number) => (Function::Mark(number), layout::OPAQUE),
             Purpose::Barrier { object, count } => (
                 Function::Call {
                     object: self.object(symbol, object),
                     count: self.passed(symbol, count.unwrap_or(0)),
-                    exits: exits.is_some(),
                 },
                 layout::USER,
             ),
@@ -81,14 +78,16 @@ impl Binary<'_> {
             at.and_then(|at| code.bytes.get(at..))
                 .is_some_and(is_probeable)
         };
-        let returns = matches!(purpose, Purpose::Barrier { .. }) && exits.is_none();
-        if !can_be_probed(point.entry_offset) || returns && !can_be_probed(point.return_offset) {
+        if !can_be_probed(point.entry_offset) {
             return None;
         }
-        let exits = exits
-            .unwrap_or_default()
-            .into_iter()
-            .map(|offset| Self::inside(Function::CallExit, &symbol.name, offset, false));
+        let exits = match purpose {
+            Purpose::Barrier { .. } => self.exits(symbol),
+            Purpose::Mark(_) => BTreeMap::new(),
+        };
+        let exits = exits.into_iter().map(|(offset, emulated)| {
+            Self::inside(Function::CallExit, &symbol.name, offset, emulated)
+        });
         Some(std::iter::once(point).chain(exits).collect())
     }
 
