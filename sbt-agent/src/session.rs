@@ -24,7 +24,6 @@ use crate::{
         process,
         sites::Resolver,
     },
-    views::table::Style,
 };
 
 mod departures;
@@ -35,6 +34,7 @@ mod signals;
 
 pub use departures::Departures;
 use departures::Governor;
+pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
 use signals::{Heard, Signals};
@@ -59,13 +59,13 @@ pub enum Target {
 }
 
 /// Watches a target to its end, or until told to stop, and delivers the
-/// report. `narrate`: how to tell single episodes, warnings and phase times on
-/// standard error meanwhile, if at all. Returns the exit status of a program that was started, for whose end
-/// it waits even after the watching.
+/// report. `narration`: what to do with single episodes meanwhile. Returns the
+/// exit status of a program that was started, for whose end it waits even after
+/// the watching.
 pub fn watch(
     target: &Target,
     settings: Settings,
-    narrate: Option<Style>,
+    narration: Narration,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
     // The child is forked while there is only one thread.
@@ -83,7 +83,7 @@ pub fn watch(
         .build()
         .context("cannot start the event loop")?
         .block_on(async {
-            Session::begin(prepared, settings, narrate, signals)?
+            Session::begin(prepared, settings, narration, signals)?
                 .run(deliver)
                 .await
         })
@@ -125,7 +125,7 @@ impl Session {
     fn begin(
         prepared: Prepared,
         settings: Settings,
-        narrate: Option<Style>,
+        narration: Narration,
         signals: Signals,
     ) -> anyhow::Result<Self> {
         let Prepared {
@@ -144,7 +144,7 @@ impl Session {
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
         let running = held.map(Held::release).transpose()?;
-        let narrator = Narrator::new(&settings, narrate, start_ns);
+        let narrator = Narrator::new(&settings, narration, start_ns);
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
         model.observe(settings.phases.len(), narrator.telling());
         Ok(Self {

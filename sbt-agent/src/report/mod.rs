@@ -76,7 +76,7 @@ pub struct Report {
     /// Sites with barrier times above the limit of `--warn-time`.
     pub warnings: Vec<WarningReport>,
     /// With `--watch` or `--watch-all`: episodes one by one, the last 10 000 at
-    /// most. Null without.
+    /// most, and of many threads fewer. Null without.
     pub watched: Option<Vec<WatchedReport>>,
     /// Watched episodes that came before those listed.
     pub watched_omitted: u64,
