@@ -144,6 +144,8 @@ pub enum Event {
     Exec {
         /// When, ns.
         time_ns: u64,
+        /// By another thread than the first, which took the first one's place.
+        replaced: bool,
     },
     /// Events of a thread are missing just before this point.
     Lost {

@@ -77,7 +77,8 @@ pub fn watch(
         } => Prepared::run(command, invoker.as_ref(), shown.clone(), &settings)?,
         Target::Attach { pid } => Prepared::attach(*pid, &settings)?,
     };
-    let signals = Signals::block().context("cannot take over the handling of signals")?;
+    let signals = Signals::block(matches!(target, Target::Run { .. }))
+        .context("cannot take over the handling of signals")?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -182,6 +183,7 @@ impl Session {
     fn take(&mut self, batch: &Batch) {
         let mut maps_changed = false;
         let mut someone_ended = false;
+        let mut first_replaced = false;
         for event in batch {
             match event {
                 Event::Exit { .. } => someone_ended = true,
@@ -192,9 +194,10 @@ impl Session {
                     self.model.define_place(*id, place, roles);
                 }
                 Event::Thread { code_start, .. } => self.resolver.set_code_start(*code_start),
-                Event::Exec { .. } => {
+                Event::Exec { replaced, .. } => {
                     self.resolver.executed();
                     maps_changed = true;
+                    first_replaced |= *replaced;
                 }
                 Event::Mapped { .. } => maps_changed = true,
                 _ => {}
@@ -208,6 +211,17 @@ impl Session {
         let Some(source) = &mut self.source else {
             return;
         };
+        if first_replaced {
+            // The kernel had the probes bound to the first thread.
+            if let Err(error) = source.renew() {
+                self.notes.push(format!("{error:#}"));
+            }
+            self.notes.push(
+                "a thread that was not the first executed a program: the probes came on it a \
+                 moment after its start"
+                    .into(),
+            );
+        }
         if let Err(error) = source.attach(&self.resolver.new_files()) {
             self.notes.push(format!("{error:#}"));
         }
@@ -231,7 +245,7 @@ impl Session {
     fn govern(&mut self) {
         let totals = self.model.totals();
         let rows = self.model.threads().rows().iter();
-        let threads = rows.filter(|row| row.arrivals > 0 && !row.ended).count();
+        let threads = self.governor.active(rows.map(|row| row.arrivals));
         let change = self
             .governor
             .tick(clock::now_ns(), totals.arrivals, threads);
@@ -327,8 +341,10 @@ impl Session {
                 heard = self.signals.next() => {
                     let heard = heard.context("waiting for signals")?;
                     self.hear(heard);
-                    ending = ending.or(Some(Ending::Asked));
-                    self.stop();
+                    if heard.ends() {
+                        ending = ending.or(Some(Ending::Asked));
+                        self.stop();
+                    }
                 }
                 () = until(deadline), if ending.is_none() => {
                     ending = Some(Ending::Asked);

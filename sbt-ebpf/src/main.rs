@@ -51,11 +51,13 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     let regs = unsafe { &*ctx.regs };
     let at = returns_at(regs, cookie);
     // A barrier of the user's own may be built on one of the C library's.
+    let object = regs.rdi;
     if slot.is_in_call(at) {
+        // Its round goes on unseen.
+        slot.forget(object);
         return 0;
     }
     slot.enter();
-    let object = regs.rdi;
 
     if slot.must_read(object) {
         remember(&task, slot, cookie.layout, object);
@@ -283,14 +285,19 @@ pub fn init(ctx: ProbeContext) -> u32 {
 /// The dynamic linker tells debuggers that the list of libraries has changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
-    mapping(kind::MAPPED);
+    mapping(kind::MAPPED, false);
     0
 }
 
+/// `sched_process_exec(task, old_pid, binary)`.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
-pub fn exec(_ctx: RawTracePointContext) -> i32 {
-    if target::owns(&Task::current(), false) {
-        mapping(kind::EXEC);
+pub fn exec(ctx: RawTracePointContext) -> i32 {
+    let task = Task::current();
+    if target::owns(&task, false) {
+        // A thread that is not the first takes the first one's place and number.
+        // SAFETY: the tracepoint has three arguments, this one a number.
+        let was: u64 = unsafe { ctx.arg(1) };
+        mapping(kind::EXEC, was as u32 != task.tid());
     }
     0
 }
@@ -310,10 +317,10 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
     0
 }
 
-fn mapping(kind: u8) {
+fn mapping(kind: u8, replaced: bool) {
     let tid = Task::current().tid();
     send(Wake::Now, || Mapping {
-        head: head(kind, 0, tid),
+        head: head(kind, u8::from(replaced), tid),
         time_ns: task::now(),
     });
 }

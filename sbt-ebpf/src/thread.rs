@@ -244,6 +244,15 @@ impl Slot {
         unsafe { self.cached.get_unchecked_mut(index) }
     }
 
+    /// What was read of the object is no longer true.
+    #[inline(always)]
+    pub fn forget(&mut self, object: u64) {
+        let cached = self.cached(object);
+        if cached.object == object {
+            cached.object = 0;
+        }
+    }
+
     /// Whether the object's memory has to be read with this arrival.
     #[inline(always)]
     pub fn must_read(&mut self, object: u64) -> bool {

@@ -277,7 +277,7 @@ impl Model {
                 }
             }
             Event::Exit { tid, clocks } => self.exit(*tid, *clocks),
-            Event::Exec { time_ns } => self.exec(*time_ns),
+            Event::Exec { time_ns, .. } => self.exec(*time_ns),
             Event::Lost { tid, count } => self.lost(*tid, *count),
             Event::Mark { tid, clocks, mark } => {
                 self.threads.meet(*tid, clocks.time_ns);

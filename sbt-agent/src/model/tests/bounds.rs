@@ -155,7 +155,10 @@ fn what_is_put_by_for_later_does_not_grow() {
     let mut model = Model::new(0, true);
     for time in 0..10_000 {
         model.push(&init(1, time, 7, 2));
-        model.push(&Event::Exec { time_ns: time });
+        model.push(&Event::Exec {
+            time_ns: time,
+            replaced: false,
+        });
     }
     assert!(model.spare.len() <= 64);
     assert!(model.barriers().all().len() <= MAX_BARRIERS);
@@ -324,7 +327,10 @@ fn another_program_begins_anew() {
         arrive(1, 10, 7, 0),
         arrive(2, 20, 7, 0),
         arrive(1, 30, 7, 0),
-        Event::Exec { time_ns: 1000 },
+        Event::Exec {
+            time_ns: 1000,
+            replaced: false,
+        },
         init(1, 1001, 7, 2),
         arrive(1, 1010, 7, 50),
         thread(3, 1005),

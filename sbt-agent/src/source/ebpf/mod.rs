@@ -350,24 +350,30 @@ impl Ebpf {
         }
     }
 
-    /// Puts a second set of probes on, for everyone, lets it take over, and
-    /// takes the first one off: nothing is missed or counted twice.
+    /// Goes over to probes for everyone.
     pub fn widen(&mut self) -> anyhow::Result<()> {
         if self.scope == Scope::Everyone {
             return Ok(());
         }
         self.scope = Scope::Everyone;
+        self.renew()?;
+        self.notes.push(
+            "the target's first thread ended before the others: from then on every process that \
+             uses the same C library paid for the probes"
+                .into(),
+        );
+        Ok(())
+    }
+
+    /// Puts a second set of probes on, lets it take over, and takes the first
+    /// one off: nothing is missed or counted twice.
+    pub fn renew(&mut self) -> anyhow::Result<()> {
         let mut old = std::mem::take(&mut self.entries);
         old.append(&mut self.returns);
         if !self.paused {
             self.attach_again()?;
         }
         detach(old);
-        self.notes.push(
-            "the target's first thread ended before the others: from then on every process that \
-             uses the same C library paid for the probes"
-                .into(),
-        );
         Ok(())
     }
 
