@@ -109,6 +109,20 @@ fn functions_are_found_in_cpp_and_without_line_numbers() {
     report.is_exactly(5 * (3 + 2 + 3), 3 * 5);
 }
 
+/// The barrier below is also used by itself: its rounds go on unseen meanwhile.
+#[test]
+fn a_barrier_may_be_used_inside_of_another_and_outside() {
+    needs_root!();
+    for option in ["--barrier=inside:0", "--barrier=inside:0:1"] {
+        let (_, report) = watch_with(&[option], &program("shared.c"), &["rounds=200"]);
+        report.is_exactly(3 * 2 * 200, 2 * 200);
+        for site in ["inside", "outside"] {
+            let found = report.site_at(line("shared.c", &format!("SITE {site}")));
+            assert_eq!(number(found, "episodes"), 200, "{report}");
+        }
+    }
+}
+
 /// By jumps to other functions, through a `switch`, and by `longjmp`.
 #[test]
 fn barriers_may_end_in_any_way() {
