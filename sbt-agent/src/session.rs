@@ -28,6 +28,7 @@ use crate::{
 
 mod departures;
 mod narrator;
+mod observer;
 mod prepare;
 pub mod privilege;
 mod signals;
@@ -266,37 +267,47 @@ impl Session {
             self.notes.extend(self.resolver.why_nothing_is_found());
         }
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        self.notes.extend(Naming(&self.settings).unmatched(&places));
+        let (watched, watched_omitted) = self.narrator.take_kept();
+        let run = Run {
+            watched,
+            watched_omitted,
+            ended: ended || self.exit_status.is_some(),
+            lost: totals.lost,
+            notes: std::mem::take(&mut self.notes),
+            ..self.facts(self.end_ns)
+        };
+        Report::new(&self.model, self.resolver.places(), run)
+    }
+
+    /// What is known beside the model, up to a time.
+    fn facts(&self, until_ns: u64) -> Run {
+        let places = self.resolver.places();
         let naming = Naming(&self.settings);
-        self.notes.extend(naming.unmatched(&places));
         let names = self.model.sites().all().iter().map(|site| {
             let mut mine = site.places.iter();
             mine.find_map(|id| naming.name(places.get(id.0 as usize)?))
                 .map(str::to_owned)
         });
-        let names = names.collect();
-        let (watched, watched_omitted) = self.narrator.take_kept();
-        let run = Run {
+        Run {
             backend: "ebpf".into(),
             method: self.method.clone(),
             command: self.command.clone(),
             pid: self.pid,
             start_ns: self.start_ns,
             start_unix_ns: self.start_ns + self.narrator.unix_offset_ns,
-            names,
+            names: names.collect(),
             conceptual: self.settings.phases.iter().map(written_phase).collect(),
             marks: self.settings.marks.iter().map(written_mark).collect(),
             warnings: self.narrator.warnings(),
-            watched,
-            watched_omitted,
-            wall_ns: self.end_ns.saturating_sub(self.start_ns),
-            ended: ended || self.exit_status.is_some(),
+            wall_ns: until_ns.saturating_sub(self.start_ns),
+            ended: self.exit_status.is_some(),
             exit_status: self.exit_status,
-            lost: totals.lost,
             departures: self.governor.summary(),
-            notes: std::mem::take(&mut self.notes),
+            notes: self.notes.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
-        };
-        Report::new(&self.model, self.resolver.places(), run)
+            ..Run::default()
+        }
     }
 }
 

@@ -66,6 +66,25 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
+    /// How many values are from 2ᵏ (the first: from 0) to below 2ᵏ⁺¹, for all k from
+    /// the first to the last with any: the lower bound, and the count.
+    pub fn octaves(&self) -> Vec<(u64, u64)> {
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        for (least, _, count) in self.buckets() {
+            let begin = least.checked_ilog2().map_or(0, |log| 1 << log);
+            while let Some((last, _)) = out.last()
+                && *last < begin
+            {
+                out.push(((*last << 1).max(1), 0));
+            }
+            match out.last_mut() {
+                Some((_, sum)) => *sum += count,
+                None => out.push((begin, count)),
+            }
+        }
+        out
+    }
+
     /// The value below which a share `q` (0 to 1) of all lie, by interpolation
     /// in its bucket: at most 1/16 off. `None` without values.
     pub fn quantile(&self, q: f64) -> Option<f64> {
@@ -109,6 +128,20 @@ mod tests {
 
     proptest! {
         #[test]
+    fn octaves_follow_each_other() {
+        let mut histogram = Histogram::default();
+        assert!(histogram.octaves().is_empty());
+        for value in [1000, 1023, 1024, 9000] {
+            histogram.add(value);
+        }
+        let expected = [(512, 2), (1024, 1), (2048, 0), (4096, 0), (8192, 1)];
+        assert_eq!(histogram.octaves(), expected);
+        histogram.add(0);
+        histogram.add(1);
+        assert_eq!(histogram.octaves()[..3], [(0, 1), (1, 1), (2, 0)]);
+    }
+
+    #[test]
         fn every_value_lies_in_its_narrow_bucket(value: u64) {
             let (number, index) = bucket(value);
             let (least, width) = bounds(number, index);

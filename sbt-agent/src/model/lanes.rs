@@ -50,7 +50,7 @@ pub enum Doing {
 
 impl Piece {
     /// Adds `part` ns out of a stretch of `whole` ns.
-    fn add(&mut self, doing: Doing, part: u64, whole: u64) {
+    pub fn add(&mut self, doing: Doing, part: u64, whole: u64) {
         let put = |slot: &mut u32, ns: u64| {
             *slot = slot.saturating_add(u32::try_from(ns).unwrap_or(u32::MAX));
         };

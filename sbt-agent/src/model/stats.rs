@@ -42,6 +42,11 @@ impl Stat {
         }
     }
 
+    /// How often the values were how large: see [`Histogram::octaves`].
+    pub fn octaves(&self) -> Vec<(u64, u64)> {
+        self.histogram.octaves()
+    }
+
     /// How many values there were.
     pub const fn count(&self) -> u64 {
         self.count

@@ -1,0 +1,250 @@
+//! Takes the snapshots that the live screen shows.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    clock,
+    live::{
+        Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
+        Snapshot, Watching,
+    },
+    model::{Model, Present, lanes},
+    place::Place,
+    report::{Report, order::Order, place_names::label},
+};
+
+/// Lines of single episodes and warnings that are kept.
+const TOLD: usize = 1000;
+
+/// Over how long sbt's own share of a CPU is reckoned, ns.
+const SHARE_NS: u64 = 1_000_000_000;
+
+/// What is remembered from one snapshot to the next.
+pub struct Observer {
+    origin_ns: u64,
+    /// Which of [`LEVELS`] the lanes have.
+    pub level: usize,
+    /// When the probes went off, if they are.
+    pub off_ns: Option<u64>,
+    gaps: Vec<(u64, u64)>,
+    pace: VecDeque<u32>,
+    step: u64,
+    episodes: u64,
+    /// When the share was last reckoned, and what had been used then, ns.
+    used: (u64, u64),
+    share_pct: Option<f64>,
+    told: VecDeque<String>,
+    told_drawn: Arc<Vec<String>>,
+    notice: Option<(u64, String)>,
+}
+
+impl Observer {
+    /// Of what happens from `origin_ns` on.
+    pub fn new(origin_ns: u64) -> Self {
+        Self {
+            origin_ns,
+            level: 1,
+            off_ns: None,
+            gaps: Vec::new(),
+            pace: VecDeque::from([0]),
+            step: 0,
+            episodes: 0,
+            used: (clock::now_ns(), clock::process_cpu_ns()),
+            share_pct: None,
+            told: VecDeque::new(),
+            told_drawn: Arc::default(),
+            notice: None,
+        }
+    }
+
+    /// Answers the user.
+    pub fn notice(&mut self, text: String) {
+        let number = self.notice.as_ref().map_or(0, |(number, _)| number + 1);
+        self.notice = Some((number, text));
+    }
+
+    /// Keeps lines that would have gone to standard error.
+    pub fn told(&mut self, text: &str) {
+        for line in text.lines() {
+            if self.told.len() == TOLD {
+                self.told.pop_front();
+            }
+            self.told.push_back(line.to_owned());
+        }
+        self.told_drawn = Arc::new(self.told.iter().cloned().collect());
+    }
+
+    /// The probes are on again.
+    pub fn resumed(&mut self, now_ns: u64) {
+        if let Some(off_ns) = self.off_ns.take() {
+            self.gaps
+                .push((self.since_origin(off_ns), self.since_origin(now_ns)));
+        }
+    }
+
+    /// How long the probes were off, all in all, ns.
+    pub fn off_for_ns(&self, now_ns: u64) -> u64 {
+        let open = self
+            .off_ns
+            .map_or(0, |off_ns| now_ns.saturating_sub(off_ns));
+        self.gaps.iter().map(|(from, to)| to - from).sum::<u64>() + open
+    }
+
+    /// Takes note of how many episodes there have been.
+    pub fn count(&mut self, now_ns: u64, episodes: u64) {
+        let step = self.since_origin(now_ns) / PACE_STEP_NS;
+        for _ in self.step..step.min(self.step + PACE_STEPS as u64) {
+            self.pace.push_back(0);
+        }
+        self.step = step;
+        while self.pace.len() > PACE_STEPS {
+            self.pace.pop_front();
+        }
+        // They begin anew after a reset.
+        let new = episodes.checked_sub(self.episodes).unwrap_or(episodes);
+        self.episodes = episodes;
+        if let Some(newest) = self.pace.back_mut() {
+            *newest = newest.saturating_add(u32::try_from(new).unwrap_or(u32::MAX));
+        }
+        let (then_ns, used_ns) = self.used;
+        let passed_ns = now_ns.saturating_sub(then_ns);
+        if passed_ns >= SHARE_NS {
+            let now_used_ns = clock::process_cpu_ns();
+            let share = now_used_ns.saturating_sub(used_ns) as f64 / passed_ns as f64;
+            self.share_pct = Some(100.0 * share);
+            self.used = (now_ns, now_used_ns);
+        }
+    }
+
+    fn since_origin(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_sub(self.origin_ns)
+    }
+
+    /// How things stand.
+    pub fn snapshot(
+        &self,
+        now_ns: u64,
+        model: &Model,
+        places: &[&Place],
+        report: Report,
+        output: Option<Arc<Output>>,
+    ) -> Snapshot {
+        let order = Order::new(model);
+        let present = order.sorted(model.present());
+        let watching = if report.ended {
+            let status = report.exit_status;
+            Watching::Ended { status }
+        } else if let Some(off_ns) = self.off_ns {
+            let since_ns = self.since_origin(off_ns);
+            Watching::Off { since_ns }
+        } else {
+            Watching::On
+        };
+        Snapshot {
+            now_ns: self.since_origin(now_ns),
+            doing: self.doing(&report, &present, places),
+            histograms: report
+                .sites
+                .iter()
+                .map(|site| Histogram(model.sites().all()[site.id as usize].barrier.octaves()))
+                .collect(),
+            lanes: self.lanes(now_ns, model, &order, &present),
+            pace: self.pace.iter().copied().collect(),
+            watching,
+            gaps: self.gaps.clone(),
+            own_share_pct: self.share_pct,
+            output,
+            told: Arc::clone(&self.told_drawn),
+            notice: self.notice.clone(),
+            report,
+        }
+    }
+
+    fn doing(&self, report: &Report, present: &[(u32, Present)], places: &[&Place]) -> Vec<Doing> {
+        let mut doing: Vec<Doing> = report
+            .threads
+            .iter()
+            .map(|thread| match thread.ended {
+                true => Doing::Ended,
+                false => Doing::Unknown,
+            })
+            .collect();
+        if self.off_ns.is_some() {
+            return doing;
+        }
+        for (number, present) in present {
+            let Some(slot) = doing.get_mut(*number as usize) else {
+                continue;
+            };
+            *slot = match *present {
+                Present::Waiting { since_ns, place } => Doing::Waiting {
+                    since_ns: self.since_origin(since_ns),
+                    at: places.get(place.0 as usize).map_or_else(
+                        || "?".into(),
+                        |place| label(place, place.naming_frame(places)),
+                    ),
+                },
+                Present::Working { since_ns } => Doing::Working {
+                    since_ns: self.since_origin(since_ns),
+                },
+                Present::Unknown => Doing::Unknown,
+            };
+        }
+        doing
+    }
+
+    fn lanes(
+        &self,
+        now_ns: u64,
+        model: &Model,
+        order: &Order,
+        present: &[(u32, Present)],
+    ) -> Lanes {
+        let level = self.level.min(LEVELS.len() - 1);
+        let piece_ns = LEVELS[level];
+        let end = now_ns / piece_ns + 1;
+        // Nothing was before the origin.
+        let from = (end.saturating_sub(PIECES as u64)).max(self.origin_ns / piece_ns);
+        let Some(kept) = model.lanes() else {
+            return Lanes::default();
+        };
+        let known = kept.threads().map(|thread| (thread, thread));
+        let mut lanes: Vec<Lane> = order
+            .sorted(known)
+            .into_iter()
+            .map(|(number, thread)| Lane {
+                thread: number,
+                pieces: kept.pieces(thread, level, from, end),
+            })
+            .collect();
+        if self.off_ns.is_none() {
+            for (number, present) in present {
+                let found = lanes.binary_search_by_key(number, |lane| lane.thread);
+                if let Ok(found) = found {
+                    go_on(&mut lanes[found].pieces, from, piece_ns, *present, now_ns);
+                }
+            }
+        }
+        Lanes {
+            piece_ns,
+            end_ns: self.since_origin(end * piece_ns),
+            lanes,
+        }
+    }
+}
+
+/// Draws what a thread has been doing since its last episode and still does.
+fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_ns: u64) {
+    let (since_ns, doing) = match present {
+        Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),
+        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Default::default())),
+        Present::Unknown => return,
+    };
+    for (number, piece) in (from..).zip(pieces) {
+        let begin = (number * piece_ns).max(since_ns);
+        let end = ((number + 1) * piece_ns).min(now_ns);
+        if begin < end {
+            piece.add(doing, end - begin, end - begin);
+        }
+    }
+}
