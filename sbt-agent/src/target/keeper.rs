@@ -8,7 +8,6 @@
 //! the program writes to the real terminal, until nobody writes any more.
 
 use std::{
-    convert::Infallible,
     io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
 };
@@ -26,7 +25,7 @@ use nix::{
     unistd::{ForkResult, Pid, fork, getpid, pipe2, read, setpgid, setsid, tcsetpgrp, write},
 };
 
-use super::pty::Pty;
+use super::{launch::leave, pty::Pty};
 
 /// Our ends of what connects us with it.
 #[derive(Debug)]
@@ -42,10 +41,7 @@ pub struct Keeper {
 /// Forks a keeper, and from it a process on `pty` that does `child`,
 /// which hears whether it has got there. To be
 /// called while there is only one thread.
-pub fn start(
-    pty: &Pty,
-    child: impl FnOnce(io::Result<()>) -> Infallible,
-) -> anyhow::Result<(Pid, Keeper)> {
+pub fn start(pty: &Pty, child: impl FnOnce(io::Result<()>)) -> anyhow::Result<(Pid, Keeper)> {
     let (life, our_life) = pipe2(OFlag::O_CLOEXEC)?;
     let (our_news, news) = pipe2(OFlag::O_CLOEXEC)?;
     let (our_stops, stops) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -75,13 +71,6 @@ pub fn start(
             }
         }
     }
-}
-
-/// Ends a forked copy of sbt.
-fn leave(status: i32) -> ! {
-    // SAFETY: ends the process without running what the original has
-    // registered for its own end.
-    unsafe { libc::_exit(status) }
 }
 
 impl Keeper {
@@ -119,11 +108,14 @@ struct Inside<'a> {
 
 impl Inside<'_> {
     /// Does not return, unless it fails.
-    fn begin(&self, child: impl FnOnce(io::Result<()>) -> Infallible) -> Errno {
+    fn begin(&self, child: impl FnOnce(io::Result<()>)) -> Errno {
         match self.set_up() {
             Ok((Some(pid), signals)) => self.keep(pid, &signals),
             // In the program's own process.
-            Ok((None, _)) => match child(self.pty.take_place()) {},
+            Ok((None, _)) => {
+                child(self.pty.take_place());
+                leave(126)
+            }
             Err(error) => Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
         }
     }

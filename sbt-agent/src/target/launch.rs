@@ -2,7 +2,6 @@
 //! are in place, and otherwise as a shell would start it.
 
 use std::{
-    convert::Infallible,
     ffi::{CString, OsStr, OsString},
     fs::File,
     io::{self, Read as _},
@@ -160,7 +159,7 @@ pub fn hold(
     let (wait, release) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, fail) = pipe2(OFlag::O_CLOEXEC)?;
 
-    let child = |ready: io::Result<()>| -> Infallible {
+    let child = |ready: io::Result<()>| {
         // Only sbt is to hold these, so that its end is noticed.
         for fd in [&release, &failure] {
             // SAFETY: the owner is never dropped in this process.
@@ -172,9 +171,6 @@ pub fn hold(
         };
         let code = error.raw_os_error().unwrap_or(libc::EIO);
         let _unheard = nix::unistd::write(&fail, &code.to_ne_bytes());
-        // SAFETY: ends the child without running what the parent's copy
-        // of this program has registered for its own end.
-        unsafe { libc::_exit(126) }
     };
     let (pid, keeper) = match pty {
         Some(pty) => {
@@ -183,7 +179,10 @@ pub fn hold(
         }
         // SAFETY: no other thread exists, so the child may use what it likes.
         None => match unsafe { fork() }.context("cannot fork")? {
-            ForkResult::Child => match child(Ok(())) {},
+            ForkResult::Child => {
+                child(Ok(()));
+                leave(126)
+            }
             ForkResult::Parent { child } => (child, None),
         },
     };
@@ -196,6 +195,13 @@ pub fn hold(
     })
 }
 
+/// Ends a forked copy of sbt.
+pub(super) fn leave(status: i32) -> ! {
+    // SAFETY: ends the process without running what the original has
+    // registered for its own end.
+    unsafe { libc::_exit(status) }
+}
+
 fn run_child(
     path: Option<&CString>,
     arguments: &[CString],
@@ -206,10 +212,7 @@ fn run_child(
     match nix::unistd::read(wait, &mut byte) {
         Ok(1) => {}
         // sbt has died before it let us go: then the program must not start.
-        _ => {
-            // SAFETY: as in `hold`.
-            unsafe { libc::_exit(125) }
-        }
+        _ => leave(125),
     }
     execute_as(path, arguments, invoker)
 }
