@@ -21,4 +21,5 @@ pub mod session;
 pub mod settings;
 pub mod source;
 pub mod target;
+pub mod terminal;
 pub mod views;

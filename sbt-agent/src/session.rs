@@ -380,7 +380,7 @@ impl Session {
 
     /// Takes the exit status of a program that we started.
     fn reap(&mut self) -> anyhow::Result<()> {
-        if let Some(running) = self.running {
+        if let Some(running) = &self.running {
             self.exit_status = Some(running.wait()?);
         }
         Ok(())
@@ -393,7 +393,7 @@ impl Session {
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
             std::process::exit(130);
         }
-        if let (Some(running), None, false) = (self.running, self.exit_status, heard.from_terminal)
+        if let (Some(running), None, false) = (&self.running, self.exit_status, heard.from_terminal)
         {
             running.signal(heard.number);
         }

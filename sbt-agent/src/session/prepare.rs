@@ -39,7 +39,7 @@ impl Prepared {
         let program = command
             .first()
             .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-        let held = launch::hold(command, program.as_deref(), invoker)?;
+        let held = launch::hold(command, program.as_deref(), invoker, None)?;
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
         match attach_to_program(pid, program.as_deref(), invoker, settings, &wanted) {

@@ -6,7 +6,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     os::{
-        fd::{FromRawFd as _, OwnedFd},
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -21,7 +21,11 @@ use nix::{
 };
 use thiserror::Error;
 
-use super::sigpipe;
+use super::{
+    keeper::{self, Keeper},
+    pty::Pty,
+    sigpipe,
+};
 use crate::place::printable;
 
 /// The program could not be executed; said as a shell would say it.
@@ -138,39 +142,64 @@ pub struct Held {
     program: String,
     release: OwnedFd,
     failure: OwnedFd,
+    keeper: Option<Keeper>,
 }
 
 /// Forks a child that waits to be let go. `path`: the program's file, if it was
-/// found. To be called before any thread is
+/// found; `pty`: the terminal it gets in the place of ours, if it is not to
+/// have that one. To be called before any thread is
 /// started: the child of a process with threads may do next to nothing.
 pub fn hold(
     command: &[OsString],
     path: Option<&Path>,
     invoker: Option<&Invoker>,
+    pty: Option<&Pty>,
 ) -> anyhow::Result<Held> {
     let Execution { arguments, path } = Execution::of(command, path)?;
-    let program = arguments[0].clone();
     let (wait, release) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, fail) = pipe2(OFlag::O_CLOEXEC)?;
 
-    // SAFETY: no other thread exists, so the child may use what it likes.
-    match unsafe { fork() }.context("cannot fork")? {
-        ForkResult::Child => {
-            drop((release, failure));
-            let error = run_child(path.as_ref(), &arguments, invoker, &wait);
-            let code = error.raw_os_error().unwrap_or(libc::EIO);
-            let _unheard = nix::unistd::write(&fail, &code.to_ne_bytes());
-            // SAFETY: ends the child without running what the parent's copy
-            // of this program has registered for its own end.
-            unsafe { libc::_exit(126) }
+    let child = |ready: io::Result<()>| {
+        // Only sbt is to hold these, so that its end is noticed.
+        for fd in [&release, &failure] {
+            // SAFETY: the owner is never dropped in this process.
+            unsafe { libc::close(fd.as_raw_fd()) };
         }
-        ForkResult::Parent { child } => Ok(Held {
-            pid: child,
-            program: program.to_string_lossy().into_owned(),
-            release,
-            failure,
-        }),
-    }
+        let error = match ready {
+            Ok(()) => run_child(path.as_ref(), &arguments, invoker, &wait),
+            Err(error) => error,
+        };
+        let code = error.raw_os_error().unwrap_or(libc::EIO);
+        let _unheard = nix::unistd::write(&fail, &code.to_ne_bytes());
+    };
+    let (pid, keeper) = match pty {
+        Some(pty) => {
+            let (pid, keeper) = keeper::start(pty, child)?;
+            (pid, Some(keeper))
+        }
+        // SAFETY: no other thread exists, so the child may use what it likes.
+        None => match unsafe { fork() }.context("cannot fork")? {
+            ForkResult::Child => {
+                child(Ok(()));
+                leave(126)
+            }
+            ForkResult::Parent { child } => (child, None),
+        },
+    };
+    Ok(Held {
+        pid,
+        program: arguments[0].to_string_lossy().into_owned(),
+        release,
+        failure,
+        keeper,
+    })
+}
+
+/// Ends a forked copy of sbt.
+pub(super) fn leave(status: i32) -> ! {
+    // SAFETY: ends the process without running what the original has
+    // registered for its own end.
+    unsafe { libc::_exit(status) }
 }
 
 fn run_child(
@@ -183,10 +212,7 @@ fn run_child(
     match nix::unistd::read(wait, &mut byte) {
         Ok(1) => {}
         // sbt has died before it let us go: then the program must not start.
-        _ => {
-            // SAFETY: as in `hold`.
-            unsafe { libc::_exit(125) }
-        }
+        _ => leave(125),
     }
     execute_as(path, arguments, invoker)
 }
@@ -264,34 +290,46 @@ impl Held {
                 other => break other.unwrap_or(0),
             }
         };
+        let running = Running {
+            pid: self.pid,
+            keeper: self.keeper,
+        };
         if got == code.len() {
-            let _status = waitpid(self.pid, None);
+            let _status = running.wait();
             return Err(ExecError {
                 program: self.program,
                 errno: Errno::from_raw(i32::from_ne_bytes(code)),
             }
             .into());
         }
-        Ok(Running { pid: self.pid })
+        Ok(running)
     }
 
     /// Gives the start up.
     pub fn abandon(self) {
         drop(self.release);
-        let _status = waitpid(self.pid, None);
+        let running = Running {
+            pid: self.pid,
+            keeper: self.keeper,
+        };
+        let _status = running.wait();
     }
 }
 
 /// A child that runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Running {
     pid: Pid,
+    keeper: Option<Keeper>,
 }
 
 impl Running {
     /// Reaps the child, which must have ended or be about to: 0-255 as it
     /// ended, 128+N if signal N ended it.
-    pub fn wait(self) -> anyhow::Result<u8> {
+    pub fn wait(&self) -> anyhow::Result<u8> {
+        if let Some(keeper) = &self.keeper {
+            return keeper.wait();
+        }
         loop {
             match waitpid(self.pid, None) {
                 Ok(WaitStatus::Exited(_, code)) => {
@@ -306,8 +344,25 @@ impl Running {
         }
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether it is on a terminal of ours, so that nothing reaches it from
+    /// the real one but through us.
+    pub fn is_on_pty(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Where to read, without blocking, the number of each signal that stops
+    /// a program on a terminal of ours, one byte each; to be taken once.
+    pub fn take_stops(&mut self) -> Option<OwnedFd> {
+        self.keeper.as_mut().and_then(Keeper::take_stops)
+    }
+
     /// Sends the child a signal.
-    pub fn signal(self, number: i32) {
+    pub fn signal(&self, number: i32) {
         // SAFETY: a plain system call; the child is not reaped, so the id is its own.
         unsafe { libc::kill(self.pid.as_raw(), number) };
     }

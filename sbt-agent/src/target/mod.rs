@@ -3,10 +3,12 @@
 pub mod debuginfo;
 pub mod elf;
 pub mod files;
+mod keeper;
 pub mod launch;
 pub mod libraries;
 pub mod process;
 pub mod prologue;
+pub mod pty;
 mod sigpipe;
 pub mod sites;
 pub mod wanted;

@@ -1,0 +1,305 @@
+//! The keeper of a program's pseudo-terminal: a small process between us and
+//! the program that is to it what a shell would be.
+//!
+//! It leads the terminal's session, so that the program is an ordinary group
+//! in the foreground: Ctrl-Z works, and the program's end hangs up on none of
+//! its children. It holds the terminal open, so that our own end, even by
+//! SIGKILL, does not hang up on the program either: from then on it hands what
+//! the program writes to the real terminal, until nobody writes any more.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+};
+
+use anyhow::Context as _;
+use nix::{
+    errno::Errno,
+    fcntl::OFlag,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask},
+        signalfd::{SfdFlags, SignalFd},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid},
+    },
+    unistd::{ForkResult, Pid, fork, getpid, pipe2, read, setpgid, setsid, tcsetpgrp, write},
+};
+
+use super::{launch::leave, pty::Pty};
+
+/// Our ends of what connects us with it.
+#[derive(Debug)]
+pub struct Keeper {
+    /// First the program's id or a negative error, then its exit status.
+    news: OwnedFd,
+    /// The number of each signal that has stopped the program.
+    stops: Option<OwnedFd>,
+    /// That it is open says that we live.
+    _life: OwnedFd,
+}
+
+/// Forks a keeper, and from it a process on `pty` that does `child`,
+/// which hears whether it has got there. To be
+/// called while there is only one thread.
+pub fn start(pty: &Pty, child: impl FnOnce(io::Result<()>)) -> anyhow::Result<(Pid, Keeper)> {
+    let (life, our_life) = pipe2(OFlag::O_CLOEXEC)?;
+    let (our_news, news) = pipe2(OFlag::O_CLOEXEC)?;
+    let (our_stops, stops) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    // SAFETY: no other thread exists, so the child may use what it likes.
+    match unsafe { fork() }.context("cannot fork")? {
+        ForkResult::Child => {
+            let inside = Inside {
+                pty,
+                life,
+                news,
+                stops,
+            };
+            let errno = inside.begin(child);
+            let _unheard = write(&inside.news, &(-(errno as i32)).to_ne_bytes());
+            leave(125)
+        }
+        ForkResult::Parent { .. } => {
+            drop(news);
+            let keeper = Keeper {
+                news: our_news,
+                stops: Some(our_stops),
+                _life: our_life,
+            };
+            match keeper.hear().context("cannot fork")? {
+                pid @ 1.. => Ok((Pid::from_raw(pid), keeper)),
+                errno => Err(Errno::from_raw(-errno)).context("cannot start on a pseudo-terminal"),
+            }
+        }
+    }
+}
+
+impl Keeper {
+    /// The program's exit status, once it has ended.
+    pub fn wait(&self) -> anyhow::Result<u8> {
+        let status = self.hear()?;
+        u8::try_from(status).context("waiting for the program")
+    }
+
+    /// Where the number of each signal that stops the program can be read, one
+    /// byte each, without blocking; to be taken once.
+    pub fn take_stops(&mut self) -> Option<OwnedFd> {
+        self.stops.take()
+    }
+
+    fn hear(&self) -> anyhow::Result<i32> {
+        let mut number = [0; 4];
+        loop {
+            match read(&self.news, &mut number) {
+                Ok(4) => return Ok(i32::from_ne_bytes(number)),
+                Err(Errno::EINTR) => {}
+                _ => anyhow::bail!("the keeper of the program's terminal was killed"),
+            }
+        }
+    }
+}
+
+/// What the keeper has.
+struct Inside<'a> {
+    pty: &'a Pty,
+    life: OwnedFd,
+    news: OwnedFd,
+    stops: OwnedFd,
+}
+
+impl Inside<'_> {
+    /// Does not return, unless it fails.
+    fn begin(&self, child: impl FnOnce(io::Result<()>)) -> Errno {
+        match self.set_up() {
+            Ok((Some(pid), signals)) => self.keep(pid, &signals),
+            // In the program's own process.
+            Ok((None, _)) => {
+                child(self.pty.take_place());
+                leave(126)
+            }
+            Err(error) => Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    }
+
+    /// Becomes the leader of the terminal's session and forks the program,
+    /// which is `None` in that program's process.
+    fn set_up(&self) -> io::Result<(Option<Pid>, SignalFd)> {
+        setsid()?;
+        // SAFETY: a plain system call.
+        if unsafe { libc::ioctl(self.pty.slave.as_raw_fd(), libc::TIOCSCTTY, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Nothing that is meant for others ends the keeper.
+        let mut before = SigSet::empty();
+        sigprocmask(
+            SigmaskHow::SIG_BLOCK,
+            Some(&SigSet::all()),
+            Some(&mut before),
+        )?;
+        let mut ends = SigSet::empty();
+        ends.add(Signal::SIGCHLD);
+        let signals = SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        // SAFETY: no other thread exists, so the child may use what it likes.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                let _done_by_the_keeper = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+                let _valid = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+                Ok((None, signals))
+            }
+            ForkResult::Parent { child } => {
+                // Here as well, since the program may not have come to it yet.
+                setpgid(child, child)?;
+                tcsetpgrp(&self.pty.slave, child)?;
+                Ok((Some(child), signals))
+            }
+        }
+    }
+
+    fn keep(&self, pid: Pid, signals: &SignalFd) -> ! {
+        self.detach(signals);
+        let mut program = Program {
+            pid,
+            stopped: false,
+            status: None,
+        };
+        let _heard = write(&self.news, &pid.as_raw().to_ne_bytes());
+        while !wait_for(&[self.life.as_fd(), signals.as_fd()], PollTimeout::NONE)[0] {
+            program.look(signals, Some(self));
+        }
+        self.go_on_alone(&mut program, signals);
+        // The terminal's session ends with its leader, and with it goes a
+        // SIGHUP to the group in front: that must not be the program's.
+        let _none = tcsetpgrp(&self.pty.master, getpid());
+        leave(0)
+    }
+
+    /// Lets go of all that is of no use here and would be missed elsewhere:
+    /// ends of pipes, files, a mounted folder.
+    fn detach(&self, signals: &SignalFd) {
+        let mut kept = [
+            self.pty.master.as_raw_fd(),
+            self.pty.real.as_raw_fd(),
+            self.life.as_raw_fd(),
+            self.news.as_raw_fd(),
+            self.stops.as_raw_fd(),
+            signals.as_fd().as_raw_fd(),
+        ];
+        kept.sort_unstable();
+        let mut from = 0;
+        for fd in kept {
+            close_range(from, fd - 1);
+            from = fd + 1;
+        }
+        close_range(from, RawFd::MAX);
+        let _stays = nix::unistd::chdir("/");
+        // Whoever ends all processes called sbt does not mean this one.
+        let _unnamed = nix::sys::prctl::set_name(c"terminal-keeper");
+    }
+
+    /// After sbt's end: hands what is written to the real terminal, until the
+    /// program has ended and nobody has its terminal open any more.
+    fn go_on_alone(&self, program: &mut Program, signals: &SignalFd) {
+        if program.stopped {
+            // Nobody is left who could.
+            let _gone = kill(Pid::from_raw(-program.pid.as_raw()), Signal::SIGCONT);
+        }
+        let mut real = true;
+        let mut bytes = [0; 4096];
+        loop {
+            program.look(signals, None);
+            let ended = program.status.is_some();
+            match read(&self.pty.master, &mut bytes) {
+                Ok(n @ 1..) => real = real && write_all(self.pty.real.as_fd(), &bytes[..n]),
+                Err(Errno::EAGAIN) => {
+                    wait_for(
+                        &[self.pty.master.as_fd(), signals.as_fd()],
+                        PollTimeout::NONE,
+                    );
+                }
+                Err(Errno::EINTR) => {}
+                _ if ended => return,
+                // Nobody has it open, but the program may open it again.
+                _ => {
+                    wait_for(&[signals.as_fd()], PollTimeout::from(250_u8));
+                }
+            }
+        }
+    }
+}
+
+/// The keeper's child.
+struct Program {
+    pid: Pid,
+    stopped: bool,
+    /// Its exit status, once it has one.
+    status: Option<i32>,
+}
+
+impl Program {
+    /// Takes notice of what became of it, and tells sbt.
+    fn look(&mut self, signals: &SignalFd, sbt: Option<&Inside<'_>>) {
+        while let Ok(Some(_)) = signals.read_signal() {}
+        let changes = WaitPidFlag::WSTOPPED | WaitPidFlag::WCONTINUED | WaitPidFlag::WNOHANG;
+        while self.status.is_none() {
+            match waitid(Id::Pid(self.pid), changes) {
+                Ok(WaitStatus::Stopped(_, signal)) => {
+                    self.stopped = true;
+                    let number = [u8::try_from(signal as i32).unwrap_or_default()];
+                    let _unheard = sbt.map(|sbt| write(&sbt.stops, &number));
+                }
+                Ok(WaitStatus::Continued(_)) => self.stopped = false,
+                _ => break,
+            }
+        }
+        if self.status.is_some() {
+            return;
+        }
+        // It stays a zombie as long as sbt may send signals to its id.
+        let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let status = match waitid(Id::Pid(self.pid), end) {
+            Ok(WaitStatus::Exited(_, code)) => code & 0xff,
+            Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
+            _ => return,
+        };
+        self.status = Some(status);
+        let _unheard = sbt.map(|sbt| write(&sbt.news, &status.to_ne_bytes()));
+    }
+}
+
+/// Waits until one is readable or hung up: which.
+fn wait_for<const N: usize>(fds: &[BorrowedFd<'_>; N], timeout: PollTimeout) -> [bool; N] {
+    let mut polled = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let _interrupted = poll(&mut polled, timeout);
+    polled.map(|fd| fd.any().unwrap_or(false))
+}
+
+/// Whether it could be written.
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match write(fd, bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(Errno::EINTR) => {}
+            // Somebody else has made it non-blocking.
+            Err(Errno::EAGAIN) => {
+                let mut polled = [PollFd::new(fd, PollFlags::POLLOUT)];
+                let _interrupted = poll(&mut polled, PollTimeout::NONE);
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn close_range(from: RawFd, to: RawFd) {
+    if from > to {
+        return;
+    }
+    // SAFETY: nothing in this process uses these any more: it ends without
+    // dropping what owned them.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, from, to, 0) < 0 {
+            for fd in from..=to.min(4096) {
+                libc::close(fd);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A terminal of ours that a program gets in the place of the real one, so
+//! that it behaves as usual while the real one shows something else.
+
+use std::{
+    io::{self, IsTerminal},
+    os::{
+        fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::fs::fchown,
+    },
+};
+
+use anyhow::Context as _;
+use nix::{
+    fcntl::OFlag,
+    pty::{Winsize, grantpt, posix_openpt, unlockpt},
+    sys::termios::{SetArg, tcgetattr, tcsetattr},
+};
+
+use super::launch::Invoker;
+
+/// Both ends of it.
+#[derive(Debug)]
+pub struct Pty {
+    pub(super) master: OwnedFd,
+    pub(super) slave: OwnedFd,
+    pub(super) real: OwnedFd,
+    /// Which of the descriptors 0, 1 and 2 it replaces.
+    replaced: [bool; 3],
+}
+
+impl Pty {
+    /// Opens one with the modes and the size of our own terminal, to replace
+    /// those of our descriptors 0, 1 and 2 that are terminals; `None` if none
+    /// is. It belongs to `invoker`, if there is one.
+    pub fn open(invoker: Option<&Invoker>) -> anyhow::Result<Option<Self>> {
+        let Some(real) = real_terminal()? else {
+            return Ok(None);
+        };
+        let replaced = [
+            io::stdin().is_terminal(),
+            io::stdout().is_terminal(),
+            io::stderr().is_terminal(),
+        ];
+        Self::like(real, replaced, invoker)
+            .context("cannot open a pseudo-terminal for the program")
+            .map(Some)
+    }
+
+    fn like(real: OwnedFd, replaced: [bool; 3], invoker: Option<&Invoker>) -> io::Result<Self> {
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = posix_openpt(flags | OFlag::O_NONBLOCK)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        // Not by its name: that may mean another one in this mount namespace.
+        // SAFETY: a plain system call; the flags are those of open.
+        let slave = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags.bits()) };
+        if slave < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given this descriptor to us alone.
+        let slave = unsafe { OwnedFd::from_raw_fd(slave) };
+        if let Ok(modes) = tcgetattr(&real) {
+            tcsetattr(&slave, SetArg::TCSANOW, &modes)?;
+        }
+        let master = OwnedFd::from(master);
+        if let Ok(size) = size(&real) {
+            set_size(&master, size)?;
+        }
+        if let Some(invoker) = invoker {
+            // So that the program may open it by its name.
+            fchown(&slave, Some(invoker.uid.as_raw()), None)?;
+        }
+        Ok(Self {
+            master,
+            slave,
+            real,
+            replaced,
+        })
+    }
+
+    /// Our end, once the program is held on the other: what is kept of that
+    /// other end here would hide that the program has closed its own.
+    pub fn into_master(self) -> OwnedFd {
+        self.master
+    }
+
+    /// Puts it in the place of the real one. Between fork and exec only.
+    pub(super) fn take_place(&self) -> io::Result<()> {
+        for (fd, _) in (0..).zip(self.replaced).filter(|(_, replaced)| *replaced) {
+            // SAFETY: a plain system call; nobody owns these three.
+            if unsafe { libc::dup2(self.slave.as_raw_fd(), fd) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor of the terminal that we were started on, if there is one: the
+/// one for output rather than the one for input.
+pub fn real_terminal() -> io::Result<Option<OwnedFd>> {
+    fn of(stream: &(impl AsFd + IsTerminal)) -> Option<io::Result<OwnedFd>> {
+        let there = stream.is_terminal();
+        there.then(|| stream.as_fd().try_clone_to_owned())
+    }
+    of(&io::stdout())
+        .or_else(|| of(&io::stderr()))
+        .or_else(|| of(&io::stdin()))
+        .transpose()
+}
+
+/// A terminal's size.
+pub fn size(terminal: &impl AsFd) -> io::Result<Winsize> {
+    // SAFETY: a structure of integers, which the call fills.
+    let mut size: Winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is the one meant.
+    let result = unsafe { libc::ioctl(raw(terminal), libc::TIOCGWINSZ, &raw mut size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(size)
+}
+
+/// Gives a terminal a size; its foreground group is told if that is new.
+pub fn set_size(terminal: &impl AsFd, size: Winsize) -> io::Result<()> {
+    // SAFETY: the structure is the one meant, and only read.
+    let result = unsafe { libc::ioctl(raw(terminal), libc::TIOCSWINSZ, &raw const size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn raw(terminal: &impl AsFd) -> RawFd {
+    terminal.as_fd().as_raw_fd()
+}

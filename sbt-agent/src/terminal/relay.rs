@@ -1,0 +1,323 @@
+//! After the screen: what was kept is shown on the real terminal, and then the
+//! program is joined to it as if nothing were in between.
+
+use std::{fs, io, os::fd::OwnedFd, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::unix::AsyncFd,
+    signal::unix::{Signal as Heard, SignalKind, signal},
+    time::sleep,
+};
+
+use super::{
+    CHUNK, IN_THE_KERNEL, MAX_KEYS, Terminal,
+    real::{Mode, Real, stop_ourselves},
+};
+use crate::target::launch::Running;
+
+/// How often it is looked whether we are in the foreground again, of which a
+/// shell does not always tell.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A program's terminal and the real one, joined. The real one is as before
+/// when this is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    terminal: Terminal,
+    /// `None` if there is none, or none any more.
+    real: Option<Real>,
+    /// That no more can be typed.
+    input_ended: bool,
+    /// That the real one is ours to type at.
+    in_front: bool,
+    /// Up to where what was kept is shown.
+    shown: u64,
+    told: bool,
+    /// What is being written to the real one, and how much of it is.
+    out: Vec<u8>,
+    written: usize,
+    program: Option<Program>,
+    resized: Heard,
+    continued: Heard,
+}
+
+#[derive(Debug)]
+struct Program {
+    pid: Pid,
+    stops: Option<AsyncFd<OwnedFd>>,
+}
+
+/// What can be done next.
+enum Next {
+    Write,
+    Read,
+    Type,
+    HandOver,
+    Resize,
+    Resume,
+    Stop,
+}
+
+impl Relay {
+    /// Joins them; within an event loop, when the screen has let go of the
+    /// real one. `running`: the program, unless it has ended.
+    pub fn new(terminal: Terminal, running: Option<&mut Running>) -> io::Result<Self> {
+        let program = match running {
+            Some(running) => Some(Program {
+                pid: running.pid(),
+                stops: running
+                    .take_stops()
+                    // SAFETY: the descriptor is owned by what is registered: it stays the same.
+                    .map(|fd| unsafe { AsyncFd::register(fd) })
+                    .transpose()?,
+            }),
+            None => None,
+        };
+        let mut relay = Self {
+            terminal,
+            real: Real::open()?,
+            input_ended: false,
+            in_front: false,
+            shown: 0,
+            told: false,
+            out: Vec::new(),
+            written: 0,
+            program,
+            resized: signal(SignalKind::window_change())?,
+            continued: signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
+        };
+        relay.resume();
+        Ok(relay)
+    }
+
+    /// The program's terminal.
+    pub fn terminal(&self) -> &Terminal {
+        &self.terminal
+    }
+
+    /// Does what can be done next, as soon as something can be; to be called
+    /// again and again while the program runs. May be dropped while it waits.
+    pub async fn turn(&mut self) -> io::Result<()> {
+        self.refill();
+        let next = self.next().await?;
+        self.act(&next);
+        Ok(())
+    }
+
+    /// Shows the rest, when the program has ended. May be dropped while it
+    /// waits, to be called again or not.
+    pub async fn finish(&mut self) -> io::Result<()> {
+        if let Some(real) = &mut self.real {
+            // From here on Ctrl-C is for us.
+            real.set(Mode::Show);
+        }
+        self.input_ended = true;
+        self.program = None;
+        // Others may hold its terminal open and write on.
+        let mut left = IN_THE_KERNEL;
+        loop {
+            self.refill();
+            if self.out.is_empty() {
+                let got = if left > 0 {
+                    self.terminal.fill(true)
+                } else {
+                    0
+                };
+                left = left.saturating_sub(got);
+                self.out.extend_from_slice(&self.terminal.buffer[..got]);
+            }
+            if self.out.is_empty() || self.real.is_none() {
+                break;
+            }
+            while let (Some(real), false) = (&self.real, self.out.is_empty()) {
+                real.writable().await?;
+                self.write();
+            }
+        }
+        if let Some(real) = &mut self.real {
+            real.restore();
+        }
+        Ok(())
+    }
+
+    /// Gets the next of what is to be shown: what was kept, oldest first.
+    fn refill(&mut self) {
+        if !self.out.is_empty() || self.real.is_none() {
+            return;
+        }
+        let kept = &self.terminal.kept;
+        if let (false, true, Some(note)) = (self.told, kept.gap() == Some(self.shown), kept.note())
+        {
+            self.told = true;
+            self.out = format!("\r\n[sbt: {note}]\r\n").into_bytes();
+            return;
+        }
+        self.out.resize(CHUNK, 0);
+        // What cannot be read back is as good as shown.
+        let got = kept.read(self.shown, &mut self.out).unwrap_or(0);
+        self.out.truncate(got);
+        self.shown += got as u64;
+    }
+
+    async fn next(&mut self) -> io::Result<Next> {
+        let Self {
+            terminal,
+            real,
+            out,
+            ..
+        } = self;
+        let to_show = !out.is_empty();
+        let foreground = real.as_ref().is_some_and(Real::is_in_foreground);
+        if foreground && !self.in_front {
+            return Ok(Next::Resume);
+        }
+        let room = terminal.keys.len() < MAX_KEYS;
+        let real = real.as_ref();
+        let stops = self.program.as_ref().and_then(|p| p.stops.as_ref());
+        let next = tokio::select! {
+            result = ready(real.map(Real::writable)), if to_show => result.map(|()| Next::Write),
+            result = terminal.readable(), if !to_show => result.map(|()| Next::Read),
+            result = ready(real.map(Real::readable)), if foreground && room && !self.input_ended =>
+                result.map(|()| Next::Type),
+            result = terminal.writable(), if !terminal.keys.is_empty() =>
+                result.map(|()| Next::HandOver),
+            _ = self.resized.recv() => Ok(Next::Resize),
+            _ = self.continued.recv() => Ok(Next::Resume),
+            result = ready(stops.map(AsyncFd::readable)) =>
+                result.map(|mut guard| { guard.retain_ready(); Next::Stop }),
+            () = sleep(LOOK), if !foreground && real.is_some() => Ok(Next::Resume),
+        };
+        next
+    }
+
+    fn act(&mut self, next: &Next) {
+        match next {
+            Next::Write => self.write(),
+            Next::Read => self.read(),
+            Next::Type => self.take_keys(),
+            Next::HandOver => self.terminal.hand_over(),
+            Next::Resize => self.resize(),
+            Next::Resume => self.resume(),
+            Next::Stop => self.stop(),
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(real) = &self.real else {
+            self.out.clear();
+            return;
+        };
+        match real.write(&self.out[self.written..]) {
+            Ok(n) => self.written += n,
+            Err(error) if is_temporary(&error) => return,
+            // It is gone: the program goes on, and nobody sees what it writes.
+            Err(_) => {
+                self.real = None;
+                self.written = self.out.len();
+            }
+        }
+        if self.written == self.out.len() {
+            self.written = 0;
+            self.out.clear();
+        }
+    }
+
+    fn read(&mut self) {
+        let got = self.terminal.fill(false);
+        if self.real.is_some() {
+            self.out.extend_from_slice(&self.terminal.buffer[..got]);
+        }
+    }
+
+    fn take_keys(&mut self) {
+        let Some(real) = &self.real else {
+            return;
+        };
+        let mut keys = [0; 4_096];
+        let room = (MAX_KEYS - self.terminal.keys.len()).min(keys.len());
+        match real.read(&mut keys[..room]) {
+            Ok(n @ 1..) => {
+                self.terminal.keys(&keys[..n]);
+            }
+            Err(error) if is_temporary(&error) => {}
+            Ok(_) | Err(_) => self.input_ended = true,
+        }
+    }
+
+    fn resize(&self) {
+        if let Some((columns, rows)) = self.real.as_ref().and_then(Real::size) {
+            let _same = self.terminal.resize(columns, rows);
+        }
+    }
+
+    /// Takes the real one over, if it is ours.
+    fn resume(&mut self) {
+        if let Some(real) = &mut self.real {
+            self.in_front = real.is_in_foreground();
+            if self.program.is_some() {
+                real.set(Mode::Raw);
+            }
+        }
+        self.resize();
+    }
+
+    /// The program was stopped: so are we, as far as the shell that has started
+    /// us is concerned, and it goes on when we do.
+    fn stop(&mut self) {
+        let Some(Program {
+            pid,
+            stops: Some(stops),
+        }) = &self.program
+        else {
+            return;
+        };
+        let mut numbers = [0; 64];
+        let result = stops.try_io(tokio::io::Interest::READABLE, |fd| {
+            Ok(nix::unistd::read(fd, &mut numbers)?)
+        });
+        let pid = *pid;
+        match result {
+            Ok(1..) if is_stopped(pid) => {
+                if let Some(real) = &mut self.real {
+                    real.restore();
+                }
+                stop_ourselves();
+                self.resume();
+                let _gone = kill(Pid::from_raw(-pid.as_raw()), Signal::SIGCONT);
+            }
+            // Somebody has continued it already.
+            Ok(1..) => {}
+            Err(error) if is_temporary(&error) => {}
+            // The keeper is gone.
+            Ok(_) | Err(_) => {
+                self.program = self.program.take().map(|p| Program { stops: None, ..p })
+            }
+        }
+    }
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before it may contain anything.
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// What is not there never is ready.
+async fn ready<T>(future: Option<impl Future<Output = io::Result<T>>>) -> io::Result<T> {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
