@@ -17,6 +17,7 @@ pub mod output;
 pub mod pattern;
 pub mod place;
 pub mod report;
+pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod source;

@@ -1,0 +1,239 @@
+//! The names of the tabs, and the last line: what is being asked, answers, or
+//! which keys there are.
+
+use ratatui::{
+    buffer::Buffer,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+    layout::{Position, Rect},
+    text::{Line, Span},
+};
+
+use super::{
+    NOTICE_NS, State,
+    tabs::Hint,
+    words::{self, fit, put, width},
+};
+use crate::{
+    live::{Request, Snapshot, Watching},
+    place::printable,
+};
+
+/// What the user is being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dialog {
+    /// What rows have to contain; the tab holds the text.
+    Filter,
+    /// The name of a site.
+    Name {
+        /// Its number.
+        site: u32,
+        /// What it is called so far.
+        was: String,
+        /// What was typed.
+        text: String,
+    },
+}
+
+/// The longest name or filter, characters.
+const MOST: usize = 60;
+
+impl State {
+    pub(super) fn draw_titles(&mut self, buffer: &mut Buffer, area: Rect) {
+        let look = self.look;
+        let wide = area.width >= 80;
+        let mut spans = vec![Span::raw(if wide { " " } else { "" })];
+        let mut x = area.x + u16::from(wide);
+        self.titles.clear();
+        self.title_row = area.y;
+        for (index, tab) in self.tabs.iter().enumerate() {
+            let number = index + 1;
+            let text = if wide {
+                format!(" {number} {} ", tab.title())
+            } else {
+                format!("{number} {} ", tab.title())
+            };
+            let end = x.saturating_add(u16::try_from(width(&text)).unwrap_or(u16::MAX));
+            self.titles.push(x..end);
+            x = end;
+            let style = if index == self.current {
+                look.chosen()
+            } else {
+                look.dim()
+            };
+            spans.push(Span::styled(text, style));
+        }
+        put(buffer, area, 0, &Line::from(spans));
+    }
+
+    /// The last line; where the cursor is, if something is being typed.
+    pub(super) fn draw_footer(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        snapshot: &Snapshot,
+    ) -> Option<Position> {
+        let look = self.look;
+        let columns = usize::from(area.width);
+        if self.typing.is_some() {
+            let text = " THE PROGRAM HAS THE KEYBOARD; Ctrl-] or Esc Esc takes it back ";
+            put(buffer, area, 0, &Line::styled(text, look.alarm()));
+            return None;
+        }
+        if let Some(dialog) = &self.dialog {
+            let (question, answers) = match dialog {
+                Dialog::Filter => (" contains: ".to_owned(), "  Enter: done, Esc: show all"),
+                Dialog::Name { was, .. } => (
+                    format!(" name of {}: ", fit(was, columns / 3, look)),
+                    "  Enter: done, Esc: leave it",
+                ),
+            };
+            let text = self.line().cloned().unwrap_or_default();
+            let room = columns.saturating_sub(width(&question) + 2);
+            let text = last_of(&text, room);
+            let x = width(&question) + width(&text);
+            let line = Line::from(vec![
+                Span::styled(question, look.title()),
+                Span::styled(text, look.bold()),
+                Span::raw(" "),
+                Span::styled(answers, look.dim()),
+            ]);
+            put(buffer, area, 0, &line);
+            let x = u16::try_from(x)
+                .unwrap_or(0)
+                .min(area.width.saturating_sub(1));
+            return Some(Position::new(area.x + x, area.y));
+        }
+        if let Some(text) = self.answer(snapshot) {
+            let text = fit(&format!(" {text}"), columns, look);
+            put(buffer, area, 0, &Line::styled(text, look.title()));
+            return None;
+        }
+        let hints = self.hints(snapshot, columns);
+        let spans = hints.into_iter().flat_map(|(key, what)| {
+            [
+                Span::styled(format!(" {key}"), look.bold()),
+                Span::styled(format!(" {what} "), look.dim()),
+            ]
+        });
+        put(buffer, area, 0, &Line::from_iter(spans));
+        None
+    }
+
+    /// What there is to say to what the user has asked for.
+    fn answer(&mut self, snapshot: &Snapshot) -> Option<String> {
+        if let Some(said) = self.said {
+            return Some(said.into());
+        }
+        let (number, text) = snapshot.notice.as_ref()?;
+        if self.notice.is_none_or(|(shown, _)| shown != *number) {
+            // Never 0, which is for those that were seen.
+            self.notice = Some((*number, snapshot.now_ns.max(1)));
+        }
+        let (_, since_ns) = self.notice?;
+        let seen = since_ns == 0 || snapshot.now_ns.saturating_sub(since_ns) > NOTICE_NS;
+        (!seen).then(|| printable(text))
+    }
+
+    /// As many keys as fit; the way out always does.
+    fn hints(&self, snapshot: &Snapshot, columns: usize) -> Vec<Hint> {
+        let mut hints = self.tabs[self.current].hints();
+        match snapshot.watching {
+            Watching::On => hints.push(("Space", "stop watching")),
+            Watching::Off { .. } => hints.insert(0, ("Space", "watch again")),
+            Watching::Ended { .. } => {}
+        }
+        if self.paused.is_some() {
+            hints.retain(|(key, _)| *key != "p");
+            hints.insert(0, ("p", "go on"));
+        } else if !hints.iter().any(|(key, _)| *key == "p") {
+            hints.push(("p", "pause"));
+        }
+        hints.extend([("w", "save"), ("r", "reset")]);
+        let out = [("q", "leave"), ("?", "help")];
+        let length = |(key, what): &Hint| width(key) + width(what) + 3;
+        let mut room = columns.saturating_sub(out.iter().map(length).sum());
+        hints.retain(|hint| {
+            let fits = length(hint) <= room;
+            room -= if fits { length(hint) } else { room };
+            fits
+        });
+        hints.extend(out);
+        hints
+    }
+
+    pub(super) fn ask_name(&mut self, snapshot: &Snapshot) {
+        let shown = self.paused.as_deref().unwrap_or(snapshot);
+        let site = self.tabs[self.current].site();
+        let site = site.and_then(|id| shown.report.site(id));
+        match site {
+            Some(site) => {
+                self.dialog = Some(Dialog::Name {
+                    site: site.id,
+                    was: words::site_name(site),
+                    text: String::new(),
+                });
+            }
+            None => self.said = Some("select a site among the barriers first"),
+        }
+    }
+
+    /// The text that is being typed.
+    pub(super) fn line(&mut self) -> Option<&mut String> {
+        match self.dialog.as_mut()? {
+            Dialog::Filter => self.tabs[self.current].filter(),
+            Dialog::Name { text, .. } => Some(text),
+        }
+    }
+
+    /// A key in a dialog.
+    pub(super) fn dialog_key(&mut self, key: &KeyEvent) -> Vec<Request> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Esc => {
+                if let (Some(Dialog::Filter), Some(text)) =
+                    (&self.dialog, self.tabs[self.current].filter())
+                {
+                    text.clear();
+                }
+                self.dialog = None;
+            }
+            KeyCode::Char('c') if control => self.dialog = None,
+            KeyCode::Char('u') if control => {
+                if let Some(line) = self.line() {
+                    line.clear();
+                }
+            }
+            KeyCode::Char(c) if !control => {
+                if let Some(line) = self.line().filter(|line| line.chars().count() < MOST) {
+                    line.push(c);
+                }
+            }
+            KeyCode::Backspace => {
+                if let Some(line) = self.line() {
+                    line.pop();
+                }
+            }
+            KeyCode::Enter => {
+                if let Some(Dialog::Name { site, text, .. }) = self.dialog.take() {
+                    let name = text.trim().to_owned();
+                    if !name.is_empty() {
+                        return vec![Request::Name { site, name }];
+                    }
+                }
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+}
+
+/// The end of a text, where the cursor is.
+fn last_of(text: &str, columns: usize) -> String {
+    let mut text = text;
+    while width(text) > columns {
+        let mut chars = text.chars();
+        chars.next();
+        text = chars.as_str();
+    }
+    text.to_owned()
+}

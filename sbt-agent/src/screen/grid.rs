@@ -1,0 +1,250 @@
+//! Columns of figures on the screen: one unit a column, sorted by any of them,
+//! and those that matter least left out where there is no room.
+
+use std::cmp::Ordering;
+
+use super::{
+    look::Look,
+    words::{left, right, width},
+};
+use crate::views::table::{UNKNOWN, Unit, count, percent};
+
+/// The cells of a column.
+#[derive(Clone, Debug)]
+pub enum Cells {
+    /// To the left, in the order of the alphabet.
+    Text(Vec<String>),
+    /// To the left, in the order in which the rows come.
+    Label(Vec<String>),
+    /// To the right.
+    Count(Vec<Option<u64>>),
+    /// Durations, ns, to the right.
+    Time(Vec<Option<u64>>),
+    /// Per cent, to the right.
+    Share(Vec<Option<f64>>),
+    /// Per cent as a bar.
+    Bar(Vec<Option<f64>>),
+    /// To the right, in the order of a number.
+    Ranked(Vec<(Option<f64>, String)>),
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its title, without the unit.
+    pub title: &'static str,
+    /// Its cells.
+    pub cells: Cells,
+    /// How easily it is left out: 0 never, others the higher the sooner.
+    pub spare: u8,
+}
+
+/// Rows and columns.
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    /// At least one, of text.
+    pub columns: Vec<Column>,
+    /// What each row is about.
+    pub ids: Vec<u32>,
+    /// What a filter looks for in each row, in lower case.
+    pub search: Vec<String>,
+}
+
+/// Columns of a bar.
+const BAR: usize = 12;
+/// What a column of text has at least.
+const TEXT_AT_LEAST: usize = 14;
+/// Columns between columns.
+const SPACE: usize = 2;
+
+/// A column ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Which of the grid's.
+    pub index: usize,
+    /// Columns of the screen.
+    pub width: usize,
+    /// With the unit.
+    pub title: String,
+    /// Whether it stands to the right.
+    pub to_right: bool,
+    /// By row.
+    pub texts: Vec<String>,
+}
+
+impl Shown {
+    /// A text as wide as the column.
+    pub fn pad(&self, text: &str, look: Look) -> String {
+        if self.to_right {
+            right(text, self.width, look)
+        } else {
+            left(text, self.width, look)
+        }
+    }
+}
+
+impl Grid {
+    /// Adds a column.
+    pub fn column(&mut self, title: &'static str, spare: u8, cells: Cells) -> &mut Self {
+        self.columns.push(Column {
+            title,
+            cells,
+            spare,
+        });
+        self
+    }
+
+    /// The rows that contain a text, sorted by a column: figures with the
+    /// greatest first and what is not known last, texts from the first on.
+    pub fn order(&self, column: usize, reverse: bool, filter: &str) -> Vec<usize> {
+        let filter = filter.to_lowercase();
+        let mut rows: Vec<usize> = (0..self.ids.len())
+            .filter(|row| {
+                let text = self.search.get(*row);
+                filter.is_empty() || text.is_some_and(|text| text.contains(&filter))
+            })
+            .collect();
+        if let Some(column) = self.columns.get(column) {
+            rows.sort_by(|a, b| column.cells.compare(*a, *b, reverse));
+        }
+        rows
+    }
+
+    /// The columns that fit; the room that is left goes to those of text.
+    pub fn shown(&self, columns: usize, sorted: usize, look: Look) -> Vec<Shown> {
+        let mut shown: Vec<Shown> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| column.shown(index, index == sorted, look))
+            .collect();
+        let least = |column: &Shown| match self.columns[column.index].cells {
+            Cells::Text(_) | Cells::Label(_) => column.width.min(TEXT_AT_LEAST),
+            _ => column.width,
+        };
+        let needed = |shown: &[Shown]| {
+            shown.iter().map(least).sum::<usize>() + SPACE * shown.len().saturating_sub(1)
+        };
+        while needed(&shown) > columns {
+            let spare = |column: &Shown| self.columns[column.index].spare;
+            let most = shown.iter().map(spare).max().unwrap_or(0);
+            if most == 0 {
+                break;
+            }
+            shown.retain(|column| spare(column) < most);
+        }
+        let mut room = columns.saturating_sub(needed(&shown));
+        for column in &mut shown {
+            let least = least(column);
+            let more = (column.width - least).min(room);
+            room -= more;
+            column.width = least + more;
+        }
+        shown
+    }
+}
+
+impl Column {
+    fn shown(&self, index: usize, sorted: bool, look: Look) -> Shown {
+        let mut title = self.title.to_owned();
+        let texts: Vec<String> = match &self.cells {
+            Cells::Text(texts) | Cells::Label(texts) => texts.clone(),
+            Cells::Count(values) => values
+                .iter()
+                .map(|value| value.map_or_else(|| UNKNOWN.into(), count))
+                .collect(),
+            Cells::Time(values) => {
+                let unit = Unit::fitting(values.iter().copied());
+                title = format!("{title} {}", unit.label(look.text()));
+                values.iter().map(|value| unit.write(*value)).collect()
+            }
+            Cells::Share(values) => values.iter().map(|value| percent(*value)).collect(),
+            Cells::Bar(values) => values
+                .iter()
+                .map(|value| look.bar(value.unwrap_or(0.0) / 100.0, BAR))
+                .collect(),
+            Cells::Ranked(values) => values.iter().map(|(_, text)| text.clone()).collect(),
+        };
+        let mark = usize::from(sorted);
+        let widths = texts.iter().map(|text| width(text));
+        Shown {
+            index,
+            width: widths.max().unwrap_or(0).max(width(&title) + mark),
+            title,
+            to_right: !matches!(self.cells, Cells::Text(_) | Cells::Label(_) | Cells::Bar(_)),
+            texts,
+        }
+    }
+}
+
+impl Cells {
+    fn compare(&self, a: usize, b: usize, reverse: bool) -> Ordering {
+        let turn = |order: Ordering| if reverse { order.reverse() } else { order };
+        match self {
+            Self::Text(texts) => turn(texts[a].cmp(&texts[b])),
+            Self::Label(_) => turn(a.cmp(&b)),
+            Self::Count(values) | Self::Time(values) => {
+                figures(values[a], values[b], |a, b| turn(b.cmp(a)))
+            }
+            Self::Share(values) | Self::Bar(values) => {
+                figures(values[a], values[b], |a, b| turn(b.total_cmp(a)))
+            }
+            Self::Ranked(values) => figures(values[a].0, values[b].0, |a, b| turn(b.total_cmp(a))),
+        }
+    }
+}
+
+/// What is not known comes last, whichever way.
+fn figures<T>(a: Option<T>, b: Option<T>, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
+    match (&a, &b) {
+        (Some(a), Some(b)) => compare(a, b),
+        _ => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Look = Look {
+        unicode: true,
+        color: false,
+    };
+
+    fn grid() -> Grid {
+        let mut grid = Grid {
+            ids: vec![7, 8, 9],
+            search: vec!["b".into(), "a".into(), "ab".into()],
+            ..Grid::default()
+        };
+        grid.column(
+            "site",
+            0,
+            Cells::Text(vec!["b".into(), "a".into(), "c".into()]),
+        )
+        .column("lost", 0, Cells::Time(vec![Some(5), None, Some(9)]))
+        .column("n", 1, Cells::Count(vec![Some(12_345), Some(1), Some(2)]));
+        grid
+    }
+
+    #[test]
+    fn rows_are_sorted_and_filtered() {
+        let grid = grid();
+        assert_eq!(grid.order(0, false, ""), [1, 0, 2]);
+        assert_eq!(grid.order(1, false, ""), [2, 0, 1]);
+        assert_eq!(
+            grid.order(1, true, ""),
+            [0, 2, 1],
+            "the unknown stays behind"
+        );
+        assert_eq!(grid.order(1, false, "A"), [2, 1]);
+    }
+
+    #[test]
+    fn what_can_be_spared_is_left_out() {
+        let grid = grid();
+        assert_eq!(grid.shown(40, 1, LOOK).len(), 3);
+        assert_eq!(grid.shown(16, 1, LOOK).len(), 2);
+        assert_eq!(grid.shown(1, 1, LOOK).len(), 2);
+    }
+}

@@ -1,0 +1,244 @@
+//! The two lines on top: whether the program moves, and where time goes.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+
+use super::{
+    facts::{self, Motion},
+    look::Look,
+    words::{self, clock, fit, plural, put, since, site_name, width},
+};
+use crate::{
+    live::Snapshot,
+    place::printable,
+    views::table::{UNKNOWN, count, duration},
+};
+
+/// Rows of the header.
+pub const HEIGHT: u16 = 2;
+
+/// Columns that a command has at least.
+const COMMAND_AT_LEAST: usize = 12;
+
+/// Draws it.
+pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, area: Rect) {
+    put(
+        buffer,
+        area,
+        0,
+        &facts_line(snapshot, paused, area.width, look),
+    );
+    let columns = usize::from(area.width);
+    let pace = pace(snapshot, columns / 5, look);
+    let room = columns.saturating_sub(width(&pace) + 3);
+    let (text, style) = sentence(snapshot, room, look);
+    let text = format!(" {}", words::left(&text, room, look));
+    let line = Line::from_iter([
+        Span::styled(text, style),
+        Span::raw(" "),
+        Span::styled(pace, look.good()),
+    ]);
+    put(buffer, area, 1, &line);
+}
+
+/// The mark that tells at a glance how the program is.
+fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
+    match facts::motion(snapshot) {
+        Motion::NoneYet => (
+            format!("{} no episode yet", look.pick("◌", "o")),
+            look.bold(),
+        ),
+        Motion::Moving => (format!("{} moving", look.pick("▶", ">")), look.good()),
+        Motion::Silent { ns, unusual } => {
+            let text = format!("no episode for {}", since(ns));
+            if unusual {
+                (format!("! {text}"), look.alarm())
+            } else {
+                (format!("{} {text}", look.pick("‖", "=")), look.bold())
+            }
+        }
+        Motion::Off { ns } => (
+            format!("{} not watching for {}", look.pick("◼", "#"), since(ns)),
+            look.alarm(),
+        ),
+        Motion::Ended(status) => {
+            let (text, style) = match status {
+                Some(0) => ("ended, status 0".into(), look.good()),
+                Some(status @ 129..=192) => {
+                    (format!("ended by signal {}", status - 128), look.alarm())
+                }
+                Some(status) => (format!("ended, status {status}"), look.alarm()),
+                None => ("ended".into(), look.bold()),
+            };
+            (format!("{} {text}", look.pick("◼", "#")), style)
+        }
+    }
+}
+
+/// A fact, and how easily it is left out: 0 never, others the higher the sooner.
+type Fact = (u8, String, Style);
+
+fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Line<'static> {
+    let report = &snapshot.report;
+    let plain = Style::new();
+    let (mark, mark_style) = mark(snapshot, look);
+    let rate = facts::rate(snapshot).map_or_else(|| UNKNOWN.into(), rate);
+    let own = snapshot.own_share_pct;
+    let own = own.map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
+    let lost = report.lost_events;
+    let mut facts: Vec<Fact> = vec![
+        (4, format!("pid {}", report.pid), plain),
+        (3, plural(report.threads.len(), "thread"), plain),
+        (0, clock(snapshot.now_ns), plain),
+        (1, format!("{rate} episodes/s"), plain),
+        if lost > 0 {
+            (0, format!("lost {}", count(lost)), look.alarm())
+        } else {
+            (5, "lost 0".into(), plain)
+        },
+        (6, format!("sbt {own} CPU"), plain),
+        (7, report.backend.clone(), plain),
+    ];
+    if paused {
+        facts.insert(0, (0, "PAUSED".into(), look.alarm()));
+    }
+    let dot = look.dot();
+    let command = printable(&report.command.join(" "));
+    let room = usize::from(columns);
+    let fixed = 1 + width(&mark) + 2;
+    let needed = |facts: &[Fact], command: usize| {
+        let facts = facts.iter().map(|fact| width(&fact.1) + width(dot));
+        fixed + command + facts.sum::<usize>()
+    };
+    while needed(&facts, width(&command).min(COMMAND_AT_LEAST)) > room {
+        let most = facts.iter().map(|fact| fact.0).max().unwrap_or(0);
+        if most == 0 {
+            break;
+        }
+        facts.retain(|fact| fact.0 < most);
+    }
+    let command = fit(&command, room.saturating_sub(needed(&facts, 0)), look);
+    let mut spans = vec![
+        Span::raw(" "),
+        Span::styled(mark, mark_style),
+        Span::raw("  "),
+        Span::styled(command, look.bold()),
+    ];
+    for (_, text, style) in facts {
+        spans.push(Span::styled(dot, look.dim()));
+        spans.push(Span::styled(text, style));
+    }
+    Line::from(spans)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a small count"
+)]
+fn rate(rate: f64) -> String {
+    if rate < 10.0 {
+        format!("{rate:.1}")
+    } else {
+        count(rate.round() as u64)
+    }
+}
+
+/// How many episodes there were lately, as a line of bars.
+fn pace(snapshot: &Snapshot, columns: usize, look: Look) -> String {
+    let done = snapshot.pace.split_last().map_or(&[][..], |(_, done)| done);
+    let recent = &done[done.len().saturating_sub(columns)..];
+    let values: Vec<u64> = recent.iter().map(|count| u64::from(*count)).collect();
+    // Nothing is not as high as a little.
+    let sparks = look.text().spark(&values);
+    let nothing = look.pick(" ", " ").chars().next().unwrap_or(' ');
+    sparks
+        .chars()
+        .zip(&values)
+        .map(|(spark, value)| if *value == 0 { nothing } else { spark })
+        .collect()
+}
+
+/// Where time goes; or, if nothing moves, who waits for whom.
+fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
+    match facts::motion(snapshot) {
+        Motion::Silent { unusual, .. } => {
+            let style = if unusual { look.bold() } else { Style::new() };
+            (who_waits(snapshot), style)
+        }
+        Motion::NoneYet if snapshot.report.threads.is_empty() => (
+            format!(
+                "no thread has come to a barrier in {}",
+                duration(Some(snapshot.now_ns), look.text())
+            ),
+            Style::new(),
+        ),
+        Motion::NoneYet => (who_waits(snapshot), Style::new()),
+        _ => (where_time_goes(snapshot, room, look), Style::new()),
+    }
+}
+
+fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
+    let Some(pct) = facts::waiting_pct(snapshot) else {
+        return "not measured yet where time goes".into();
+    };
+    let mut text = format!("{pct:.0} % of thread time waits");
+    if let Some(site) = facts::worst(snapshot) {
+        let last = site
+            .straggler
+            .as_ref()
+            .map_or_else(String::new, |straggler| {
+                format!(
+                    ", T{} last in {:.0} %",
+                    straggler.thread, straggler.share_pct
+                )
+            });
+        let rest = width(&text) + "; most: ".len() + width(&last);
+        let name = fit(&site_name(site), room.saturating_sub(rest).max(10), look);
+        text += &format!("; most: {name}{last}");
+    }
+    text
+}
+
+/// Who waits, since when, and who is missing.
+pub fn who_waits(snapshot: &Snapshot) -> String {
+    let now = facts::now(snapshot);
+    let ago = |ns: u64| since(snapshot.now_ns.saturating_sub(ns));
+    let all = now.waiting.len() + now.working.len() + now.unknown.len();
+    if all == 0 {
+        return "no thread is there".into();
+    }
+    let mut parts = Vec::new();
+    if let Some((since_ns, _)) = &now.longest {
+        let waiting = now.waiting.len();
+        let wait = if waiting == 1 { "waits" } else { "wait" };
+        parts.push(format!(
+            "{waiting} of {all} threads {wait}, up to {}",
+            ago(*since_ns)
+        ));
+    }
+    let some = |ids: &[u32], one: &str, many: &str| {
+        let verb = if ids.len() == 1 { one } else { many };
+        format!("{} {verb}", words::threads(ids, 24))
+    };
+    if let Some(since_ns) = now.working_since_ns {
+        parts.push(format!(
+            "{} since {}",
+            some(&now.working, "works", "work"),
+            ago(since_ns)
+        ));
+    } else {
+        parts.push("nobody works".into());
+    }
+    if !now.unknown.is_empty() {
+        parts.push(some(&now.unknown, "is unknown", "are unknown"));
+    }
+    if !now.ended.is_empty() {
+        parts.push(some(&now.ended, "has ended", "have ended"));
+    }
+    parts.join("; ")
+}

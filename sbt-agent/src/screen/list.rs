@@ -1,0 +1,188 @@
+//! A grid to walk through: selection, order, filter.
+
+use std::ops::Range;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+    text::{Line, Span},
+};
+
+use super::{grid::Grid, keys::Move, look::Look, words::put};
+
+/// Where the user is in a grid.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// What is selected; until the user moves, whatever is on top.
+    chosen: Option<u32>,
+    /// The first row in sight.
+    top: usize,
+    /// The column that it is sorted by.
+    sorted: usize,
+    reverse: bool,
+    /// What rows have to contain.
+    pub filter: String,
+    /// What was drawn: the rows in order,
+    order: Vec<u32>,
+    /// where they are,
+    rows: Rect,
+    /// and where the titles of the columns are.
+    titles: Vec<(Range<u16>, usize)>,
+}
+
+impl List {
+    /// One sorted by this column.
+    pub fn sorted_by(column: usize) -> Self {
+        Self {
+            sorted: column,
+            ..Self::default()
+        }
+    }
+
+    /// What is selected.
+    pub fn selected(&self) -> Option<u32> {
+        self.chosen
+            .filter(|id| self.order.contains(id))
+            .or_else(|| self.order.first().copied())
+    }
+
+    /// Which rows are in sight: `1-20 of 100`; nothing if all are.
+    pub fn range(&self) -> Option<String> {
+        let (all, height) = (self.order.len(), usize::from(self.rows.height));
+        let last = (self.top + height).min(all);
+        (all > height).then(|| format!("{}-{last} of {all}", self.top + 1))
+    }
+
+    /// Draws it.
+    pub fn draw(&mut self, grid: &Grid, look: Look, buffer: &mut Buffer, area: Rect) {
+        let order = grid.order(self.sorted, self.reverse, &self.filter);
+        self.order = order.iter().map(|row| grid.ids[*row]).collect();
+        self.rows = Rect {
+            y: area.y.saturating_add(1),
+            height: area.height.saturating_sub(1),
+            ..area
+        };
+        let selected = self.selected();
+        self.show_selected(selected);
+        // The mark of the selection stands before the columns.
+        let columns = grid.shown(usize::from(area.width).saturating_sub(2), self.sorted, look);
+        let mut title = vec![Span::raw("  ")];
+        let mut x = area.x.saturating_add(2);
+        self.titles.clear();
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
+                title.push(Span::raw("  "));
+                x = x.saturating_add(2);
+            }
+            let arrow = match self.reverse {
+                false => look.pick("▼", "v"),
+                true => look.pick("▲", "^"),
+            };
+            let (text, style) = match (column.index == self.sorted, column.to_right) {
+                (true, true) => (format!("{arrow}{}", column.title), look.bold()),
+                (true, false) => (format!("{}{arrow}", column.title), look.bold()),
+                (false, _) => (column.title.clone(), look.dim()),
+            };
+            title.push(Span::styled(column.pad(&text, look), style));
+            let end = x.saturating_add(u16::try_from(column.width).unwrap_or(u16::MAX));
+            self.titles.push((x..end, column.index));
+            x = end;
+        }
+        put(buffer, area, 0, &Line::from(title));
+        let height = usize::from(self.rows.height);
+        for (at, row) in order.iter().skip(self.top).take(height).enumerate() {
+            let mine = selected == Some(grid.ids[*row]);
+            let mark = if mine { look.pick("▸ ", "> ") } else { "  " };
+            let cells = columns.iter().map(|column| {
+                let text = column.texts.get(*row).map_or("", String::as_str);
+                column.pad(text, look)
+            });
+            let text = cells.collect::<Vec<_>>().join("  ");
+            let style = if mine {
+                look.chosen()
+            } else {
+                ratatui::style::Style::new()
+            };
+            let line = Line::styled(
+                format!("{mark}{text}{}", " ".repeat(usize::from(area.width))),
+                style,
+            );
+            put(
+                buffer,
+                self.rows,
+                u16::try_from(at).unwrap_or(u16::MAX),
+                &line,
+            );
+        }
+    }
+
+    fn show_selected(&mut self, selected: Option<u32>) {
+        let height = usize::from(self.rows.height).max(1);
+        let at = self.position(selected);
+        self.top = self.top.clamp((at + 1).saturating_sub(height), at);
+        self.top = self.top.min(self.order.len().saturating_sub(height));
+    }
+
+    fn position(&self, id: Option<u32>) -> usize {
+        let found = self.order.iter().position(|other| Some(*other) == id);
+        found.unwrap_or(0)
+    }
+
+    /// Moves the selection.
+    pub fn go(&mut self, to: Move) {
+        let at = self.position(self.selected());
+        let page = usize::from(self.rows.height).max(1);
+        let last = self.order.len().saturating_sub(1);
+        let to = match to {
+            Move::Up => at.saturating_sub(1),
+            Move::Down => at + 1,
+            Move::PageUp => at.saturating_sub(page),
+            Move::PageDown => at + page,
+            Move::Home => 0,
+            Move::End => last,
+            Move::Left | Move::Right => at,
+        };
+        self.chosen = self.order.get(to.min(last)).copied();
+    }
+
+    /// Sorts by the next of the columns that are shown.
+    pub fn sort(&mut self) {
+        let at = self
+            .titles
+            .iter()
+            .position(|(_, column)| *column == self.sorted);
+        let next = at.map_or(0, |at| (at + 1) % self.titles.len());
+        if let Some((_, column)) = self.titles.get(next) {
+            self.sorted = *column;
+            self.reverse = false;
+        }
+    }
+
+    /// Sorts the other way round.
+    pub fn reverse(&mut self) {
+        self.reverse = !self.reverse;
+    }
+
+    /// A click: on a row selects it, on a title sorts. Whether it was on the
+    /// row that was selected already.
+    pub fn click(&mut self, at: Position) -> bool {
+        if self.rows.contains(at) {
+            let row = self.top + usize::from(at.y - self.rows.y);
+            let before = self.selected();
+            if let Some(id) = self.order.get(row) {
+                self.chosen = Some(*id);
+                return before == Some(*id);
+            }
+        } else if at.y.checked_add(1) == Some(self.rows.y) {
+            let title = self.titles.iter().find(|(range, _)| range.contains(&at.x));
+            if let Some((_, column)) = title {
+                if self.sorted == *column {
+                    self.reverse();
+                } else {
+                    (self.sorted, self.reverse) = (*column, false);
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,297 @@
+//! The live screen: drawing is a function of its state and of a snapshot, and
+//! keys become requests. What touches the terminal is in [`terminal`].
+
+use ratatui::{
+    Frame,
+    buffer::Buffer,
+    crossterm::event::{Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind},
+    layout::{Constraint, Layout, Position, Rect},
+};
+
+use crate::live::{Request, Snapshot};
+
+mod facts;
+mod footer;
+mod grid;
+mod header;
+pub mod keys;
+mod lanes;
+mod list;
+pub mod look;
+mod pager;
+#[cfg(test)]
+mod samples;
+mod tabs;
+pub mod terminal;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use footer::Dialog;
+use keys::{Action, Move};
+use look::Look;
+use tabs::{Tab, View};
+pub use terminal::{Handle, Screen};
+
+/// The least columns and rows that something can be shown in.
+pub const LEAST: (u16, u16) = (60, 15);
+
+/// Rows that are not the tab's: header, names of the tabs, last line.
+const CHROME: u16 = header::HEIGHT + 2;
+
+/// Rows that a notch of the wheel moves by.
+const NOTCH: usize = 3;
+
+/// For how long an answer is shown unless a key is pressed, ns.
+const NOTICE_NS: u64 = 10_000_000_000;
+
+/// What a program that writes to a screen of so many columns and rows should
+/// take for its terminal's size.
+pub fn program_size(columns: u16, rows: u16) -> (u16, u16) {
+    // The title of the tab, too.
+    (columns.max(1), rows.saturating_sub(CHROME + 1).max(1))
+}
+
+/// What the user has done to the screen.
+pub struct State {
+    look: Look,
+    tabs: Vec<Box<dyn Tab>>,
+    current: usize,
+    /// What is shown instead of the present.
+    paused: Option<Box<Snapshot>>,
+    dialog: Option<Dialog>,
+    /// Whether the program has the keyboard, and whether an escape for it is
+    /// held back: a second one takes the keyboard back.
+    typing: Option<bool>,
+    /// What we ourselves have to say to the last key.
+    said: Option<&'static str>,
+    /// The answer that is or was shown, by its number, and since when, ns.
+    notice: Option<(u64, u64)>,
+    /// What was drawn: the columns of the tabs' names and their row,
+    titles: Vec<std::ops::Range<u16>>,
+    title_row: u16,
+    /// and the tab.
+    body: Rect,
+}
+
+impl State {
+    /// As it is at first.
+    pub fn new(look: Look) -> Self {
+        Self {
+            look,
+            tabs: tabs::all(),
+            current: 0,
+            paused: None,
+            dialog: None,
+            typing: None,
+            said: None,
+            notice: None,
+            titles: Vec::new(),
+            title_row: 0,
+            body: Rect::ZERO,
+        }
+    }
+
+    /// Draws the screen.
+    pub fn draw(&mut self, frame: &mut Frame, snapshot: &Snapshot) {
+        let area = frame.area();
+        let buffer = frame.buffer_mut();
+        if area.width < LEAST.0 || area.height < LEAST.1 {
+            draw_too_small(buffer, area, self.look);
+        } else {
+            let cursor = self.draw_all(buffer, area, snapshot);
+            if let Some(cursor) = cursor {
+                frame.set_cursor_position(cursor);
+            }
+        }
+        if !self.look.unicode {
+            only_ascii(frame.buffer_mut());
+        }
+    }
+
+    fn draw_all(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        snapshot: &Snapshot,
+    ) -> Option<Position> {
+        let [top, titles, body, bottom] = Layout::vertical([
+            Constraint::Length(header::HEIGHT),
+            Constraint::Length(1),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
+        self.draw_titles(buffer, titles);
+        self.body = body;
+        let view = View {
+            snapshot: self.paused.as_deref().unwrap_or(snapshot),
+            paused: self.paused.is_some(),
+            look: self.look,
+        };
+        self.tabs[self.current].draw(&view, buffer, body);
+        self.draw_footer(buffer, bottom, snapshot)
+    }
+
+    /// Does what the user asks for; what the session has to do for it.
+    pub fn event(&mut self, event: &Event, snapshot: &Snapshot) -> Vec<Request> {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, snapshot),
+            Event::Paste(text) => self.paste(text),
+            Event::Mouse(mouse) => self.mouse(*mouse, snapshot),
+            Event::Resize(columns, rows) => {
+                let (columns, rows) = program_size(*columns, *rows);
+                vec![Request::Size(columns, rows)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn key(&mut self, key: &KeyEvent, snapshot: &Snapshot) -> Vec<Request> {
+        self.said = None;
+        // Whoever presses a key has seen the answer.
+        if let (Some((_, since_ns)), Some(_)) = (&mut self.notice, &snapshot.notice) {
+            *since_ns = 0;
+        }
+        if self.typing.is_some() {
+            return self.type_key(key);
+        }
+        if self.dialog.is_some() {
+            return self.dialog_key(key);
+        }
+        keys::action(key).map_or_else(Vec::new, |action| self.act(action, snapshot))
+    }
+
+    fn act(&mut self, action: Action, snapshot: &Snapshot) -> Vec<Request> {
+        let tabs = self.tabs.len();
+        match action {
+            Action::Leave => return vec![Request::Leave],
+            Action::Interrupt => return vec![Request::Interrupt],
+            Action::Suspend => return vec![Request::Suspend],
+            Action::Toggle => return vec![Request::Toggle],
+            Action::Reset => return vec![Request::Reset],
+            Action::Save => return vec![Request::Save],
+            Action::Tab(number) if number < tabs => self.current = number,
+            Action::Tab(_) => {}
+            Action::NextTab => self.current = (self.current + 1) % tabs,
+            Action::PreviousTab => self.current = (self.current + tabs - 1) % tabs,
+            Action::Help => self.current = tabs - 1,
+            Action::Pause => {
+                self.paused = match self.paused.take() {
+                    Some(_) => None,
+                    None => Some(Box::new(snapshot.clone())),
+                };
+            }
+            Action::Type => self.hand_over(snapshot),
+            Action::Filter => match self.tabs[self.current].filter() {
+                Some(_) => self.dialog = Some(Dialog::Filter),
+                None => self.said = Some("nothing to filter on this tab"),
+            },
+            Action::Name => self.ask_name(snapshot),
+            Action::ZoomIn | Action::ZoomOut if self.paused.is_some() => {
+                self.said = Some("only the present can be seen closer: p goes on");
+            }
+            _ => return self.pass_on(action, snapshot),
+        }
+        Vec::new()
+    }
+
+    /// What is the tab's own.
+    fn pass_on(&mut self, action: Action, snapshot: &Snapshot) -> Vec<Request> {
+        let view = View {
+            snapshot: self.paused.as_deref().unwrap_or(snapshot),
+            paused: self.paused.is_some(),
+            look: self.look,
+        };
+        self.tabs[self.current].act(action, &view)
+    }
+
+    fn hand_over(&mut self, snapshot: &Snapshot) {
+        if snapshot.output.is_none() {
+            self.said = Some("the program keeps its own terminal and keyboard");
+        } else if let Some(output) = self.tabs.iter().position(|tab| tab.is_output()) {
+            self.current = output;
+            self.typing = Some(false);
+            self.paused = None;
+        }
+    }
+
+    /// A key while the program has the keyboard.
+    fn type_key(&mut self, key: &KeyEvent) -> Vec<Request> {
+        let is_escape = keys::bytes(key) == [0x1b];
+        let held = self.typing == Some(true);
+        if keys::takes_back(key) || held && is_escape {
+            self.typing = None;
+            return Vec::new();
+        }
+        self.typing = Some(is_escape);
+        if is_escape {
+            return Vec::new();
+        }
+        let mut bytes = if held { vec![0x1b] } else { Vec::new() };
+        bytes.extend(keys::bytes(key));
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        vec![Request::Keys(bytes)]
+    }
+
+    fn paste(&mut self, text: &str) -> Vec<Request> {
+        if self.typing.is_some() {
+            return vec![Request::Keys(text.as_bytes().to_vec())];
+        }
+        for c in text.chars().filter(|c| !c.is_control()) {
+            if let Some(line) = self.line() {
+                line.push(c);
+            }
+        }
+        Vec::new()
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent, snapshot: &Snapshot) -> Vec<Request> {
+        let at = Position::new(mouse.column, mouse.row);
+        let notch = |to: Move| std::iter::repeat_n(Action::Go(to), NOTCH);
+        match mouse.kind {
+            MouseEventKind::ScrollUp => notch(Move::Up)
+                .flat_map(|action| self.pass_on(action, snapshot))
+                .collect(),
+            MouseEventKind::ScrollDown => notch(Move::Down)
+                .flat_map(|action| self.pass_on(action, snapshot))
+                .collect(),
+            MouseEventKind::Down(MouseButton::Left) => {
+                let tab = self.titles.iter().position(|title| title.contains(&at.x));
+                if let (Some(tab), true) = (tab, at.y == self.title_row) {
+                    (self.current, self.dialog, self.typing) = (tab, None, None);
+                } else if self.body.contains(at) {
+                    self.tabs[self.current].click(at);
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn draw_too_small(buffer: &mut Buffer, area: Rect, look: Look) {
+    let text = format!(
+        "make the window larger: {}{}{} at least, it is {}{}{}",
+        LEAST.0,
+        look.pick("×", "x"),
+        LEAST.1,
+        area.width,
+        look.pick("×", "x"),
+        area.height
+    );
+    let lines = words::wrap(&text, usize::from(area.width), look);
+    words::put_all(buffer, area, lines.into_iter().map(Into::into));
+}
+
+/// Names from the target may hold what this terminal cannot show.
+fn only_ascii(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if !cell.symbol().is_ascii() {
+            cell.set_symbol("?");
+        }
+    }
+}

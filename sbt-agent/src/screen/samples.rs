@@ -1,0 +1,479 @@
+//! Snapshots to draw in tests: programs whose figures are made up.
+
+use std::sync::Arc;
+
+use crate::{
+    live::{Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Snapshot, Watching},
+    report::{
+        EachReport, OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
+        StragglerReport, ThreadReport, TrendReport, UnfinishedReport,
+    },
+};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+/// Nothing has been seen.
+pub fn empty() -> Snapshot {
+    Snapshot {
+        report: Report {
+            schema: SCHEMA,
+            version: "0.1.0",
+            backend: "ebpf".into(),
+            method: "uprobe_multi".into(),
+            command: ["./lu", "-n", "2048", "-t", "4"].map(String::from).into(),
+            pid: 4242,
+            start_ns: 0,
+            start_unix_ns: 0,
+            wall_ns: 0,
+            ended: false,
+            exit_status: None,
+            arrivals: 0,
+            episodes: 0,
+            incomplete_episodes: 0,
+            lost_events: 0,
+            threads: Vec::new(),
+            barriers: Vec::new(),
+            sites: Vec::new(),
+            phases: Vec::new(),
+            conceptual_phases: Vec::new(),
+            marks: Vec::new(),
+            intervals: Vec::new(),
+            warnings: Vec::new(),
+            watched: None,
+            watched_omitted: 0,
+            unfinished: Vec::new(),
+            efficiency: None,
+            verdicts: None,
+            hang: None,
+            own_cost: OwnCost {
+                events: 0,
+                ns_per_event: None,
+                share_pct: None,
+                cpu_ns: 0,
+            },
+            departures: Some(true),
+            notes: Vec::new(),
+        },
+        now_ns: 400 * MS,
+        doing: Vec::new(),
+        histograms: Vec::new(),
+        lanes: Lanes::default(),
+        pace: Vec::new(),
+        watching: Watching::On,
+        gaps: Vec::new(),
+        own_share_pct: None,
+        output: None,
+        told: Arc::default(),
+        notice: None,
+    }
+}
+
+/// A distribution around a mean, ns.
+fn stat(count: u64, mean: u64) -> StatReport {
+    StatReport {
+        count,
+        sum: count * mean,
+        min: mean / 2,
+        mean,
+        max: mean * 3,
+        stddev: mean / 4,
+        p50: mean * 15 / 16,
+        p95: mean * 3 / 2,
+        p99: mean * 2,
+    }
+}
+
+/// What one thread does in an episode of a site, ns: work, idle, release, and
+/// how often it is last, percent.
+type Share = (u64, u64, u64, u64);
+
+/// A site with so many episodes.
+fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> SiteReport {
+    let n = shares.len() as u64;
+    let sum = |f: fn(&Share) -> u64| shares.iter().map(f).sum::<u64>();
+    let most = |f: fn(&Share) -> u64| shares.iter().map(f).max().unwrap_or(0);
+    let (work, idle, release) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.2));
+    let (max_work, barrier) = (most(|s| s.0), most(|s| s.1));
+    let last = shares.iter().enumerate().max_by_key(|(_, share)| share.3);
+    let (straggler, share) = last.map_or((0, 0), |(at, share)| (at, share.3));
+    let threads = shares
+        .iter()
+        .enumerate()
+        .map(|(at, share)| SiteThreadReport {
+            thread: u32::try_from(at).unwrap(),
+            episodes,
+            work_ns: Some(share.0 * episodes),
+            idle_ns: share.1 * episodes,
+            release_ns: Some(share.2 * episodes),
+            running_ns: Some(share.0 * episodes),
+            ready_ns: Some(0),
+            blocked_ns: Some(0),
+            last: share.3 * episodes / 100,
+            each: EachReport {
+                work_ns: Some(stat(episodes, share.0)),
+                idle_ns: Some(stat(episodes, share.1)),
+                release_ns: Some(stat(episodes, share.2)),
+            },
+            counters: None,
+        });
+    let trend = (0..40).map(|at| TrendReport {
+        episodes: episodes / 40,
+        until_ns: 300 * MS * (at + 1),
+        phase_ns: Some(max_work + max_work * (at % 7) / 20 + max_work * at / 80),
+        barrier_ns: barrier,
+        idle_ns: idle + idle * at / 40,
+    });
+    SiteReport {
+        id,
+        name: None,
+        function: Some(function.into()),
+        file: Some("lu.c".into()),
+        line: Some(line),
+        binary: "lu".into(),
+        offset: format!("{:#x}", 0x1000 + line),
+        callers: vec!["SlaveStart lu.c:402".into()],
+        places: vec![format!("{function} lu.c:{line}")],
+        barriers: vec![0],
+        kind: "pthread",
+        episodes,
+        incomplete: 0,
+        lost_ns: idle * episodes,
+        gain_ns: (max_work - work / n) * episodes,
+        imbalance_pct: Some((1.0 - (work / n) as f64 / max_work as f64) * 100.0),
+        phase_ns: Some(stat(episodes, max_work)),
+        barrier_ns: Some(stat(episodes, barrier)),
+        idle_ns: Some(stat(episodes * n, idle / n)),
+        release_ns: Some(stat(episodes * n, release / n)),
+        work_ns: Some(stat(episodes * n, work / n)),
+        straggler: Some(StragglerReport {
+            pattern: match share {
+                50.. => "persistent",
+                20..50 => "alternating",
+                _ => "rotating",
+            },
+            thread: u32::try_from(straggler).unwrap(),
+            share_pct: share as f64,
+            longest_run: 17,
+            mean_lead_ns: barrier / 5,
+        }),
+        trend: trend.collect(),
+        threads: threads.collect(),
+    }
+}
+
+/// A program of so many threads with these sites, 12 s after its start.
+fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
+    let mut snapshot = empty();
+    snapshot.now_ns = 12 * S + 440 * MS;
+    let report = &mut snapshot.report;
+    report.wall_ns = snapshot.now_ns;
+    let of_thread = |id: u32, f: &dyn Fn(&SiteThreadReport) -> u64| {
+        let mine = sites.iter().flat_map(|site| &site.threads);
+        mine.filter(|thread| thread.thread == id)
+            .map(f)
+            .sum::<u64>()
+    };
+    report.threads = (0..threads)
+        .map(|id| {
+            let work = of_thread(id, &|thread| thread.work_ns.unwrap());
+            ThreadReport {
+                id,
+                tid: 4242 + id,
+                name: if id == 0 { "lu" } else { "worker" }.into(),
+                threads: 1,
+                ended: false,
+                arrivals: of_thread(id, &|thread| thread.episodes),
+                episodes: of_thread(id, &|thread| thread.episodes),
+                last: of_thread(id, &|thread| thread.last),
+                work_ns: Some(work),
+                idle_ns: of_thread(id, &|thread| thread.idle_ns),
+                release_ns: Some(of_thread(id, &|thread| thread.release_ns.unwrap())),
+                running_ns: Some(work / 10 * 9),
+                ready_ns: Some(work / 100),
+                blocked_ns: Some(work / 100 * 9),
+                spinning_ns: None,
+            }
+        })
+        .collect();
+    report.episodes = sites.iter().map(|site| site.episodes).sum();
+    report.phases = sites
+        .iter()
+        .map(|site| PhaseReport {
+            from: Some((site.id + 1) % u32::try_from(sites.len()).unwrap()),
+            to: site.id,
+            episodes: site.episodes,
+            phase_ns: site.phase_ns.clone(),
+            work_ns: site.work_ns.clone(),
+        })
+        .collect();
+    snapshot.histograms = sites.iter().map(histogram).collect();
+    report.sites = sites;
+    report
+        .sites
+        .sort_by_key(|site| std::cmp::Reverse(site.lost_ns));
+    snapshot.pace = (0..25).map(|at| 500 + at * 37 % 290).collect();
+    snapshot.own_share_pct = Some(0.031);
+    snapshot.doing = (0..threads)
+        .map(|id| match id % 4 {
+            3 => Doing::Working {
+                since_ns: snapshot.now_ns - 3 * MS,
+            },
+            _ => Doing::Waiting {
+                since_ns: snapshot.now_ns - u64::from(id) * MS,
+                at: snapshot.report.sites[0].places[0].clone(),
+            },
+        })
+        .collect();
+    snapshot.lanes = lanes(threads, snapshot.now_ns);
+    snapshot
+}
+
+fn histogram(site: &SiteReport) -> Histogram {
+    let mean = site.barrier_ns.as_ref().unwrap().mean;
+    let base = mean.next_power_of_two() / 8;
+    let shares = [2, 11, 35, 40, 9, 0, 3];
+    let range = |(at, share): (u32, u64)| (base << at, share * site.episodes / 100);
+    Histogram((0..).zip(shares).map(range).collect())
+}
+
+/// Threads of which each works longer than the one before, until all go on.
+fn lanes(threads: u32, end_ns: u64) -> Lanes {
+    const PIECE: u64 = 1_048_576;
+    let lane = |thread: u32| {
+        let working = 8 + 12 * thread / threads.max(2);
+        let piece = |at: u32| {
+            let full = u32::try_from(PIECE).unwrap();
+            let mut piece = Piece::default();
+            match at % 21 {
+                0 => piece.release = full,
+                part if part == working / 2 && thread == 1 => piece.blocked = full,
+                part if part == working / 3 && thread == 2 => piece.ready = full,
+                part if part <= working => piece.work = full,
+                _ => piece.idle = full,
+            }
+            piece
+        };
+        Lane {
+            thread,
+            pieces: (0..400).map(piece).collect(),
+        }
+    };
+    Lanes {
+        piece_ns: PIECE,
+        end_ns,
+        lanes: (0..threads.min(256)).map(lane).collect(),
+    }
+}
+
+/// Four threads that do the same.
+pub fn calm() -> Snapshot {
+    let even = |work: u64| -> Vec<Share> {
+        vec![
+            (work, 40_000, 3_000, 22),
+            (work + 10_000, 30_000, 3_100, 25),
+            (work + 20_000, 20_000, 2_900, 28),
+            (work + 15_000, 25_000, 3_000, 25),
+        ]
+    };
+    program(
+        4,
+        vec![
+            site(0, "factor_diagonal", 690, 1024, &even(4 * MS)),
+            site(1, "update_rows", 715, 1024, &even(6 * MS)),
+            site(2, "init", 402, 1, &even(MS)),
+        ],
+    )
+}
+
+/// Four threads, the last of which has most of the work.
+pub fn imbalanced() -> Snapshot {
+    let uneven: Vec<Share> = vec![
+        (4 * MS, 8 * MS, 3_000, 5),
+        (6 * MS, 6 * MS, 3_100, 10),
+        (9 * MS, 3 * MS, 2_900, 20),
+        (12 * MS, 400_000, 3_000, 65),
+    ];
+    let serial: Vec<Share> = vec![
+        (2 * MS, 0, 2_000, 100),
+        (10_000, 1_990_000, 3_100, 0),
+        (10_000, 1_990_000, 2_900, 0),
+        (10_000, 1_990_000, 3_000, 0),
+    ];
+    let even: Vec<Share> = vec![(MS, 20_000, 3_000, 25); 4];
+    let mut snapshot = program(
+        4,
+        vec![
+            site(0, "factor_diagonal", 690, 512, &serial),
+            site(1, "update_rows", 715, 512, &uneven),
+            site(2, "swap", 731, 512, &even),
+        ],
+    );
+    snapshot.report.sites[1].name = Some("diagonal".into());
+    snapshot.output = Some(Arc::new(Output {
+        lines: (0..60)
+            .map(|at| format!("step {at}: residual {}e-6", 900 - at))
+            .collect(),
+        bytes: 1_260,
+    }));
+    snapshot.told = Arc::new((0..5).map(|at| {
+        format!("00:0{at}.120 update_rows lu.c:715 #{at}: phase 12.1 ms, barrier 8.20 ms, last T3")
+    }).collect());
+    snapshot
+}
+
+/// 64 threads, one of which is late.
+pub fn many_threads() -> Snapshot {
+    let shares = |late: usize| -> Vec<Share> {
+        (0..64)
+            .map(|at| {
+                let at = at as u64;
+                let is_late = at == late as u64;
+                let work = 2 * MS + at * 20_000 + u64::from(is_late) * 3 * MS;
+                let idle = 6 * MS - work.min(6 * MS);
+                (work, idle, 4_000, if is_late { 40 } else { 1 })
+            })
+            .collect()
+    };
+    program(
+        64,
+        vec![
+            site(0, "exchange", 210, 1500, &shares(17)),
+            site(1, "relax", 233, 1500, &shares(42)),
+        ],
+    )
+}
+
+/// A hundred sites with long names.
+pub fn many_sites() -> Snapshot {
+    let sites = (0..100_u32).map(|id| {
+        let idle = u64::from(id * 7919 % 100) * 100_000 + 50_000;
+        let shares: Vec<Share> = vec![
+            (2 * MS, idle, 3_000, 10),
+            (2 * MS + idle, 0, 3_000, 90),
+            (2 * MS, idle, 3_000, 0),
+        ];
+        let function = format!("hydro::solver::Stage<{id}>::advance_all_the_cells");
+        site(id, &function, 100 + id, 40 + u64::from(id), &shares)
+    });
+    program(3, sites.collect())
+}
+
+/// What was lost is told.
+pub fn lossy() -> Snapshot {
+    let mut snapshot = calm();
+    let report = &mut snapshot.report;
+    report.lost_events = 12_345;
+    report.incomplete_episodes = 87;
+    report.sites[0].incomplete = 87;
+    report.sites[0].phase_ns = None;
+    report.sites[0].release_ns = None;
+    for thread in &mut report.sites[0].threads {
+        thread.release_ns = None;
+        thread.work_ns = None;
+    }
+    for thread in &mut report.threads {
+        thread.running_ns = None;
+        thread.ready_ns = None;
+        thread.blocked_ns = None;
+        thread.release_ns = None;
+    }
+    report.departures = None;
+    report.notes = vec!["the thread's stacks could not be read: callers are unknown".into()];
+    snapshot.own_share_pct = None;
+    snapshot.gaps = vec![(12 * S + 100 * MS, 12 * S + 200 * MS)];
+    for lane in &mut snapshot.lanes.lanes {
+        let empty = lane.pieces.len() - 60;
+        lane.pieces[empty - 20..empty].fill(Piece::default());
+    }
+    snapshot
+}
+
+/// All but one wait for 40 s.
+pub fn hanging() -> Snapshot {
+    let mut snapshot = imbalanced();
+    let began = snapshot.now_ns;
+    snapshot.now_ns += 40 * S;
+    snapshot.report.wall_ns = snapshot.now_ns;
+    let steps = usize::try_from(40 * S / PACE_STEP_NS).unwrap();
+    snapshot.pace.extend(vec![0; steps]);
+    for (id, doing) in snapshot.doing.iter_mut().enumerate() {
+        *doing = if id == 3 {
+            Doing::Working { since_ns: began }
+        } else {
+            Doing::Waiting {
+                since_ns: began + id as u64 * MS,
+                at: "update_rows lu.c:715".into(),
+            }
+        };
+    }
+    snapshot.report.unfinished = vec![UnfinishedReport {
+        barrier: 0,
+        site: 1,
+        participants: Some(4),
+        arrived: vec![0, 1, 2],
+        missing: vec![3],
+        waiting_ns: 40 * S,
+    }];
+    let full = u32::try_from(snapshot.lanes.piece_ns).unwrap();
+    for lane in &mut snapshot.lanes.lanes {
+        let mut piece = Piece::default();
+        if lane.thread == 3 {
+            piece.work = full;
+        } else {
+            piece.idle = full;
+        }
+        lane.pieces.fill(piece);
+    }
+    snapshot.lanes.end_ns = snapshot.now_ns;
+    snapshot
+}
+
+/// The program is over.
+pub fn ended() -> Snapshot {
+    let mut snapshot = imbalanced();
+    snapshot.watching = Watching::Ended { status: Some(139) };
+    snapshot.doing.fill(Doing::Ended);
+    snapshot.report.ended = true;
+    snapshot.report.exit_status = Some(139);
+    snapshot.output = None;
+    snapshot
+}
+
+/// Everything that can be unknown is; names are hostile.
+pub fn hostile() -> Snapshot {
+    let mut snapshot = lossy();
+    let report = &mut snapshot.report;
+    report.command = vec!["./漢字\x1b[2J\u{202e}プログラム".repeat(20)];
+    let names = [
+        "漢字漢字漢字漢字",
+        "a\x1b[31mb\n\t",
+        "",
+        "é\u{301}\u{200b}👩‍👩‍👧 team",
+    ];
+    for (thread, name) in report.threads.iter_mut().zip(names) {
+        thread.name = name.into();
+        thread.work_ns = None;
+        thread.episodes = 0;
+    }
+    for site in &mut report.sites {
+        site.places = vec!["x\x07".repeat(300), "漢".repeat(200)];
+        site.callers = vec!["\x1b]0;title\x07".into()];
+        site.straggler = None;
+        site.imbalance_pct = None;
+        site.barrier_ns = None;
+        site.trend.clear();
+    }
+    report.notes = vec!["\x1b[2J".repeat(50)];
+    snapshot.doing = vec![Doing::Unknown; 4];
+    snapshot.histograms.clear();
+    snapshot.pace.clear();
+    snapshot.told = Arc::new(vec!["\x1b[2J\u{202e}漢".repeat(100)]);
+    snapshot.output = Some(Arc::new(Output {
+        lines: vec!["漢\x1b".repeat(200)],
+        bytes: 3,
+    }));
+    snapshot.notice = Some((1, "\x1b[2J".into()));
+    snapshot.report.sites[0].name = Some("名\x1b[2J".into());
+    snapshot
+}

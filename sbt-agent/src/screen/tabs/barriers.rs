@@ -1,0 +1,244 @@
+//! The sites, the worst first, and one of them closer.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Position, Rect},
+    style::Style,
+    text::{Line, Span},
+};
+
+use super::{Hint, Tab, View, site, strip};
+use crate::{
+    live::Request,
+    report::{SiteReport, StatReport},
+    screen::{
+        facts,
+        grid::{Cells, Grid},
+        keys::Action,
+        list::List,
+        pager::Pager,
+        words::{self, plural, printable_site, put, rule},
+    },
+    views::table::UNKNOWN,
+};
+
+/// The column of [`grid`] that sites are sorted by at first: lost.
+const LOST: usize = 4;
+/// From so many columns on, details stand beside the table.
+const WIDE: u16 = 110;
+
+/// See the module.
+pub struct Barriers {
+    list: List,
+    details: Pager,
+    /// Whether the selected site has the tab to itself, and which.
+    open: Option<u32>,
+}
+
+impl Default for Barriers {
+    fn default() -> Self {
+        Self {
+            list: List::sorted_by(LOST),
+            details: Pager::default(),
+            open: None,
+        }
+    }
+}
+
+fn grid(view: &View) -> Grid {
+    let sites = &view.snapshot.report.sites;
+    let lost = |site: &SiteReport| facts::lost_pct(view.snapshot, site);
+    let mean = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.mean);
+    let last = |site: &SiteReport| match &site.straggler {
+        Some(straggler) => (
+            Some(straggler.share_pct),
+            format!("T{} {:3.0} %", straggler.thread, straggler.share_pct),
+        ),
+        None => (None, UNKNOWN.to_owned()),
+    };
+    let times = |f: &dyn Fn(&SiteReport) -> Option<u64>| Cells::Time(sites.iter().map(f).collect());
+    let mut grid = Grid {
+        ids: sites.iter().map(|site| site.id).collect(),
+        search: sites
+            .iter()
+            .map(|site| printable_site(site).to_lowercase())
+            .collect(),
+        ..Grid::default()
+    };
+    grid.column(
+        "site",
+        0,
+        Cells::Text(sites.iter().map(words::site_name).collect()),
+    )
+    .column(
+        "episodes",
+        3,
+        Cells::Count(sites.iter().map(|site| Some(site.episodes)).collect()),
+    )
+    .column("phase", 4, times(&|site| mean(&site.phase_ns)))
+    .column("barrier", 5, times(&|site| mean(&site.barrier_ns)))
+    .column("lost", 0, times(&|site| Some(site.lost_ns)))
+    .column("share", 2, Cells::Share(sites.iter().map(lost).collect()))
+    .column("", 8, Cells::Bar(sites.iter().map(lost).collect()))
+    .column(
+        "imbalance",
+        7,
+        Cells::Share(sites.iter().map(|site| site.imbalance_pct).collect()),
+    )
+    .column("last", 1, Cells::Ranked(sites.iter().map(last).collect()));
+    grid
+}
+
+impl Tab for Barriers {
+    fn title(&self) -> &'static str {
+        "Barriers"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let report = &view.snapshot.report;
+        if let Some(site) = self.open.and_then(|id| report.site(id)) {
+            self.draw_open(site, view, buffer, area);
+            return;
+        }
+        let strip = strip::height(view.snapshot.lanes.lanes.len(), area.height);
+        let [above, below] =
+            Layout::vertical([Constraint::Length(strip), Constraint::Min(0)]).areas(area);
+        if strip > 0 {
+            strip::draw(view, buffer, above);
+        }
+        let (table, beside) = if area.width >= WIDE {
+            let [table, line, beside] = Layout::horizontal([
+                Constraint::Percentage(56),
+                Constraint::Length(1),
+                Constraint::Min(0),
+            ])
+            .areas(below);
+            divide(view, buffer, line);
+            (table, beside)
+        } else {
+            let rows = u16::try_from(report.sites.len().max(3)).unwrap_or(u16::MAX);
+            // The details get what the sites leave, and a third in any case.
+            let table = rows.saturating_add(2).min(below.height - below.height / 3);
+            let areas = [Constraint::Length(table), Constraint::Min(0)];
+            let [table, beside] = Layout::vertical(areas).areas(below);
+            (table, beside)
+        };
+        self.draw_table(view, buffer, table);
+        let selected = self.list.selected().and_then(|id| report.site(id));
+        if let Some(site) = selected.filter(|_| beside.height > 1) {
+            let (title, body) = site::split(beside);
+            let hint = view.look.pick("Enter ↵", "Enter");
+            rule(buffer, title, &words::site_name(site), hint, view.look);
+            let lines = site::overview(site, view, usize::from(body.width), body.height);
+            words::put_all(buffer, body, lines);
+        }
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        match action {
+            Action::Go(to) if self.open.is_some() => self.details.go(to, false),
+            Action::Go(to) => self.list.go(to),
+            Action::Open if self.open.is_none() => {
+                self.open = self.list.selected();
+                self.details = Pager::default();
+            }
+            Action::Open | Action::Back if self.open.is_some() => self.open = None,
+            Action::Back => self.list.filter.clear(),
+            Action::Sort => self.list.sort(),
+            Action::Reverse => self.list.reverse(),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        if self.open.is_some() {
+            vec![("Esc", "back"), ("n", "name")]
+        } else {
+            vec![
+                ("Enter", "details"),
+                ("s", "sort"),
+                ("/", "filter"),
+                ("n", "name"),
+            ]
+        }
+    }
+
+    fn click(&mut self, at: Position) {
+        if self.open.is_none() && self.list.click(at) {
+            self.open = self.list.selected();
+            self.details = Pager::default();
+        }
+    }
+
+    fn filter(&mut self) -> Option<&mut String> {
+        self.open.is_none().then_some(&mut self.list.filter)
+    }
+
+    fn site(&self) -> Option<u32> {
+        self.open.or_else(|| self.list.selected())
+    }
+}
+
+impl Barriers {
+    fn draw_table(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let sites = &view.snapshot.report.sites;
+        if sites.is_empty() {
+            rule(buffer, title, "barriers", "", view.look);
+            draw_nothing(view, buffer, body);
+            return;
+        }
+        self.list.draw(&grid(view), view.look, buffer, body);
+        let note = self
+            .list
+            .range()
+            .unwrap_or_else(|| plural(sites.len(), "site"));
+        let name = if self.list.filter.is_empty() {
+            "barriers, where thread-time is lost".to_owned()
+        } else {
+            format!("barriers with \"{}\"", self.list.filter)
+        };
+        rule(buffer, title, &name, &note, view.look);
+        if self.list.selected().is_none() {
+            let text = format!(
+                "   no site contains \"{}\"; Esc shows all",
+                self.list.filter
+            );
+            put(buffer, body, 1, &Line::raw(text));
+        }
+    }
+
+    fn draw_open(&mut self, site: &SiteReport, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let lines = site::full(site, view, usize::from(body.width));
+        self.details.draw(&lines, buffer, body);
+        let note = self.details.range().unwrap_or_default();
+        rule(buffer, title, &words::site_name(site), &note, view.look);
+    }
+}
+
+/// What there is to say when no barrier was seen.
+fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
+    let columns = usize::from(area.width.saturating_sub(2));
+    let texts = ["No barrier has been used yet.".to_owned()];
+    let notes = view
+        .snapshot
+        .report
+        .notes
+        .iter()
+        .map(|note| crate::place::printable(note));
+    let lines = texts
+        .into_iter()
+        .chain(notes)
+        .flat_map(|text| words::wrap(&text, columns, view.look))
+        .map(|text| Line::from(vec![Span::raw(" "), Span::styled(text, Style::new())]));
+    words::put_all(buffer, area, lines);
+}
+
+fn divide(view: &View, buffer: &mut Buffer, area: Rect) {
+    let line = Line::styled(view.look.pick("│", "|"), view.look.dim());
+    for row in 1..area.height {
+        put(buffer, area, row, &line);
+    }
+}

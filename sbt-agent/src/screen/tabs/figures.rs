@@ -1,0 +1,206 @@
+//! Figures of a site: distributions, histogram, trend.
+
+use ratatui::{
+    style::Style,
+    text::{Line, Span},
+};
+
+use super::View;
+use crate::{
+    live::Histogram,
+    report::{SiteReport, StatReport, TrendReport},
+    screen::{
+        look::Look,
+        words::{left, right},
+    },
+    views::table::{UNKNOWN, Unit, count, duration},
+};
+
+type Figure = (&'static str, fn(&StatReport) -> u64);
+
+/// Figures of a distribution, with how easily they are left out.
+const FIGURES: [(u8, Figure); 7] = [
+    (0, ("mean", |stat| stat.mean)),
+    (3, ("dev", |stat| stat.stddev)),
+    (4, ("min", |stat| stat.min)),
+    (0, ("p50", |stat| stat.p50)),
+    (1, ("p95", |stat| stat.p95)),
+    (2, ("p99", |stat| stat.p99)),
+    (0, ("max", |stat| stat.max)),
+];
+
+/// Columns of a figure.
+const FIGURE: usize = 8;
+/// Columns of what it is about.
+const WHAT: usize = 12;
+
+/// A row for each of a site's times, each in its own unit: they are far apart.
+pub fn distributions(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
+    let rows = [
+        ("phase", &site.phase_ns),
+        ("barrier", &site.barrier_ns),
+        ("idle", &site.idle_ns),
+        ("release", &site.release_ns),
+        ("work", &site.work_ns),
+    ];
+    let fitting = columns.saturating_sub(WHAT + 1) / FIGURE;
+    let mut spare = 4;
+    while spare > 0 && FIGURES.iter().filter(|figure| figure.0 <= spare).count() > fitting {
+        spare -= 1;
+    }
+    let shown = || FIGURES.iter().filter(|figure| figure.0 <= spare);
+    let titles: String = shown()
+        .map(|(_, (title, _))| right(title, FIGURE, look))
+        .collect();
+    let mut lines = vec![Line::styled(
+        format!(" {}{titles}", left("", WHAT, look)),
+        look.dim(),
+    )];
+    for (what, stat) in rows {
+        let unit = Unit::fitting([stat.as_ref().map(|stat| stat.mean)]);
+        let label = stat.as_ref().map_or("", |_| unit.label(look.text()));
+        let cells: String = shown()
+            .map(|(_, (_, f))| right(&unit.write(stat.as_ref().map(f)), FIGURE, look))
+            .collect();
+        let what = left(&format!("{what} {label}"), WHAT, look);
+        lines.push(Line::raw(format!(" {what}{cells}")));
+    }
+    lines
+}
+
+/// A site's barrier times; from the first range that occurred to the last.
+fn ranges(site: &SiteReport, view: &View) -> Vec<(u64, u64)> {
+    let snapshot = view.snapshot;
+    let at = snapshot
+        .report
+        .sites
+        .iter()
+        .position(|other| other.id == site.id);
+    let found = at.and_then(|at| snapshot.histograms.get(at));
+    let Some(Histogram(ranges)) = found else {
+        return Vec::new();
+    };
+    let first = ranges.iter().position(|range| range.1 > 0);
+    let last = ranges.iter().rposition(|range| range.1 > 0);
+    match (first, last) {
+        (Some(first), Some(last)) => ranges[first..=last].to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// A row for every range of barrier times.
+pub fn histogram(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
+    let look = view.look;
+    let ranges = ranges(site, view);
+    let sum: u64 = ranges.iter().map(|range| range.1).sum();
+    if sum == 0 {
+        return vec![Line::raw(format!(" {UNKNOWN}"))];
+    }
+    let most = ranges.iter().map(|range| range.1).max().unwrap_or(1).max(1);
+    let line = |(from, times): &(u64, u64)| {
+        let share = *times as f64 / sum as f64 * 100.0;
+        Line::from(vec![
+            Span::raw(format!(
+                " from {}{}{} ",
+                right(&duration(Some(*from), look.text()), 8, look),
+                right(&count(*times), 10, look),
+                right(&format!("{share:.0} %"), 6, look),
+            )),
+            Span::raw(look.bar(*times as f64 / most as f64, columns.saturating_sub(33))),
+        ])
+    };
+    ranges.iter().map(line).collect()
+}
+
+/// The histogram as one row.
+pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
+    let look = view.look;
+    let ranges = ranges(site, view);
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+        return Vec::new();
+    };
+    let values: Vec<u64> = ranges.iter().map(|range| range.1).collect();
+    let sparks = look.text().spark(&values);
+    let nothing = ' ';
+    let sparks: String = sparks
+        .chars()
+        .zip(&values)
+        .map(|(spark, value)| if *value == 0 { nothing } else { spark })
+        .collect();
+    let text = format!(
+        " {}{} {sparks} {}",
+        left("barrier time", 17, look),
+        duration(Some(first.0), look.text()),
+        duration(Some(last.0.saturating_mul(2)), look.text()),
+    );
+    vec![Line::raw(crate::screen::words::fit(&text, columns, look))]
+}
+
+/// How phases and waiting changed over the run.
+pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<Line<'static>> {
+    let phase: fn(&TrendReport) -> Option<u64> = |part| part.phase_ns;
+    let barrier: fn(&TrendReport) -> Option<u64> = |part| Some(part.barrier_ns);
+    let idle: fn(&TrendReport) -> Option<u64> = |part| Some(part.idle_ns);
+    let rows: &[(&str, fn(&TrendReport) -> Option<u64>)] = if full {
+        &[
+            ("phase", phase),
+            ("barrier", barrier),
+            ("lost an episode", idle),
+        ]
+    } else {
+        &[("phase", phase), ("lost an episode", idle)]
+    };
+    let mut lines = Vec::new();
+    for (what, f) in rows {
+        // Label, first and last value.
+        let room = columns.saturating_sub(1 + 17 + 2 * 9 + 1).min(64);
+        let means = means(&site.trend, *f, room.max(1));
+        let (Some(first), Some(last)) = (means.first(), means.last()) else {
+            if full {
+                lines.push(Line::raw(format!(" {} {UNKNOWN}", left(what, 16, look))));
+            }
+            continue;
+        };
+        let time = |value: u64| duration(Some(value), look.text());
+        lines.push(Line::raw(format!(
+            " {}{} {} {}",
+            left(what, 17, look),
+            time(*first),
+            look.text().spark(&means),
+            time(*last),
+        )));
+        if full {
+            let least = means
+                .iter()
+                .min()
+                .map_or_else(String::new, |value| time(*value));
+            let most = means
+                .iter()
+                .max()
+                .map_or_else(String::new, |value| time(*value));
+            lines.push(Line::from(Span::styled(
+                format!(" {}least {least}, most {most}", left("", 17, look)),
+                Style::new().patch(look.dim()),
+            )));
+        }
+    }
+    lines
+}
+
+/// The mean of at most so many groups of consecutive parts, by their episodes.
+fn means(trend: &[TrendReport], f: fn(&TrendReport) -> Option<u64>, groups: usize) -> Vec<u64> {
+    let size = trend.len().div_ceil(groups).max(1);
+    let mean = |group: &[TrendReport]| {
+        let known = || {
+            group
+                .iter()
+                .filter_map(|part| Some((f(part)?, part.episodes)))
+        };
+        let sum: u128 = known()
+            .map(|(mean, n)| u128::from(mean) * u128::from(n))
+            .sum();
+        let n: u128 = known().map(|(_, n)| u128::from(n)).sum();
+        u64::try_from(sum.checked_div(n)?).ok()
+    };
+    trend.chunks(size).filter_map(mean).collect()
+}

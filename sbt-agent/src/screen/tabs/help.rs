@@ -1,0 +1,137 @@
+//! The keys, and what the words and signs mean.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+
+use super::{Tab, View, site};
+use crate::{
+    live::Request,
+    screen::{
+        keys::Action,
+        lanes,
+        pager::Pager,
+        words::{left, rule, wrap},
+    },
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct Help {
+    pager: Pager,
+}
+
+const KEYS: [(&str, &str); 20] = [
+    ("1-7, Tab, Shift-Tab", "tabs; or click on one"),
+    ("arrows, j k, wheel", "select, scroll"),
+    ("PgUp PgDn, g G, Home End", "by pages, to both ends"),
+    ("Enter", "details of the selected site; Esc goes back"),
+    (
+        "s S",
+        "sort by the next column, the other way round; or click on a title",
+    ),
+    ("/", "show only what contains a text; Esc shows all again"),
+    ("n", "name the selected site, in sbt.toml too"),
+    ("+ -", "timeline: shorter and longer pieces of time"),
+    ("left right", "timeline: into the past and back"),
+    ("p", "the display stands still; sbt goes on watching"),
+    (
+        "Space",
+        "probes off and on again: the program runs as without sbt",
+    ),
+    ("r", "all sums from zero on"),
+    ("w", "save a report"),
+    (
+        "i",
+        "the keyboard goes to the program; Ctrl-] or Esc Esc takes it back",
+    ),
+    ("q d", "leave; the program goes on"),
+    ("Ctrl-C", "interrupt the program, as without sbt"),
+    ("Ctrl-Z", "stop, fg goes on"),
+    ("? h F1", "this"),
+    ("", ""),
+    (
+        "",
+        "Times are of single episodes (means) or sums; ? is what was not measured.",
+    ),
+];
+
+const WORDS: [(&str, &str); 9] = [
+    ("site", "from where a barrier is called"),
+    ("episode", "one use of a barrier by all its threads"),
+    (
+        "phase",
+        "from one episode to the next: what threads do in between",
+    ),
+    ("barrier", "from the first to the last arrival"),
+    ("idle", "a thread waits for the last to arrive"),
+    ("release", "from then to its own departure"),
+    (
+        "lost",
+        "idle time of all threads together: what the order goes by",
+    ),
+    (
+        "imbalance",
+        "0 %: work is even, 100 %: one thread does it all",
+    ),
+    (
+        "last",
+        "who came last most often, and in how many of the episodes",
+    ),
+];
+
+fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
+    let look = view.look;
+    let name = if columns >= 90 { 28 } else { 20 };
+    let rows = |table: &'static [(&str, &str)]| {
+        table.iter().flat_map(move |(what, text)| {
+            let texts = wrap(text, columns.saturating_sub(name + 3), look);
+            texts.into_iter().enumerate().map(move |(at, text)| {
+                let what = if at == 0 { *what } else { "" };
+                Line::from(vec![
+                    Span::styled(format!(" {} ", left(what, name, look)), look.bold()),
+                    Span::raw(text),
+                ])
+            })
+        })
+    };
+    let heading = |text: &str| Line::styled(format!(" {text}"), look.title());
+    let mut lines = vec![heading("keys")];
+    lines.extend(rows(&KEYS));
+    lines.push(Line::default());
+    lines.push(heading("words"));
+    lines.extend(rows(&WORDS));
+    lines.push(Line::default());
+    lines.push(heading("timeline"));
+    let mut key = lanes::key(look);
+    key.spans.insert(0, Span::raw(" "));
+    lines.push(key);
+    let text = "A piece of time in which several things happened shows one of them, so that the \
+                characters of a row add up to the times.";
+    let texts = wrap(text, columns.saturating_sub(2), look);
+    lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
+    lines
+}
+
+impl Tab for Help {
+    fn title(&self) -> &'static str {
+        "Help"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        self.pager
+            .draw(&contents(view, usize::from(area.width)), buffer, body);
+        let note = self.pager.range().unwrap_or_default();
+        rule(buffer, title, "help", &note, view.look);
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        if let Action::Go(to) = action {
+            self.pager.go(to, false);
+        }
+        Vec::new()
+    }
+}

@@ -1,0 +1,111 @@
+//! What was told of single episodes, warnings, and what the user should know.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+
+use super::{Tab, View, site};
+use crate::{
+    live::Request,
+    place::printable,
+    screen::{
+        keys::Action,
+        pager::Pager,
+        words::{plural, rule, since, wrap},
+    },
+    views::table::{count, duration},
+};
+
+/// See the module.
+pub struct Log {
+    pager: Pager,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            pager: Pager::at_end(),
+        }
+    }
+}
+
+fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
+    let (snapshot, look) = (view.snapshot, view.look);
+    let report = &snapshot.report;
+    let columns = columns.saturating_sub(2);
+    let mut lines: Vec<Line> = snapshot
+        .told
+        .iter()
+        .map(|text| Line::raw(format!(" {}", printable(text))))
+        .collect();
+    let mut facts = Vec::new();
+    for (from, to) in &snapshot.gaps {
+        let length = since(to.saturating_sub(*from));
+        facts.push(format!(
+            "not watched for {length}, from {} on",
+            since(*from)
+        ));
+    }
+    if report.lost_events > 0 {
+        facts.push(format!(
+            "lost {} events; the episodes they belonged to count as incomplete",
+            count(report.lost_events)
+        ));
+    }
+    if report.incomplete_episodes > 0 {
+        let n = usize::try_from(report.incomplete_episodes).unwrap_or(0);
+        facts.push(format!(
+            "{} apart from the {} complete ones",
+            plural(n, "incomplete episode"),
+            count(report.episodes),
+        ));
+    }
+    for warning in &report.warnings {
+        facts.push(format!(
+            "{} of {} episodes of {} took longer than {} at the barrier, the worst {}",
+            count(warning.episodes),
+            report
+                .site(warning.site)
+                .map_or_else(|| "?".into(), |site| count(site.episodes)),
+            crate::screen::words::site(report, warning.site),
+            duration(Some(warning.limit_ns), look.text()),
+            duration(Some(warning.worst_ns), look.text()),
+        ));
+    }
+    facts.push(format!(
+        "events come from {} ({}); departures {}",
+        report.backend,
+        report.method,
+        match report.departures {
+            Some(true) => "watched",
+            Some(false) => "not watched",
+            None => "watched in part",
+        }
+    ));
+    facts.extend(report.notes.iter().map(|note| printable(note)));
+    lines.push(Line::styled(" notes", look.title()));
+    for fact in facts {
+        let texts = wrap(&printable(&fact), columns, look);
+        lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
+    }
+    lines
+}
+
+impl Tab for Log {
+    fn title(&self) -> &'static str {
+        "Log"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let lines = contents(view, usize::from(area.width));
+        self.pager.draw(&lines, buffer, body);
+        let note = self.pager.range().unwrap_or_default();
+        rule(buffer, title, "log", &note, view.look);
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        if let Action::Go(to) = action {
+            self.pager.go(to, true);
+        }
+        Vec::new()
+    }
+}

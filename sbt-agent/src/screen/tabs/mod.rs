@@ -1,0 +1,82 @@
+//! The tabs. A new one is a file and a line in [`all`].
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+};
+
+use super::{keys::Action, look::Look};
+use crate::live::{Request, Snapshot};
+
+mod barriers;
+mod figures;
+mod help;
+mod log;
+mod output;
+mod phases;
+mod site;
+mod strip;
+mod threads;
+mod timeline;
+
+/// What there is to draw, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// How things stand.
+    pub snapshot: &'a Snapshot,
+    /// Whether that is no longer the present.
+    pub paused: bool,
+    /// What the terminal can show.
+    pub look: Look,
+}
+
+/// A key and what it does, for the last line.
+pub type Hint = (&'static str, &'static str);
+
+/// A tab.
+pub trait Tab: Send {
+    /// Its name.
+    fn title(&self) -> &'static str;
+
+    /// Draws it.
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect);
+
+    /// Does what a key asks for; what the session has to do for it.
+    fn act(&mut self, action: Action, view: &View) -> Vec<Request>;
+
+    /// Its own keys.
+    fn hints(&self) -> Vec<Hint> {
+        Vec::new()
+    }
+
+    /// A click within its area.
+    fn click(&mut self, _at: Position) {}
+
+    /// The text that it filters by, if it does.
+    fn filter(&mut self) -> Option<&mut String> {
+        None
+    }
+
+    /// The site that is selected.
+    fn site(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether this is where the program's output is.
+    fn is_output(&self) -> bool {
+        false
+    }
+}
+
+/// All, in their order.
+pub fn all() -> Vec<Box<dyn Tab>> {
+    vec![
+        Box::new(barriers::Barriers::default()),
+        Box::new(threads::Threads::default()),
+        Box::new(timeline::Timeline::default()),
+        Box::new(phases::Phases::default()),
+        Box::new(output::OutputTab::default()),
+        Box::new(log::Log::default()),
+        Box::new(help::Help::default()),
+    ]
+}

@@ -1,0 +1,83 @@
+//! What the program writes.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+
+use super::{Hint, Tab, View, site};
+use crate::{
+    live::Request,
+    place::printable,
+    screen::{
+        keys::Action,
+        pager::Pager,
+        words::{put_all, rule, wrap},
+    },
+    views::table::count,
+};
+
+/// See the module.
+pub struct OutputTab {
+    pager: Pager,
+}
+
+impl Default for OutputTab {
+    fn default() -> Self {
+        Self {
+            pager: Pager::at_end(),
+        }
+    }
+}
+
+/// What to say when its output does not come through us.
+const ELSEWHERE: &str = "The program keeps its own terminal: what it writes does not come through \
+                         here. Its output is shown for programs that sbt itself starts on a \
+                         terminal.";
+
+impl Tab for OutputTab {
+    fn title(&self) -> &'static str {
+        "Output"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let Some(output) = &view.snapshot.output else {
+            rule(buffer, title, "output of the program", "", view.look);
+            let columns = usize::from(area.width.saturating_sub(2));
+            let lines = wrap(ELSEWHERE, columns, view.look).into_iter();
+            put_all(
+                buffer,
+                body,
+                lines.map(|text| Line::raw(format!(" {text}"))),
+            );
+            return;
+        };
+        let in_sight = self.pager.view(output.lines.len(), body.height);
+        let shown = output.lines[in_sight].iter();
+        put_all(buffer, body, shown.map(|text| Line::raw(printable(text))));
+        let bytes = format!("{} bytes", count(output.bytes));
+        let note = match self.pager.range() {
+            Some(range) => format!("{range}, {bytes}"),
+            None => bytes,
+        };
+        let name = if self.pager.follows() {
+            "output of the program"
+        } else {
+            "output of the program; End follows it"
+        };
+        rule(buffer, title, name, &note, view.look);
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        if let Action::Go(to) = action {
+            self.pager.go(to, true);
+        }
+        Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        vec![("i", "type to the program")]
+    }
+
+    fn is_output(&self) -> bool {
+        true
+    }
+}

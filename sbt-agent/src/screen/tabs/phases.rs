@@ -1,0 +1,193 @@
+//! Phases: between consecutive barriers, those that the user has named, and
+//! the ways between marks.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+
+use super::{Tab, View, site};
+use crate::{
+    live::Request,
+    report::{ConceptualReport, PhaseReport, StatReport},
+    screen::{
+        grid::{Cells, Grid},
+        keys::Action,
+        pager::Pager,
+        words::{self, rule},
+    },
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct Phases {
+    pager: Pager,
+}
+
+type Stats<'a> = Vec<Option<&'a StatReport>>;
+
+/// The columns of a distribution: how often, sum, mean, p95, max.
+fn distribution(grid: &mut Grid, stats: &Stats) {
+    let column = |f: fn(&StatReport) -> u64| -> Vec<Option<u64>> {
+        stats.iter().map(|stat| stat.map(f)).collect()
+    };
+    let times = stats
+        .iter()
+        .map(|stat| Some(stat.map_or(0, |stat| stat.count)));
+    grid.column("times", 3, Cells::Count(times.collect()))
+        .column("sum", 0, Cells::Time(column(|stat| stat.sum)))
+        .column("mean", 0, Cells::Time(column(|stat| stat.mean)))
+        .column("deviation", 6, Cells::Time(column(|stat| stat.stddev)))
+        .column("p95", 4, Cells::Time(column(|stat| stat.p95)))
+        .column("max", 5, Cells::Time(column(|stat| stat.max)));
+}
+
+fn names(grid: &mut Grid, title: &'static str, names: Vec<String>) {
+    grid.ids = (0..).take(names.len()).collect();
+    grid.column(title, 0, Cells::Text(names));
+}
+
+/// The grid as lines, with a title; in the order of its rows.
+fn lines(title: &str, grid: &Grid, view: &View, columns: usize) -> Vec<Line<'static>> {
+    let look = view.look;
+    let shown = grid.shown(columns.saturating_sub(2), usize::MAX, look);
+    let row = |f: &dyn Fn(&crate::screen::grid::Shown) -> String| {
+        let cells: Vec<String> = shown.iter().map(f).collect();
+        format!(" {}", cells.join("  "))
+    };
+    let mut lines = vec![
+        Line::styled(format!(" {title}"), look.title()),
+        Line::styled(row(&|column| column.pad(&column.title, look)), look.dim()),
+    ];
+    for index in 0..grid.ids.len() {
+        let text = row(&|column| {
+            let text = column.texts.get(index).map_or("", String::as_str);
+            column.pad(text, look)
+        });
+        lines.push(Line::raw(text));
+    }
+    lines.push(Line::default());
+    lines
+}
+
+/// Shares of idle time.
+fn idle(phase: &ConceptualReport) -> Option<f64> {
+    let all = phase.idle_ns + phase.work_ns;
+    (all > 0).then(|| phase.idle_ns as f64 / all as f64 * 100.0)
+}
+
+fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
+    let report = &view.snapshot.report;
+    let arrow = view.look.pick("→", "->");
+    let mut all = Vec::new();
+    if !report.conceptual_phases.is_empty() {
+        let phases = &report.conceptual_phases;
+        let mut grid = Grid::default();
+        let name = |phase: &ConceptualReport| {
+            let open = if phase.unfinished { " (going on)" } else { "" };
+            format!("{}{open}", crate::place::printable(&phase.name))
+        };
+        names(&mut grid, "phase", phases.iter().map(name).collect());
+        distribution(
+            &mut grid,
+            &phases.iter().map(|phase| phase.phase_ns.as_ref()).collect(),
+        );
+        grid.column("idle", 1, Cells::Share(phases.iter().map(idle).collect()));
+        all.extend(lines(
+            "conceptual phases, whatever lies between",
+            &grid,
+            view,
+            columns,
+        ));
+    }
+    if !report.phases.is_empty() {
+        let mut phases: Vec<&PhaseReport> = report.phases.iter().collect();
+        let sum = |phase: &&PhaseReport| phase.phase_ns.as_ref().map(|stat| stat.sum);
+        phases.sort_by_key(|phase| std::cmp::Reverse(sum(phase)));
+        let mut grid = Grid::default();
+        let name = |phase: &&PhaseReport| {
+            let from = phase
+                .from
+                .map_or_else(|| "start".into(), |id| words::site(report, id));
+            format!("{from} {arrow} {}", words::site(report, phase.to))
+        };
+        names(
+            &mut grid,
+            "from barrier to barrier",
+            phases.iter().map(name).collect(),
+        );
+        distribution(
+            &mut grid,
+            &phases.iter().map(|phase| phase.phase_ns.as_ref()).collect(),
+        );
+        all.extend(lines("phases, the most time first", &grid, view, columns));
+    }
+    all.extend(marks(view, columns));
+    all
+}
+
+fn marks(view: &View, columns: usize) -> Vec<Line<'static>> {
+    let report = &view.snapshot.report;
+    let arrow = view.look.pick("→", "->");
+    let mut all = Vec::new();
+    if !report.marks.is_empty() {
+        let marks = &report.marks;
+        let mut grid = Grid::default();
+        let name = |text: &String| crate::place::printable(text);
+        names(
+            &mut grid,
+            "mark",
+            marks.iter().map(|mark| name(&mark.name)).collect(),
+        );
+        let hits = marks.iter().map(|mark| Some(mark.hits));
+        let threads = marks.iter().map(|mark| Some(mark.threads.len() as u64));
+        grid.column("passed", 0, Cells::Count(hits.collect()))
+            .column("threads", 0, Cells::Count(threads.collect()))
+            .column(
+                "at",
+                1,
+                Cells::Text(marks.iter().map(|mark| name(&mark.at)).collect()),
+            );
+        all.extend(lines("marks", &grid, view, columns));
+    }
+    if !report.intervals.is_empty() {
+        let intervals = &report.intervals;
+        let mark = |id: u32| {
+            let found = report.marks.iter().find(|mark| mark.id == id);
+            found.map_or_else(|| "?".into(), |mark| crate::place::printable(&mark.name))
+        };
+        let mut grid = Grid::default();
+        let name = |from: u32, to: u32| format!("{} {arrow} {}", mark(from), mark(to));
+        let all_names = intervals.iter().map(|one| name(one.from, one.to));
+        names(&mut grid, "from mark to mark", all_names.collect());
+        distribution(
+            &mut grid,
+            &intervals.iter().map(|one| one.time_ns.as_ref()).collect(),
+        );
+        let running = intervals.iter().map(|one| one.running_ns);
+        grid.column("running", 7, Cells::Time(running.collect()));
+        all.extend(lines("between marks, by thread", &grid, view, columns));
+    }
+    all
+}
+
+impl Tab for Phases {
+    fn title(&self) -> &'static str {
+        "Phases"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let mut lines = contents(view, usize::from(area.width));
+        if lines.is_empty() {
+            lines.push(Line::raw(" No phase has ended yet."));
+        }
+        self.pager.draw(&lines, buffer, body);
+        let note = self.pager.range().unwrap_or_default();
+        rule(buffer, title, "phases and marks", &note, view.look);
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        if let Action::Go(to) = action {
+            self.pager.go(to, false);
+        }
+        Vec::new()
+    }
+}

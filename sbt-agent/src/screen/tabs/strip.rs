@@ -1,0 +1,114 @@
+//! The timeline in a few rows, above the barriers.
+
+use ratatui::{buffer::Buffer, layout::Rect};
+
+use super::View;
+use crate::{
+    live::{Doing, Lane},
+    screen::{
+        lanes::{self, Window},
+        words,
+    },
+    views::table::duration,
+};
+
+/// Rows for so many threads in so many rows of the screen, with the title; 0
+/// if it is not worth it.
+pub fn height(threads: usize, rows: u16) -> u16 {
+    // What is below needs more.
+    let most = rows / 4;
+    let threads = u16::try_from(threads).unwrap_or(u16::MAX);
+    match threads.min(most) {
+        0 | 1 => 0,
+        rows => rows + 1,
+    }
+}
+
+/// Draws it.
+pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
+    let (snapshot, look) = (view.snapshot, view.look);
+    let report = &snapshot.report;
+    let shown = chosen(view, usize::from(area.height.saturating_sub(1)));
+    let names = lanes::name_columns(report, &shown);
+    let window = Window {
+        end_ns: snapshot.lanes.end_ns,
+        pieces: usize::from(area.width).saturating_sub(lanes::chrome(names)),
+    };
+    let last = duration(Some(lanes::length_ns(snapshot, window)), look.text());
+    let all = snapshot.lanes.lanes.len();
+    let title = if shown.len() < all {
+        format!(
+            "the last {last}: {} of {all} threads, the latest",
+            shown.len()
+        )
+    } else {
+        format!("the last {last}")
+    };
+    words::rule(buffer, area, &title, "waiting", look);
+    draw_key(view, &title, buffer, area);
+    let below = Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(1),
+        ..area
+    };
+    let lines = shown
+        .iter()
+        .map(|lane| lanes::line(lane, snapshot, window, names, look));
+    words::put_all(buffer, below, lines);
+}
+
+/// The key to the characters, in the rule if there is room.
+fn draw_key(view: &View, title: &str, buffer: &mut Buffer, area: Rect) {
+    let mut key = lanes::key(view.look);
+    key.spans.insert(0, " ".into());
+    key.spans.push(" ".into());
+    let columns = u16::try_from(key.width()).unwrap_or(u16::MAX);
+    let title = u16::try_from(words::width(title)).unwrap_or(u16::MAX);
+    let end = area.width.saturating_sub(" waiting --".len() as u16 + 2);
+    if let Some(x) = end
+        .checked_sub(columns)
+        .filter(|x| *x > title.saturating_add(5))
+    {
+        let place = Rect {
+            x: area.x + x,
+            width: columns,
+            ..area
+        };
+        words::put(buffer, place, 0, &key);
+    }
+}
+
+/// The threads to show if not all can be: who is missing at a barrier now, and
+/// who came last most often.
+fn chosen<'a>(view: &View<'a>, rows: usize) -> Vec<&'a Lane> {
+    let snapshot = view.snapshot;
+    let all: Vec<&Lane> = snapshot.lanes.lanes.iter().collect();
+    if all.len() <= rows {
+        return all;
+    }
+    let someone_waits = snapshot
+        .doing
+        .iter()
+        .any(|doing| matches!(doing, Doing::Waiting { .. }));
+    let key = |lane: &&Lane| {
+        let at = snapshot
+            .report
+            .threads
+            .iter()
+            .position(|thread| thread.id == lane.thread);
+        let doing = at.and_then(|at| snapshot.doing.get(at));
+        let long_work = match doing {
+            Some(Doing::Working { since_ns }) if someone_waits => {
+                snapshot.now_ns.saturating_sub(*since_ns) > 1_000_000_000
+            }
+            _ => false,
+        };
+        let last = at.map_or(0, |at| snapshot.report.threads[at].last);
+        std::cmp::Reverse((long_work, last))
+    };
+    let mut best = all;
+    best.sort_by_key(key);
+    best.truncate(rows);
+    best.sort_by_key(|lane| lane.thread);
+    best
+}

@@ -1,0 +1,149 @@
+//! The threads: what became of their time, and what they do now.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+    text::Line,
+};
+
+use super::{Hint, Tab, View, site};
+use crate::{
+    live::{Doing, Request},
+    place::printable,
+    report::ThreadReport,
+    screen::{
+        grid::{Cells, Grid},
+        keys::Action,
+        list::List,
+        words::{self, plural, put, rule, since},
+    },
+    views::table::{UNKNOWN, count},
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct Threads {
+    list: List,
+}
+
+fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
+    let ago = |ns: u64| since(now_ns.saturating_sub(ns));
+    match doing {
+        Some(Doing::Working { since_ns }) => format!("works {}", ago(*since_ns)),
+        Some(Doing::Waiting { since_ns, at }) => {
+            format!("waits {} at {}", ago(*since_ns), printable(at))
+        }
+        Some(Doing::Ended) => "has ended".into(),
+        Some(Doing::Unknown) | None => UNKNOWN.into(),
+    }
+}
+
+fn idle_pct(thread: &ThreadReport) -> Option<f64> {
+    let all = thread.work_ns? + thread.idle_ns;
+    (all > 0).then(|| thread.idle_ns as f64 / all as f64 * 100.0)
+}
+
+fn grid(view: &View) -> Grid {
+    let snapshot = view.snapshot;
+    let threads = &snapshot.report.threads;
+    let times =
+        |f: &dyn Fn(&ThreadReport) -> Option<u64>| Cells::Time(threads.iter().map(f).collect());
+    let last = |thread: &ThreadReport| {
+        let share = thread.last as f64 / thread.episodes as f64 * 100.0;
+        let known = thread.episodes > 0;
+        let text = if known {
+            format!("{} {:>5}", count(thread.last), format!("{share:.0} %"))
+        } else {
+            UNKNOWN.to_owned()
+        };
+        (known.then_some(thread.last as f64), text)
+    };
+    let now: Vec<String> = (0..threads.len())
+        .map(|at| doing(snapshot.doing.get(at), snapshot.now_ns))
+        .collect();
+    let names: Vec<String> = threads.iter().map(words::thread_name).collect();
+    let mut grid = Grid {
+        ids: threads.iter().map(|thread| thread.id).collect(),
+        search: names
+            .iter()
+            .zip(&now)
+            .map(|(name, now)| format!("{name} {now}").to_lowercase())
+            .collect(),
+        ..Grid::default()
+    };
+    grid.column("thread", 0, Cells::Label(names))
+        .column(
+            "tid",
+            8,
+            Cells::Count(
+                threads
+                    .iter()
+                    .map(|thread| Some(u64::from(thread.tid)))
+                    .collect(),
+            ),
+        )
+        .column("work", 1, times(&|thread| thread.work_ns))
+        .column("running", 7, times(&|thread| thread.running_ns))
+        .column("ready", 5, times(&|thread| thread.ready_ns))
+        .column("blocked", 6, times(&|thread| thread.blocked_ns))
+        .column("idle", 1, times(&|thread| Some(thread.idle_ns)))
+        .column(
+            "idle",
+            2,
+            Cells::Share(threads.iter().map(idle_pct).collect()),
+        )
+        .column("release", 9, times(&|thread| thread.release_ns))
+        .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()))
+        .column("now", 0, Cells::Text(now));
+    grid
+}
+
+impl Tab for Threads {
+    fn title(&self) -> &'static str {
+        "Threads"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let all = view.snapshot.report.threads.len();
+        self.list.draw(&grid(view), view.look, buffer, body);
+        let note = self.list.range().unwrap_or_else(|| plural(all, "thread"));
+        let name = if self.list.filter.is_empty() {
+            "threads, over the whole run".to_owned()
+        } else {
+            format!("threads with \"{}\"", self.list.filter)
+        };
+        rule(buffer, title, &name, &note, view.look);
+        if self.list.selected().is_none() {
+            let text = if all == 0 {
+                "   No thread has come to a barrier yet."
+            } else {
+                "   no thread matches; Esc shows all"
+            };
+            put(buffer, body, 1, &Line::raw(text));
+        }
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        match action {
+            Action::Go(to) => self.list.go(to),
+            Action::Back => self.list.filter.clear(),
+            Action::Sort => self.list.sort(),
+            Action::Reverse => self.list.reverse(),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        vec![("s", "sort"), ("/", "filter")]
+    }
+
+    fn click(&mut self, at: Position) {
+        self.list.click(at);
+    }
+
+    fn filter(&mut self) -> Option<&mut String> {
+        Some(&mut self.list.filter)
+    }
+}

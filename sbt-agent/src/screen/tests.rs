@@ -1,0 +1,537 @@
+//! Frames, keys and sizes.
+
+use proptest::prelude::*;
+use ratatui::{
+    Terminal,
+    backend::TestBackend,
+    crossterm::event::{
+        Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+    },
+    style::{Color, Modifier},
+};
+
+use super::{LEAST, State, look::Look, program_size, samples};
+use crate::live::{LEVELS, Request, Snapshot, Watching};
+
+const LOOK: Look = Look {
+    unicode: true,
+    color: true,
+};
+const SIZES: [(u16, u16); 4] = [(60, 15), (80, 24), (120, 40), (200, 60)];
+
+struct Shown {
+    state: State,
+    terminal: Terminal<TestBackend>,
+    snapshot: Snapshot,
+}
+
+impl Shown {
+    fn new(snapshot: Snapshot, (columns, rows): (u16, u16), look: Look) -> Self {
+        let mut shown = Self {
+            state: State::new(look),
+            terminal: Terminal::new(TestBackend::new(columns, rows)).unwrap(),
+            snapshot,
+        };
+        shown.draw();
+        shown
+    }
+
+    fn draw(&mut self) {
+        let (state, snapshot) = (&mut self.state, &self.snapshot);
+        self.terminal
+            .draw(|frame| state.draw(frame, snapshot))
+            .unwrap();
+    }
+
+    fn event(&mut self, event: &Event) -> Vec<Request> {
+        let requests = self.state.event(event, &self.snapshot);
+        self.draw();
+        requests
+    }
+
+    fn code(&mut self, code: KeyCode) -> Vec<Request> {
+        self.event(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    }
+
+    fn control(&mut self, c: char) -> Vec<Request> {
+        let key = KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+        self.event(&Event::Key(key))
+    }
+
+    /// Types each character.
+    fn keys(&mut self, keys: &str) -> Vec<Request> {
+        keys.chars()
+            .flat_map(|c| self.code(KeyCode::Char(c)))
+            .collect()
+    }
+
+    fn click(&mut self, column: u16, row: u16) -> Vec<Request> {
+        self.event(&Event::Mouse(MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        }))
+    }
+
+    /// The characters, without blanks at the ends of lines.
+    fn text(&self) -> String {
+        let buffer = self.terminal.backend().buffer();
+        let mut out = String::new();
+        for row in buffer.content.chunks(usize::from(buffer.area.width)) {
+            // What lies behind a wide character belongs to it.
+            let mut skip = 0;
+            let mut line = String::new();
+            for cell in row {
+                if skip == 0 {
+                    line.push_str(cell.symbol());
+                    skip = super::words::width(cell.symbol()).max(1);
+                }
+                skip -= 1;
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn row(&self, starts_with: &str) -> String {
+        let text = self.text();
+        let found = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(starts_with));
+        found
+            .unwrap_or_else(|| panic!("no {starts_with} in\n{text}"))
+            .to_owned()
+    }
+}
+
+/// Compares with what is stored; `SBT_WRITE_FRAMES=1` stores it instead.
+fn check(name: &str, shown: &Shown) {
+    let path = format!(
+        "{}/src/screen/frames/{name}.txt",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = shown.text();
+    if std::env::var_os("SBT_WRITE_FRAMES").is_some() {
+        std::fs::write(&path, &text).unwrap();
+        return;
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, stored, "{path} shows another frame");
+}
+
+type Sample = (&'static str, fn() -> Snapshot);
+
+const SAMPLES: [Sample; 9] = [
+    ("empty", samples::empty),
+    ("calm", samples::calm),
+    ("imbalanced", samples::imbalanced),
+    ("threads64", samples::many_threads),
+    ("sites100", samples::many_sites),
+    ("lossy", samples::lossy),
+    ("hanging", samples::hanging),
+    ("ended", samples::ended),
+    ("hostile", samples::hostile),
+];
+
+#[test]
+fn barriers_of_every_program_at_every_size() {
+    for (name, sample) in SAMPLES {
+        for size in SIZES {
+            let shown = Shown::new(sample(), size, LOOK);
+            check(&format!("{name}-{}x{}", size.0, size.1), &shown);
+        }
+    }
+}
+
+#[test]
+fn every_tab_at_several_sizes() {
+    let tabs = [
+        "site", "threads", "timeline", "phases", "output", "log", "help",
+    ];
+    for (index, tab) in (1..).zip(tabs) {
+        for size in SIZES {
+            let mut shown = Shown::new(samples::imbalanced(), size, LOOK);
+            match index {
+                1 => shown.code(KeyCode::Enter),
+                _ => shown.keys(&index.to_string()),
+            };
+            check(&format!("tab-{tab}-{}x{}", size.0, size.1), &shown);
+        }
+    }
+    for (name, sample) in [
+        ("threads64", samples::many_threads as fn() -> _),
+        ("lossy", samples::lossy),
+    ] {
+        for (key, tab) in [
+            ("2", "threads"),
+            ("3", "timeline"),
+            ("\n", "site"),
+            ("6", "log"),
+        ] {
+            let mut shown = Shown::new(sample(), (100, 30), LOOK);
+            match key {
+                "\n" => shown.code(KeyCode::Enter),
+                _ => shown.keys(key),
+            };
+            check(&format!("{name}-{tab}-100x30"), &shown);
+        }
+    }
+}
+
+#[test]
+fn a_terminal_without_unicode_gets_ascii_only() {
+    let look = Look {
+        unicode: false,
+        color: false,
+    };
+    for (name, sample) in SAMPLES {
+        let mut shown = Shown::new(sample(), (80, 24), look);
+        for tab in 1..=7 {
+            shown.keys(&tab.to_string());
+            assert!(shown.text().is_ascii(), "{name} {tab}\n{}", shown.text());
+        }
+    }
+    check(
+        "ascii-80x24",
+        &Shown::new(samples::imbalanced(), (80, 24), look),
+    );
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), look);
+    shown.keys("3");
+    check("ascii-timeline-80x24", &shown);
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let look = Look {
+        unicode: true,
+        color: false,
+    };
+    for (_, sample) in SAMPLES {
+        let mut shown = Shown::new(sample(), (120, 40), look);
+        for tab in 1..=7 {
+            shown.keys(&tab.to_string());
+            let cells = &shown.terminal.backend().buffer().content;
+            let plain = cells
+                .iter()
+                .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset);
+            assert!(plain, "tab {tab}");
+        }
+    }
+    // And the text is the same as with them.
+    for (_, sample) in SAMPLES {
+        let with = Shown::new(sample(), (80, 24), LOOK);
+        let without = Shown::new(sample(), (80, 24), look);
+        assert_eq!(with.text(), without.text());
+    }
+}
+
+#[test]
+fn keys_ask_the_session() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    assert_eq!(shown.keys("q"), [Request::Leave]);
+    assert_eq!(shown.keys("d"), [Request::Leave]);
+    assert_eq!(shown.keys(" "), [Request::Toggle]);
+    assert_eq!(shown.keys("r"), [Request::Reset]);
+    assert_eq!(shown.keys("w"), [Request::Save]);
+    assert_eq!(shown.control('c'), [Request::Interrupt]);
+    assert_eq!(shown.control('z'), [Request::Suspend]);
+    let resized = shown.event(&Event::Resize(100, 30));
+    assert_eq!(resized, [Request::Size(100, 25)]);
+    assert_eq!(program_size(0, 0), (1, 1));
+    assert!(shown.keys("x!§8").is_empty());
+}
+
+#[test]
+fn zoom_asks_for_another_level() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("3");
+    assert_eq!(shown.keys("+"), [Request::Level(0)]);
+    assert_eq!(shown.keys("-"), [Request::Level(2)]);
+    shown.snapshot.lanes.piece_ns = LEVELS[LEVELS.len() - 1];
+    assert!(shown.keys("-").is_empty());
+    shown.snapshot.lanes.piece_ns = LEVELS[0];
+    assert!(shown.keys("+").is_empty());
+    shown.keys("p");
+    assert!(shown.keys("-").is_empty(), "the past was kept as it is");
+}
+
+#[test]
+fn the_timeline_scrolls_into_the_past_and_back() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("3");
+    let now = shown.row("T1");
+    shown.code(KeyCode::Left);
+    let past = shown.row("T1");
+    assert_ne!(now, past);
+    assert!(shown.text().contains("in the past"));
+    // What is looked at stays where it is as time goes on.
+    let piece = shown.snapshot.lanes.piece_ns;
+    shown.snapshot.lanes.end_ns += 4 * piece;
+    for lane in &mut shown.snapshot.lanes.lanes {
+        lane.pieces.extend([crate::live::Piece::default(); 4]);
+    }
+    shown.draw();
+    assert_eq!(shown.row("T1"), past);
+    for _ in 0..100 {
+        shown.code(KeyCode::Left);
+    }
+    let oldest = shown.row("T1");
+    assert!(oldest.contains('█'), "never beyond the oldest: {oldest}");
+    shown.code(KeyCode::End);
+    assert!(shown.text().contains("as it happens"));
+}
+
+#[test]
+fn the_display_stands_still_while_paused() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("p");
+    let before = shown.row("T1");
+    shown.snapshot = samples::hanging();
+    shown.draw();
+    assert_eq!(shown.row("T1"), before);
+    assert!(shown.text().contains("PAUSED"));
+    assert!(
+        shown.text().contains("no episode for 40."),
+        "the header goes on"
+    );
+    shown.keys("p");
+    assert_ne!(shown.row("T1"), before);
+}
+
+#[test]
+fn the_selection_stays_on_its_site() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    assert!(shown.row("▸").contains("update_rows"));
+    shown.keys("j");
+    assert!(shown.row("▸").contains("diagonal"));
+    for site in &mut shown.snapshot.report.sites {
+        if site.name.is_some() {
+            site.lost_ns *= 1000;
+        }
+    }
+    shown.draw();
+    assert!(shown.row("▸").contains("diagonal"));
+    shown.keys("s");
+    assert!(shown.row("▸").contains("diagonal"));
+    shown.keys("G");
+    shown.keys("g");
+    shown.code(KeyCode::Enter);
+    assert!(shown.text().contains("who comes last"));
+    shown.code(KeyCode::Esc);
+    assert!(shown.text().contains("lost"));
+}
+
+#[test]
+fn every_column_sorts_both_ways() {
+    let mut shown = Shown::new(samples::many_sites(), (200, 60), LOOK);
+    let mut orders = Vec::new();
+    for _ in 0..9 {
+        shown.keys("s");
+        let descending = shown.text();
+        shown.keys("S");
+        assert_ne!(shown.text(), descending);
+        orders.push(descending);
+    }
+    orders.dedup();
+    assert_eq!(orders.len(), 9);
+}
+
+#[test]
+fn a_filter_shows_what_contains_it() {
+    let mut shown = Shown::new(samples::many_sites(), (80, 24), LOOK);
+    shown.keys("/stage<42>q");
+    assert!(
+        shown.text().contains("contains: stage<42>q"),
+        "q is a letter here"
+    );
+    assert!(shown.text().contains("no site contains"));
+    shown.code(KeyCode::Backspace);
+    assert!(shown.row("▸").contains("Stage<42>"));
+    shown.code(KeyCode::Enter);
+    assert!(shown.text().contains("with \"stage<42>\""));
+    shown.code(KeyCode::Esc);
+    assert!(shown.text().contains("of 100"));
+    shown.keys("5/");
+    assert!(shown.text().contains("nothing to filter"));
+}
+
+#[test]
+fn a_site_gets_a_name() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("n");
+    assert!(shown.keys("row q").is_empty());
+    assert!(shown.text().contains("name of update_rows lu.c:715: row q"));
+    let name = Request::Name {
+        site: 1,
+        name: "row q".into(),
+    };
+    assert_eq!(shown.code(KeyCode::Enter), [name]);
+    shown.keys("nx");
+    assert!(shown.code(KeyCode::Esc).is_empty());
+    shown.keys("n ");
+    assert!(shown.code(KeyCode::Enter).is_empty(), "a name is not empty");
+    shown.keys("2n");
+    assert!(shown.text().contains("select a site"));
+}
+
+#[test]
+fn the_program_gets_the_keyboard_and_gives_it_back() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("i");
+    assert!(shown.text().contains("THE PROGRAM HAS THE KEYBOARD"));
+    assert!(shown.text().contains("step 59"), "its output is in sight");
+    assert_eq!(shown.keys("q"), [Request::Keys(b"q".to_vec())]);
+    assert_eq!(shown.control('c'), [Request::Keys(vec![3])]);
+    assert_eq!(
+        shown.event(&Event::Paste("a b".into())),
+        [Request::Keys(b"a b".to_vec())]
+    );
+    assert!(shown.code(KeyCode::Esc).is_empty());
+    assert_eq!(shown.keys("x"), [Request::Keys(b"\x1bx".to_vec())]);
+    shown.code(KeyCode::Esc);
+    assert!(shown.code(KeyCode::Esc).is_empty());
+    assert_eq!(shown.keys("q"), [Request::Leave]);
+    shown.keys("i");
+    assert!(
+        shown.control('5').is_empty(),
+        "what terminals send for Ctrl-]"
+    );
+    assert_eq!(shown.keys("q"), [Request::Leave]);
+    shown.snapshot.output = None;
+    shown.keys("i");
+    assert!(shown.text().contains("keeps its own terminal"));
+}
+
+#[test]
+fn the_mouse_selects_scrolls_and_sorts() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    let rows = shown.text();
+    let find = |what: &str| {
+        u16::try_from(rows.lines().position(|line| line.contains(what)).unwrap()).unwrap()
+    };
+    let title = find("episodes  ");
+    shown.click(5, title + 2);
+    assert!(shown.row("▸").contains("diagonal"));
+    shown.click(5, title + 2);
+    assert!(shown.text().contains("who comes last"));
+    shown.code(KeyCode::Esc);
+    shown.click(4, title);
+    assert!(shown.row("site").contains("site▼"));
+    shown.click(4, title);
+    assert!(shown.row("site").contains("site▲"));
+    let tabs = shown
+        .text()
+        .lines()
+        .nth(2)
+        .unwrap()
+        .find("Timeline")
+        .unwrap();
+    shown.click(u16::try_from(tabs).unwrap(), 2);
+    assert!(shown.text().contains("as it happens"));
+    shown.keys("5");
+    let wheel = Event::Mouse(MouseEvent {
+        kind: MouseEventKind::ScrollUp,
+        column: 1,
+        row: 5,
+        modifiers: KeyModifiers::NONE,
+    });
+    shown.event(&wheel);
+    assert!(!shown.text().contains("step 59"));
+    shown.code(KeyCode::End);
+    assert!(shown.text().contains("step 59"));
+}
+
+#[test]
+fn an_answer_is_shown_until_a_key_is_pressed_or_time_passes() {
+    let mut shown = Shown::new(samples::calm(), (80, 24), LOOK);
+    shown.snapshot.notice = Some((1, "saved to sbt-report.txt".into()));
+    shown.draw();
+    assert!(shown.text().contains("saved to"));
+    shown.keys("j");
+    assert!(!shown.text().contains("saved to"));
+    shown.snapshot.notice = Some((2, "saved to b.txt".into()));
+    shown.draw();
+    assert!(shown.text().contains("b.txt"));
+    shown.snapshot.now_ns += 11_000_000_000;
+    shown.draw();
+    assert!(!shown.text().contains("b.txt"));
+}
+
+#[test]
+fn the_chosen_row_and_tab_are_reversed() {
+    let shown = Shown::new(samples::calm(), (80, 24), LOOK);
+    let buffer = shown.terminal.backend().buffer();
+    let reversed = |x: u16, y: u16| buffer[(x, y)].modifier.contains(Modifier::REVERSED);
+    assert!(reversed(3, 2) && !reversed(20, 2));
+    let row = shown
+        .text()
+        .lines()
+        .position(|line| line.starts_with('▸'))
+        .unwrap();
+    assert!(reversed(79, u16::try_from(row).unwrap()));
+}
+
+#[test]
+fn probes_that_are_off_are_told_of() {
+    let mut snapshot = samples::calm();
+    snapshot.watching = Watching::Off {
+        since_ns: snapshot.now_ns - 3_200_000_000,
+    };
+    let shown = Shown::new(snapshot, (80, 24), LOOK);
+    assert!(shown.text().contains("not watching for 3.2 s"));
+    assert!(shown.text().contains("Space watch again"));
+    assert!(shown.row("T0").contains("////"), "the gap shows");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_size_and_any_keys_are_drawn(
+        columns in 1_u16..300,
+        rows in 1_u16..100,
+        sample in 0..SAMPLES.len(),
+        unicode: bool,
+        keys in proptest::collection::vec((0..26_usize, 0..300_u16, 0..100_u16), 0..40),
+    ) {
+        let look = Look { unicode, color: true };
+        let mut shown = Shown::new(SAMPLES[sample].1(), (columns, rows), look);
+        for (key, x, y) in keys {
+            let code = match key {
+                0 => KeyCode::Enter,
+                1 => KeyCode::Esc,
+                2 => KeyCode::Tab,
+                3 => KeyCode::Left,
+                4 => KeyCode::Right,
+                5 => KeyCode::PageDown,
+                6 => KeyCode::PageUp,
+                7 => { shown.click(x, y); continue; }
+                8 => {
+                    shown.terminal.backend_mut().resize(x.max(1), y.max(1));
+                    shown.event(&Event::Resize(x, y));
+                    continue;
+                }
+                _ => KeyCode::Char("1234567jkgGsS/npi+".chars().nth(key - 9).unwrap_or('x')),
+            };
+            shown.code(code);
+        }
+        let small = shown.terminal.backend().buffer().area;
+        if (small.width < LEAST.0 || small.height < LEAST.1) && small.width * small.height > 60 {
+            prop_assert!(shown.text().replace('\n', " ").contains("make the"));
+        }
+    }
+}
+
+#[test]
+fn every_size_is_drawn() {
+    for columns in (1..=300).step_by(13).chain([59, 60, 61, 79, 109, 110]) {
+        for rows in (1..=100).step_by(11).chain([14, 15, 16]) {
+            for (_, sample) in [SAMPLES[2], SAMPLES[8]] {
+                let mut shown = Shown::new(sample(), (columns, rows), LOOK);
+                shown.code(KeyCode::Enter);
+                shown.keys("234567");
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Texts of the screen: cut to the columns that they take, and names.
+
+use std::fmt::Write as _;
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::look::Look;
+use crate::{
+    place::printable,
+    report::{Report, SiteReport, ThreadReport},
+};
+
+/// Columns that a text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A text of at most so many columns; where it was cut is marked.
+pub fn fit(text: &str, columns: usize, look: Look) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let next = c.width().unwrap_or(0);
+        if used + next >= columns {
+            break;
+        }
+        used += next;
+        out.push(c);
+    }
+    if columns > 0 {
+        out.push_str(look.cut());
+    }
+    out
+}
+
+/// A text of exactly so many columns, to the left.
+pub fn left(text: &str, columns: usize, look: Look) -> String {
+    let text = fit(text, columns, look);
+    let pad = columns.saturating_sub(width(&text));
+    text + &" ".repeat(pad)
+}
+
+/// A text of exactly so many columns, to the right.
+pub fn right(text: &str, columns: usize, look: Look) -> String {
+    let text = fit(text, columns, look);
+    " ".repeat(columns.saturating_sub(width(&text))) + &text
+}
+
+/// A text in lines of at most so many columns, broken between words.
+pub fn wrap(text: &str, columns: usize, look: Look) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && width(&line) + 1 + width(word) > columns {
+            lines.push(fit(&line, columns, look));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(fit(&line, columns, look));
+    lines
+}
+
+/// Draws a line, if it is within the area.
+pub fn put(buffer: &mut Buffer, area: Rect, row: u16, line: &Line) {
+    let area = area.intersection(buffer.area);
+    if row < area.height {
+        buffer.set_line(area.x, area.y + row, line, area.width);
+    }
+}
+
+/// Draws lines one below the other.
+pub fn put_all<'a>(buffer: &mut Buffer, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
+    for (row, line) in (0..area.height).zip(lines) {
+        put(buffer, area, row, &line);
+    }
+}
+
+/// A rule across the area with a title, and a note at its end: `── title ── note ─`.
+pub fn rule(buffer: &mut Buffer, area: Rect, title: &str, note: &str, look: Look) {
+    let dash = look.pick("─", "-");
+    let columns = usize::from(area.width);
+    let title = fit(title, columns.saturating_sub(6), look);
+    let room = columns.saturating_sub(width(&title) + 9);
+    // Half a note says nothing.
+    let note = if width(note) <= room { note } else { "" };
+    let mut end = String::new();
+    if !note.is_empty() {
+        let _infallible = write!(end, " {note} {}", dash.repeat(2));
+    }
+    let fill = columns.saturating_sub(4 + width(&title) + width(&end));
+    let line = Line::from_iter([
+        ratatui::text::Span::styled(dash.repeat(2) + " ", look.dim()),
+        ratatui::text::Span::styled(title, look.title()),
+        ratatui::text::Span::styled(format!(" {}{end}", dash.repeat(fill)), look.dim()),
+    ]);
+    put(buffer, area, 0, &line);
+}
+
+/// The name of a site: the user's, or all places that it is called from.
+pub fn site_name(site: &SiteReport) -> String {
+    let name = site.name.clone().unwrap_or_else(|| site.places.join(" | "));
+    printable(&name)
+}
+
+/// All that a site can be found by: its name, places and callers.
+pub fn printable_site(site: &SiteReport) -> String {
+    let name = site.name.as_slice().iter();
+    let all: Vec<&str> = name
+        .chain(&site.places)
+        .chain(&site.callers)
+        .map(String::as_str)
+        .collect();
+    printable(&all.join(" "))
+}
+
+/// The name of a site by its number.
+pub fn site(report: &Report, id: u32) -> String {
+    report.site(id).map_or_else(|| "?".into(), site_name)
+}
+
+/// `T3 worker`.
+pub fn thread_name(thread: &ThreadReport) -> String {
+    format!("T{} {}", thread.id, printable(&thread.name))
+        .trim_end()
+        .to_owned()
+}
+
+/// The name of a thread by its number.
+pub fn thread(report: &Report, id: u32) -> String {
+    report
+        .thread(id)
+        .map_or_else(|| format!("T{id}"), thread_name)
+}
+
+/// Threads by number: `T0 T2-T5 T9`, cut after so many columns.
+pub fn threads(ids: &[u32], columns: usize) -> String {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    let mut out = String::new();
+    for run in sorted.chunk_by(|a, b| a + 1 == *b) {
+        let [first, .., last] = run else {
+            append(&mut out, &format!("T{}", run[0]), columns);
+            continue;
+        };
+        if last - first > 1 {
+            append(&mut out, &format!("T{first}-T{last}"), columns);
+        } else {
+            append(&mut out, &format!("T{first} T{last}"), columns);
+        }
+    }
+    out
+}
+
+fn append(out: &mut String, text: &str, columns: usize) {
+    if out.ends_with("...") {
+        return;
+    }
+    if !out.is_empty() {
+        out.push(' ');
+    }
+    if out.len() + text.len() > columns {
+        out.push_str("...");
+    } else {
+        out.push_str(text);
+    }
+}
+
+/// How long something has been going on, for people: `3.2 s`, `2 min 03 s`.
+pub fn since(ns: u64) -> String {
+    let tenths = ns / 100_000_000;
+    let seconds = tenths / 10;
+    match seconds {
+        0..60 => format!("{seconds}.{} s", tenths % 10),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// The time since the start: `00:12.4`, `1:02:03`.
+pub fn clock(ns: u64) -> String {
+    let tenths = ns / 100_000_000;
+    let (hours, minutes, seconds) = (tenths / 36_000, tenths / 600 % 60, tenths / 10 % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes:02}:{seconds:02}.{}", tenths % 10)
+    }
+}
+
+/// `1 site`, `2 sites`.
+pub fn plural(n: usize, what: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {what}{s}", crate::views::table::count(n as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Look = Look {
+        unicode: true,
+        color: false,
+    };
+
+    #[test]
+    fn texts_take_the_columns_they_are_given() {
+        assert_eq!(fit("worker", 6, LOOK), "worker");
+        assert_eq!(fit("workers", 6, LOOK), "worke…");
+        assert_eq!(fit("漢字漢字", 5, LOOK), "漢字…");
+        assert_eq!(width(&left("漢字漢字", 6, LOOK)), 6);
+        assert_eq!(right("ab", 4, LOOK), "  ab");
+        assert_eq!(fit("abc", 0, LOOK), "");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("one two three", 8, LOOK), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensible", 6, LOOK), ["incom…"]);
+    }
+
+    #[test]
+    fn threads_in_a_row_are_a_range() {
+        assert_eq!(threads(&[0, 1, 2, 4, 5, 7], 40), "T0-T2 T4 T5 T7");
+        assert_eq!(threads(&[1, 3, 5, 7, 9], 9), "T1 T3 T5 ...");
+        assert_eq!(threads(&[], 9), "");
+    }
+
+    #[test]
+    fn times_are_written_for_people() {
+        assert_eq!(since(3_240_000_000), "3.2 s");
+        assert_eq!(since(123_000_000_000), "2 min 03 s");
+        assert_eq!(since(7_320_000_000_000), "2 h 02 min");
+        assert_eq!(clock(12_440_000_000), "00:12.4");
+        assert_eq!(clock(3_723_000_000_000), "1:02:03");
+    }
+}
