@@ -132,6 +132,12 @@ pub struct Options {
     /// Tell the time of each phase when it ends.
     #[arg(long)]
     pub phase_times: bool,
+    /// Open the live screen, wherever there is a terminal.
+    #[arg(long, overrides_with = "no_tui")]
+    pub tui: bool,
+    /// No live screen: the program keeps the terminal.
+    #[arg(long, overrides_with = "tui")]
+    pub no_tui: bool,
     /// Bold and dim text.
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,

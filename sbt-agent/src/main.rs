@@ -12,6 +12,7 @@ use sbt::{
     cli::{Cli, Command, Options},
     demo, doctor, output,
     place::printable,
+    screen::Look,
     session::{self, Narration, Target},
     settings::{self, Detail, Environment, Settings},
     target::{
@@ -64,7 +65,8 @@ fn act(command: Command) -> anyhow::Result<u8> {
             let wish = wish(&options, true)?;
             let target = Target::Attach { pid };
             let narration = narration(&options, &settings);
-            session::watch(&target, settings, narration, |report| {
+            let look = look(&options)?;
+            session::watch(&target, settings, narration, look, |report| {
                 output::deliver(report, &wish)
             })?;
             Ok(0)
@@ -138,7 +140,8 @@ fn run(
         shown,
     };
     let narration = narration(options, &settings);
-    let status = session::watch(&target, settings, narration, |report| {
+    let look = look(options)?;
+    let status = session::watch(&target, settings, narration, look, |report| {
         output::deliver(report, &wish)
     })?;
     Ok(status.unwrap_or(0))
@@ -172,6 +175,21 @@ fn narration(options: &Options, settings: &Settings) -> Narration {
         style: tells.then(|| output::style(options.color, terminal)),
         keep: options.json,
     }
+}
+
+/// How the live screen looks, if there is to be one: on a terminal that is ours,
+/// unless something else is wanted.
+fn look(options: &Options) -> anyhow::Result<Option<Look>> {
+    if options.no_tui {
+        return Ok(None);
+    }
+    let terminal = output::has_terminal();
+    if options.tui {
+        anyhow::ensure!(terminal, "there is no terminal for the live screen; leave --tui out");
+    }
+    let stdout = std::io::stdout().is_terminal();
+    let wanted = options.tui || terminal && stdout && !options.quiet && !options.json;
+    Ok(wanted.then(|| output::style(options.color, true).into()))
 }
 
 fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {

@@ -14,6 +14,16 @@ use crate::{
     views::{table::Style, text},
 };
 
+/// How a file wants its text.
+const PLAIN: Style = Style {
+    width: 80,
+    color: false,
+    unicode: true,
+};
+
+/// Reports of one process that are saved in one folder.
+const MAX_SAVED: usize = 1000;
+
 /// When to use bold and colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
@@ -59,6 +69,14 @@ pub fn style(color: Color, terminal: bool) -> Style {
     }
 }
 
+/// Whether there is a terminal that a screen can be opened on: one that is more
+/// than a printer, and for us to use by the shell's job control.
+pub fn has_terminal() -> bool {
+    let smart = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    let tty = fs::OpenOptions::new().read(true).write(true).open("/dev/tty");
+    smart && tty.is_ok_and(|tty| nix::unistd::tcgetpgrp(&tty) == Ok(nix::unistd::getpgrp()))
+}
+
 fn terminal_width() -> usize {
     // SAFETY: a structure of integers, which the call fills.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
@@ -77,12 +95,11 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
         let text = if wish.json {
             json(report)?
         } else {
-            let plain = Style {
-                width: 80,
+            let style = Style {
                 color: wish.color == Color::Always,
-                unicode: true,
+                ..PLAIN
             };
-            text::render(report, plain)
+            text::render(report, style)
         };
         return write_file(path, &text);
     }
@@ -95,6 +112,22 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
         ignore_broken_pipe(io::stderr().lock().write_all(text.as_bytes()))?;
     }
     Ok(())
+}
+
+/// Writes a report as text to a new file of the working directory, named after
+/// the target's process id.
+pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
+    let names = (1..).map(|number| match number {
+        1 => format!("sbt-{pid}.txt"),
+        _ => format!("sbt-{pid}-{number}.txt"),
+    });
+    let path = names
+        .take(MAX_SAVED)
+        .map(PathBuf::from)
+        .find(|path| !path.exists())
+        .context("there are too many saved reports here")?;
+    write_file(&path, &text::render(report, PLAIN))?;
+    Ok(path)
 }
 
 /// Writes to standard output.

@@ -59,6 +59,17 @@ impl Place {
         self.frames.iter().take(depth).map(show).collect()
     }
 
+    /// How a user would write it: by line, else by function, else by address.
+    pub fn written(&self, others: &[&Self]) -> String {
+        let frame = self.frames.get(self.naming_frame(others));
+        let line = frame.and_then(|frame| frame.file.as_deref().zip(frame.line));
+        match (line, frame.and_then(|frame| frame.function.as_deref())) {
+            (Some((file, line)), _) => format!("{}:{line}", printable(short(file))),
+            (None, Some(function)) => printable(function),
+            (None, None) => format!("{}+{:#x}", printable(&self.binary), self.offset),
+        }
+    }
+
     /// The frame by which to name this place among others: the innermost that
     /// is not a wrapper. A wrapper is a function inlined from another source
     /// file than that of its caller, or one through which several places go:

@@ -1,6 +1,6 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{ffi::OsString, os::fd::OwnedFd, time::Duration};
+use std::{ffi::OsString, io::Write as _, os::fd::OwnedFd, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -13,17 +13,21 @@ use tokio::{
 use crate::{
     clock,
     event::Event,
+    live::Request,
     model::Model,
     naming::Naming,
     place::Place,
     report::{Report, Run},
+    screen::Look,
     settings::{Conceptual, Mark, Settings},
     source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
     target::{
         launch::{self, Held, Invoker, Running},
         process,
+        pty::Pty,
         sites::Resolver,
     },
+    terminal::{Relay, Terminal},
 };
 
 mod departures;
@@ -32,6 +36,7 @@ mod observer;
 mod prepare;
 pub mod privilege;
 mod signals;
+mod view;
 
 pub use departures::Departures;
 use departures::Governor;
@@ -39,6 +44,7 @@ pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
 use signals::{Heard, Signals};
+use view::{Then, View};
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -60,22 +66,31 @@ pub enum Target {
 }
 
 /// Watches a target to its end, or until told to stop, and delivers the
-/// report. `narration`: what to do with single episodes meanwhile. Returns the
+/// report. `narration`: what to do with single episodes meanwhile; `look`: that
+/// of the live screen, if there is to be one. Returns the
 /// exit status of a program that was started, for whose end it waits even after
 /// the watching.
 pub fn watch(
     target: &Target,
     settings: Settings,
     narration: Narration,
+    look: Option<Look>,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
+    let mut master = None;
     // The child is forked while there is only one thread.
     let prepared = match target {
         Target::Run {
             command,
             invoker,
             shown,
-        } => Prepared::run(command, invoker.as_ref(), shown.clone(), &settings)?,
+        } => {
+            let invoker = invoker.as_ref();
+            let pty = look.map(|_| Pty::open(invoker)).transpose()?.flatten();
+            let prepared = Prepared::run(command, invoker, pty.as_ref(), shown.clone(), &settings)?;
+            master = pty.map(Pty::into_master);
+            prepared
+        }
         Target::Attach { pid } => Prepared::attach(*pid, &settings)?,
     };
     let signals = Signals::block(matches!(target, Target::Run { .. }))
@@ -85,9 +100,12 @@ pub fn watch(
         .build()
         .context("cannot start the event loop")?
         .block_on(async {
-            Session::begin(prepared, settings, narration, signals)?
-                .run(deliver)
-                .await
+            let mut session = Session::begin(prepared, settings, narration, signals)?;
+            session.terminal = master.map(Terminal::new).transpose()?;
+            if let Some(look) = look {
+                session.open_screen(look).context("cannot open the live screen; --no-tui does without")?;
+            }
+            session.run(deliver).await
         })
 }
 
@@ -107,6 +125,11 @@ struct Session {
     narrator: Narrator,
     signals: Signals,
     running: Option<Running>,
+    /// That of the program, while the screen has the real one.
+    terminal: Option<Terminal>,
+    /// What joins the two afterwards.
+    relay: Option<Relay>,
+    view: Option<View>,
     pidfd: AsyncFd<OwnedFd>,
     source: Option<Ebpf>,
     stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
@@ -154,6 +177,9 @@ impl Session {
             command,
             signals,
             running,
+            terminal: None,
+            relay: None,
+            view: None,
             pidfd,
             method: source.method(),
             source: Some(source),
@@ -239,7 +265,15 @@ impl Session {
     /// Tells the episodes that the model has to tell.
     fn narrate(&mut self) {
         let places = self.resolver.places();
-        self.narrator.tell(&mut self.model, places, &self.settings);
+        let text = self.narrator.tell(&mut self.model, places, &self.settings);
+        if text.is_empty() {
+            return;
+        }
+        match &mut self.view {
+            Some(view) => view.observer.told(&text),
+            // Whoever closed it does not want to read it.
+            None => drop(std::io::stderr().lock().write_all(text.as_bytes())),
+        }
     }
 
     /// Decides anew whether departures are worth their cost.
@@ -321,6 +355,11 @@ fn written_mark(mark: &Mark) -> [String; 2] {
     [mark.name.clone().unwrap_or_else(|| at.clone()), at]
 }
 
+/// How often the screen gets something new, and of how many such times one
+/// decides about departures.
+const TICK: Duration = Duration::from_millis(50);
+const GOVERNED: u64 = 5;
+
 /// How long a program that was told to end is waited for before the report is
 /// written without it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -335,7 +374,8 @@ impl Session {
             .duration
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;
-        let mut ticks = ticks(Duration::from_millis(250));
+        let mut ticks = ticks(TICK);
+        let mut tick = 0_u64;
         loop {
             tokio::select! {
                 batch = self.batches.recv() => match batch {
@@ -361,9 +401,25 @@ impl Session {
                     ending = Some(Ending::Asked);
                     self.stop();
                 }
-                _ = ticks.tick() => self.govern(),
+                request = View::request(&mut self.view), if self.view.is_some() => {
+                    // Gone without being asked to: the terminal is.
+                    let request = request.unwrap_or(Request::Leave);
+                    if self.obey(request).await? == Then::End {
+                        ending = ending.or(Some(Ending::Asked));
+                        self.stop();
+                    }
+                }
+                result = Terminal::turn_of(&mut self.terminal) => result.context("reading the program's output")?,
+                _ = ticks.tick() => {
+                    tick += 1;
+                    self.show();
+                    if tick % GOVERNED == 0 {
+                        self.govern();
+                    }
+                }
             }
         }
+        self.leave_screen()?;
         let totals = match self.stopping.take() {
             Some(stopping) => stopping.await.context("stopping the probes")??,
             None => anyhow::bail!("the reader of the ring buffers ended by itself"),
@@ -372,10 +428,52 @@ impl Session {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         let report = self.report(totals, ending == Some(Ending::Target));
-        deliver(&report)?;
+        self.aside(|| deliver(&report)).await?;
         // Watching may be over when the program is not: its status is ours.
         self.wait(None).await?;
+        if let Some(relay) = &mut self.relay {
+            relay.finish().await.context("writing the program's output")?;
+        }
         Ok(self.exit_status)
+    }
+
+    /// Closes the screen: from here on the program has the real terminal.
+    fn leave_screen(&mut self) -> anyhow::Result<()> {
+        if let Some(view) = self.view.take() {
+            let observer = view.close();
+            let off_ns = observer.off_for_ns(self.end_ns);
+            if off_ns > 0 {
+                let seconds = off_ns as f64 / 1e9;
+                self.notes.push(format!("the probes were off for {seconds:.1} s, at the user's wish"));
+            }
+            for line in observer.into_told() {
+                let _gone = writeln!(std::io::stderr(), "{line}");
+            }
+        }
+        if let Some(mut terminal) = self.terminal.take() {
+            let ended = self.exit_status.is_some();
+            if ended {
+                terminal.take_rest();
+            }
+            let running = self.running.as_mut().filter(|_| !ended);
+            self.relay = Some(Relay::new(terminal, running).context("joining the terminals")?);
+        }
+        Ok(())
+    }
+
+    /// Does something on the real terminal, after what the program has written.
+    async fn aside(&mut self, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let Some(relay) = &mut self.relay else {
+            return act();
+        };
+        if self.exit_status.is_some() {
+            relay.finish().await.context("writing the program's output")?;
+            return act();
+        }
+        while !relay.is_up_to_date() {
+            relay.turn().await.context("writing the program's output")?;
+        }
+        relay.aside(act)
     }
 
     /// Takes the exit status of a program that we started.
@@ -393,7 +491,8 @@ impl Session {
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
             std::process::exit(130);
         }
-        if let (Some(running), None, false) = (&self.running, self.exit_status, heard.from_terminal)
+        if let (Some(running), None) = (&self.running, self.exit_status)
+            && !(heard.from_terminal && !running.is_on_pty())
         {
             running.signal(heard.number);
         }
@@ -408,6 +507,7 @@ impl Session {
                     self.reap()?;
                 }
                 heard = self.signals.next() => self.hear(heard.context("waiting for signals")?),
+                result = Relay::turn_of(&mut self.relay) => result.context("passing on what the program writes")?,
                 () = until(deadline) => return Ok(()),
             }
         }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::Write as _,
     rc::Rc,
 };
 
@@ -77,11 +76,11 @@ impl Narrator {
         }
     }
 
-    /// Takes what the model has to tell.
-    pub fn tell(&mut self, model: &mut Model, places: &[Rc<Place>], settings: &Settings) {
+    /// Takes what the model has to tell, and gives the lines for the user.
+    pub fn tell(&mut self, model: &mut Model, places: &[Rc<Place>], settings: &Settings) -> String {
         let told = model.take_told();
         if told.is_empty() {
-            return;
+            return String::new();
         }
         let all: Vec<&Place> = places.iter().map(AsRef::as_ref).collect();
         let names = Names {
@@ -94,10 +93,7 @@ impl Narrator {
         for told in told {
             self.tell_one(told, &names, &mut text);
         }
-        if !text.is_empty() {
-            // Whoever closed it does not want to read it.
-            let _gone = std::io::stderr().lock().write_all(text.as_bytes());
-        }
+        text
     }
 
     fn tell_one(&mut self, told: Told, names: &Names<'_>, text: &mut String) {

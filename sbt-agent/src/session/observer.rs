@@ -74,6 +74,11 @@ impl Observer {
         self.told_drawn = Arc::new(self.told.iter().cloned().collect());
     }
 
+    /// Those lines.
+    pub fn into_told(self) -> impl Iterator<Item = String> {
+        self.told.into_iter()
+    }
+
     /// The probes are on again.
     pub fn resumed(&mut self, now_ns: u64) {
         if let Some(off_ns) = self.off_ns.take() {

@@ -14,6 +14,7 @@ use crate::{
         files::ProbedFile,
         launch::{self, Held, Invoker},
         libraries, process,
+        pty::Pty,
         sites::{self, Resolver},
         wanted::{Purpose, Wanted, Wish},
     },
@@ -29,17 +30,19 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Holds a program before its start, with its probes in place.
+    /// Holds a program before its start, with its probes in place; on `pty`, if
+    /// it is not to have our terminal.
     pub fn run(
         command: &[OsString],
         invoker: Option<&Invoker>,
+        pty: Option<&Pty>,
         shown: Option<Vec<String>>,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
         let program = command
             .first()
             .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-        let held = launch::hold(command, program.as_deref(), invoker, None)?;
+        let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
         match attach_to_program(pid, program.as_deref(), invoker, settings, &wanted) {

@@ -11,6 +11,7 @@ use crate::{
     session::Departures,
 };
 
+mod add;
 mod arguments;
 mod effective;
 mod environment;
@@ -23,6 +24,7 @@ mod show;
 pub mod spec;
 pub mod value;
 
+pub use add::add_name;
 pub use effective::{Effective, effective};
 pub use environment::Environment;
 pub use known::{Known, SETTINGS};

@@ -87,6 +87,14 @@ impl Terminal {
         Ok(())
     }
 
+    /// The same of one that may not be there: then there is nothing to do.
+    pub async fn turn_of(terminal: &mut Option<Self>) -> io::Result<()> {
+        match terminal {
+            Some(terminal) => terminal.turn().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Takes in what was written so far, when the program has ended: others
     /// may hold its terminal open and write on.
     pub fn take_rest(&mut self) {

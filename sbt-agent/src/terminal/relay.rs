@@ -108,6 +108,30 @@ impl Relay {
         Ok(())
     }
 
+    /// The same of one that may not be there: then there is nothing to do.
+    pub async fn turn_of(relay: &mut Option<Self>) -> io::Result<()> {
+        match relay {
+            Some(relay) => relay.turn().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether all that was kept is shown.
+    pub fn is_up_to_date(&mut self) -> bool {
+        self.refill();
+        self.out.is_empty() || self.real.is_none()
+    }
+
+    /// Does something on the real terminal as it was before.
+    pub fn aside<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        if let Some(real) = &mut self.real {
+            real.restore();
+        }
+        let result = act();
+        self.resume();
+        result
+    }
+
     /// Shows the rest, when the program has ended. May be dropped while it
     /// waits, to be called again or not.
     pub async fn finish(&mut self) -> io::Result<()> {

@@ -1,0 +1,281 @@
+//! The live screen, from the session's side: what it is shown, and what its
+//! user wants.
+
+use std::{io, sync::Arc, time::Duration};
+
+use nix::sys::signal::{Signal, raise};
+use tokio::{
+    sync::{
+        mpsc::{UnboundedReceiver, unbounded_channel},
+        watch,
+    },
+    time::{Instant, timeout},
+};
+
+use super::{Session, observer::Observer};
+use crate::{
+    clock,
+    event::Event,
+    live::{Request, Snapshot},
+    output,
+    place::Place,
+    report::{Report, Run},
+    screen::{Handle, Look, Screen},
+    settings,
+};
+
+/// Between two snapshots at the least.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Taking them may use one part in so many of the time.
+const SPARED: u32 = 50;
+/// Without news from the source for so long, all that happened before is in.
+const SILENCE: Duration = Duration::from_millis(150);
+
+/// The screen while it is open.
+pub struct View {
+    handle: Handle,
+    latest: watch::Sender<Arc<Snapshot>>,
+    requests: UnboundedReceiver<Request>,
+    pub observer: Observer,
+    due: Instant,
+}
+
+impl View {
+    /// What the user wants next; `None` when the screen is gone.
+    pub async fn request(view: &mut Option<Self>) -> Option<Request> {
+        match view {
+            Some(view) => view.requests.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Closes the screen, and gives what was told meanwhile.
+    pub fn close(self) -> Observer {
+        self.handle.close();
+        self.observer
+    }
+}
+
+/// What becomes of the watching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    GoOn,
+    End,
+}
+
+impl Session {
+    /// Opens the screen.
+    pub fn open_screen(&mut self, look: Look) -> io::Result<()> {
+        self.model.keep_lanes();
+        let observer = Observer::new(self.start_ns);
+        let (latest, receiver) = watch::channel(Arc::new(self.snapshot(&observer)));
+        let (sender, requests) = unbounded_channel();
+        let handle = Screen::spawn(look, receiver, sender)?;
+        self.view = Some(View {
+            handle,
+            latest,
+            requests,
+            observer,
+            due: Instant::now(),
+        });
+        Ok(())
+    }
+
+    fn snapshot(&mut self, observer: &Observer) -> Snapshot {
+        let now_ns = clock::now_ns();
+        let run = Run {
+            lost: self.source.as_ref().map_or(0, crate::source::ebpf::Ebpf::lost),
+            ..self.facts(now_ns)
+        };
+        let report = Report::new(&self.model, self.resolver.places(), run);
+        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        let output = self.terminal.as_mut().map(crate::terminal::Terminal::output);
+        observer.snapshot(now_ns, &self.model, &places, report, output)
+    }
+
+    /// Shows how things stand, if it is time.
+    pub fn show(&mut self) {
+        let Some(mut view) = self.view.take() else {
+            return;
+        };
+        let begin = Instant::now();
+        if begin >= view.due {
+            let totals = self.model.totals();
+            view.observer.count(clock::now_ns(), totals.episodes);
+            let _screen_is_gone = view
+                .latest
+                .send(Arc::new(self.snapshot(&view.observer)));
+            view.due = begin + PERIOD.max(begin.elapsed() * SPARED);
+        }
+        self.view = Some(view);
+    }
+
+    /// Does what the user wants.
+    pub async fn obey(&mut self, request: Request) -> anyhow::Result<Then> {
+        match request {
+            Request::Leave => return Ok(Then::End),
+            Request::Interrupt => {
+                self.interrupted = true;
+                match (&self.terminal, &self.running) {
+                    (Some(terminal), _) => terminal.signal(Signal::SIGINT),
+                    (None, Some(running)) => running.signal(Signal::SIGINT as i32),
+                    (None, None) => {}
+                }
+                return Ok(Then::End);
+            }
+            Request::Toggle => self.toggle().await?,
+            Request::Reset => {
+                self.start_ns = clock::now_ns();
+                self.model.reset(self.start_ns);
+                self.notice("counting from zero on".into());
+            }
+            Request::Save => self.save(),
+            Request::Name { site, name } => self.name(site, &name),
+            Request::Level(level) => {
+                if let Some(view) = &mut self.view {
+                    view.observer.level = level;
+                    view.due = Instant::now();
+                }
+            }
+            Request::Keys(keys) => {
+                if let Some(terminal) = &mut self.terminal
+                    && terminal.keys(&keys) < keys.len()
+                {
+                    self.notice("the program does not read: not all was typed".into());
+                }
+            }
+            Request::Size(columns, rows) => {
+                if let Some(terminal) = &self.terminal {
+                    terminal.resize(columns, rows)?;
+                }
+            }
+            Request::Suspend => self.suspend().await?,
+        }
+        if let Some(view) = &mut self.view {
+            view.due = Instant::now();
+        }
+        self.show();
+        Ok(Then::GoOn)
+    }
+
+    fn notice(&mut self, text: String) {
+        if let Some(view) = &mut self.view {
+            view.observer.notice(text);
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.observer.off_ns.is_some())
+    }
+
+    async fn toggle(&mut self) -> anyhow::Result<()> {
+        if self.is_off() {
+            self.watch_again()
+        } else {
+            self.watch_no_more().await
+        }
+    }
+
+    /// Takes the probes off.
+    async fn watch_no_more(&mut self) -> anyhow::Result<()> {
+        let Some(source) = &mut self.source else {
+            return Ok(());
+        };
+        let off_ns = clock::now_ns();
+        source.pause();
+        // What was seen before still has to come in.
+        while let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await {
+            self.take(&batch);
+        }
+        self.model.push(&Event::Gap {
+            time_ns: clock::now_ns(),
+        });
+        if let Some(view) = &mut self.view {
+            view.observer.off_ns = Some(off_ns);
+        }
+        Ok(())
+    }
+
+    /// Puts them on again.
+    fn watch_again(&mut self) -> anyhow::Result<()> {
+        let Some(source) = &mut self.source else {
+            return Ok(());
+        };
+        self.model.push(&Event::Gap {
+            time_ns: clock::now_ns(),
+        });
+        source.resume()?;
+        if let Some(view) = &mut self.view {
+            view.observer.resumed(clock::now_ns());
+        }
+        Ok(())
+    }
+
+    /// The report so far, as text, into a new file of the working directory.
+    fn save(&mut self) {
+        let Some(view) = self.view.take() else {
+            return;
+        };
+        let report = self.snapshot(&view.observer).report;
+        self.view = Some(view);
+        let saved = output::save(&report, self.pid);
+        self.notice(match saved {
+            Ok(path) => format!("saved in {}", path.display()),
+            Err(error) => format!("not saved: {error:#}"),
+        });
+    }
+
+    /// Names a site, here and in `sbt.toml`.
+    fn name(&mut self, site: u32, name: &str) {
+        let Some(site) = self.model.sites().all().get(site as usize) else {
+            return;
+        };
+        let places = self.resolver.places();
+        let all: Vec<&Place> = places.iter().map(AsRef::as_ref).collect();
+        let first = site.places.first().and_then(|id| all.get(id.0 as usize));
+        let Some(written) = first.map(|place| place.written(&all)) else {
+            return;
+        };
+        let folder = std::env::current_dir().ok();
+        let saved = settings::add_name(folder.as_deref(), &written, name);
+        self.notice(match saved {
+            Ok((named, file)) => {
+                self.settings.names.retain(|old| old.site != named.site);
+                self.settings.names.push(named);
+                format!("{written} is {name}, also in {}", file.display())
+            }
+            Err(error) => format!("not named: {error}"),
+        });
+    }
+
+    /// Stops, as a shell's job control does, until continued.
+    async fn suspend(&mut self) -> anyhow::Result<()> {
+        // The program stops with us. One that we have only joined runs on, and
+        // nobody would read what it does.
+        let pauses = self.running.is_none() && !self.is_off();
+        if pauses {
+            self.watch_no_more().await?;
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.signal(Signal::SIGTSTP);
+        } else if let Some(running) = &self.running {
+            running.signal(Signal::SIGTSTP as i32);
+        }
+        if let Some(view) = &self.view {
+            view.handle.suspend();
+        }
+        let _stopped = raise(Signal::SIGSTOP);
+        if let Some(view) = &self.view {
+            view.handle.resume();
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.signal(Signal::SIGCONT);
+        } else if let Some(running) = &self.running {
+            running.signal(Signal::SIGCONT as i32);
+        }
+        if pauses {
+            self.watch_again()?;
+        }
+        Ok(())
+    }
+}

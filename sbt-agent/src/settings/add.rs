@@ -1,0 +1,111 @@
+//! Adds a name to the settings file, leaving everything else in it as it is.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use toml_edit::{DocumentMut, Item, Table, value};
+
+use super::{
+    Named,
+    find::{self, NAME, Trust},
+    spec,
+};
+use crate::target::launch::Invoker;
+
+/// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one
+/// there. Returns the name as it will be read, and the file. Fails, with a line,
+/// if the name cannot be one, or the file not be changed.
+pub fn add_name(
+    folder: Option<&Path>,
+    site: &str,
+    name: &str,
+) -> Result<(Named, PathBuf), String> {
+    let named = spec::named(&format!("{site}={name}"))?;
+    let folder = folder.ok_or("the working directory is gone")?;
+    let found = find::nearest(folder, Trust::of_this_process())?;
+    let (path, text) = match found {
+        Some(found) => {
+            let text = found.text.ok_or_else(|| {
+                found
+                    .note
+                    .unwrap_or_else(|| format!("{} is not to be trusted", found.shown))
+            })?;
+            (folder.join(found.shown), text)
+        }
+        None => (folder.join(NAME), String::new()),
+    };
+    let text = with_name(&text, site, name)?;
+    write(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok((named, path))
+}
+
+fn with_name(text: &str, site: &str, name: &str) -> Result<String, String> {
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error| format!("the settings file is damaged: {error}"))?;
+    let names = document
+        .entry("names")
+        .or_insert(Item::Table(Table::new()))
+        .as_table_like_mut()
+        .ok_or("names is no table in the settings file")?;
+    names.insert(site, value(name));
+    Ok(document.to_string())
+}
+
+/// The file never is half written: a new one takes the place of the old.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension(format!("toml.{}", std::process::id()));
+    let old = fs::metadata(path).ok();
+    let result = fs::write(&new, text).and_then(|()| {
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        match (&old, Invoker::from_sudo()) {
+            (Some(old), _) => {
+                chown(&new, Some(old.uid()), Some(old.gid()))?;
+                fs::set_permissions(&new, old.permissions())?;
+            }
+            // What sbt writes under sudo belongs to who called sudo.
+            (None, Some(invoker)) => {
+                chown(&new, Some(invoker.uid.as_raw()), Some(invoker.gid.as_raw()))?;
+            }
+            (None, None) => {}
+        }
+        fs::rename(&new, path)
+    });
+    if result.is_err() {
+        let _not_there = fs::remove_file(&new);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        let text = "# mine\nwatch = [\"a.c:1\"] # this\n\n[names]\n\"a.c:1\" = \"first\"\n";
+        let new = with_name(text, "b.c:2", "second").unwrap();
+        assert_eq!(new, format!("{text}\"b.c:2\" = \"second\"\n"));
+        let changed = with_name(&new, "a.c:1", "other").unwrap();
+        assert!(changed.contains("\"a.c:1\" = \"other\"") && changed.starts_with("# mine\n"));
+        assert_eq!(with_name("", "f", "x").unwrap(), "[names]\nf = \"x\"\n");
+        assert!(with_name("names = 3", "f", "x").is_err());
+        assert!(with_name("[", "f", "x").is_err());
+    }
+
+    #[test]
+    fn the_file_is_found_upwards_or_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        fs::create_dir(&below).unwrap();
+        let (named, path) = add_name(Some(&below), "lu.c:7", "pivot").unwrap();
+        assert_eq!((named.name.as_str(), path), ("pivot", below.join(NAME)));
+        fs::rename(below.join(NAME), folder.path().join(NAME)).unwrap();
+        let (_, path) = add_name(Some(&below), "lu.c:9", "update").unwrap();
+        assert_eq!(path, folder.path().join(NAME));
+        let text = fs::read_to_string(path).unwrap();
+        assert_eq!(text, "[names]\n\"lu.c:7\" = \"pivot\"\n\"lu.c:9\" = \"update\"\n");
+    }
+}
