@@ -11,19 +11,25 @@ use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, OwnedFd},
         unix::process::CommandExt as _,
     },
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
-use nix::pty::{Winsize, openpty};
+use nix::{
+    poll::{PollFd, PollFlags, poll},
+    pty::{Winsize, openpty},
+};
 use sbt::{
     target::{
-        launch::{self, Running},
+        launch::{self, Invoker, Running},
         libraries, pty,
     },
     terminal::{Relay, Terminal},
@@ -57,6 +63,7 @@ fn main() {
 
 const TESTS: &[(&str, fn())] = &[
     ("is_a_terminal", is_a_terminal),
+    ("under_sudo", under_sudo),
     ("what_is_redirected_stays", what_is_redirected_stays),
     ("statuses", statuses),
     (
@@ -80,9 +87,10 @@ const TESTS: &[(&str, fn())] = &[
 /// `how`: `screen` until the program ends; `leave` it when a line says so;
 /// `relay` from the start.
 fn stand_in(how: &str, command: &[OsString]) -> u8 {
-    let pty = pty::Pty::open(None).unwrap();
+    let invoker = Invoker::from_sudo();
+    let pty = pty::Pty::open(invoker.as_ref()).unwrap();
     let path = libraries::find_program(&command[0], std::env::var_os("PATH").as_deref());
-    let held = launch::hold(command, path.as_deref(), None, pty.as_ref()).unwrap();
+    let held = launch::hold(command, path.as_deref(), invoker.as_ref(), pty.as_ref()).unwrap();
     let pid = held.pid();
     let master = pty.map(pty::Pty::into_master);
     tokio::runtime::Builder::new_current_thread()
@@ -156,6 +164,7 @@ struct Desk {
     keyboard: Option<File>,
     screen: Arc<Mutex<Vec<u8>>>,
     reader: Option<thread::JoinHandle<()>>,
+    closed: Arc<AtomicBool>,
 }
 
 impl Desk {
@@ -205,9 +214,18 @@ impl Desk {
         let mut source = keyboard.try_clone().unwrap();
         let screen = Arc::new(Mutex::new(Vec::new()));
         let copy = Arc::clone(&screen);
+        let closed = Arc::new(AtomicBool::new(false));
+        let close = Arc::clone(&closed);
         let reader = thread::spawn(move || {
             let mut bytes = [0; 65_536];
-            while let Ok(n @ 1..) = source.read(&mut bytes) {
+            while !close.load(Ordering::Relaxed) {
+                let mut polled = [PollFd::new(source.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut polled, 20_u8).unwrap() == 0 {
+                    continue;
+                }
+                let Ok(n @ 1..) = source.read(&mut bytes) else {
+                    break;
+                };
                 copy.lock().unwrap().extend_from_slice(&bytes[..n]);
             }
         });
@@ -216,6 +234,7 @@ impl Desk {
             keyboard: Some(keyboard),
             screen,
             reader: Some(reader),
+            closed,
         }
     }
 
@@ -235,10 +254,6 @@ impl Desk {
             .unwrap()
             .write_all(keys.as_bytes())
             .unwrap();
-    }
-
-    fn pid(&self) -> i32 {
-        self.sbt.id().cast_signed()
     }
 
     /// The status, and all that was shown.
@@ -293,22 +308,24 @@ fn pause(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
 
-fn state(pid: i32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
-}
-
-fn signal(pid: i32, number: i32) {
-    // SAFETY: a plain system call.
-    unsafe { libc::kill(pid, number) };
-}
-
 // ---- the tests
 
 fn is_a_terminal() {
     let script = "for n in 0 1 2; do test -t $n && echo $n; done; stty -a | grep -o -w echo
                   test \"$(tty)\" = \"$(readlink /proc/self/fd/2)\" && echo named >/dev/tty";
     Desk::shell("relay", script).shows(0, "0\r\n1\r\n2\r\necho\r\nnamed\r\n");
+}
+
+fn under_sudo() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("under_sudo: left out, since only root can become another user");
+        return;
+    }
+    let script = "id -u; test -O $(tty) && echo mine; echo by name >$(tty)";
+    let desk = Desk::with("relay", &["sh", "-c", script], |sbt| {
+        sbt.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
+    });
+    desk.shows(0, "65534\r\nmine\r\nby name\r\n");
 }
 
 fn what_is_redirected_stays() {
@@ -504,13 +521,12 @@ fn hung_up() {
         }
     });
     desk.wait_for("ready");
-    // The reader has the other copy.
+    desk.closed.store(true, Ordering::Relaxed);
+    desk.reader.take().unwrap().join().unwrap();
     desk.keyboard = None;
-    signal(desk.pid(), libc::SIGSTOP);
-    signal(desk.pid(), libc::SIGCONT);
-    assert!(state(desk.pid()).is_some());
     assert!(eventually(|| path.exists().then_some(())).is_some());
-    assert_eq!(desk.finish().0, Some(0));
+    let status = eventually(|| desk.sbt.try_wait().unwrap());
+    assert_eq!(status.unwrap().code(), Some(0));
 }
 
 fn much_output() {

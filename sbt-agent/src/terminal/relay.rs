@@ -318,7 +318,7 @@ impl Relay {
             Err(error) if is_temporary(&error) => {}
             // The keeper is gone.
             Ok(_) | Err(_) => {
-                self.program = self.program.take().map(|p| Program { stops: None, ..p })
+                self.program = Some(Program { pid, stops: None });
             }
         }
     }
