@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     model::site::Roles,
-    pattern::{Code, Pattern, nearest},
+    pattern::{Code, Pattern, alike, nearest},
     place::{Place, printable, short},
     settings::{MAX_PHASES, Settings},
 };
@@ -56,12 +56,15 @@ impl Naming<'_> {
 
     /// A line for each pattern that no place has matched.
     pub fn unmatched(&self, places: &[&Place]) -> Vec<String> {
-        let known: BTreeSet<String> = places.iter().flat_map(|place| written(place)).collect();
         self.0
             .patterns()
             .filter(|(_, pattern)| !places.iter().any(|place| self.is_meant(pattern, place)))
             .map(|(option, pattern)| {
                 let pattern = pattern.to_string();
+                let known: BTreeSet<String> = places
+                    .iter()
+                    .flat_map(|place| written(place, &pattern))
+                    .collect();
                 let near = nearest(&pattern, known.iter().map(String::as_str));
                 let near = near.map_or_else(String::new, |near| format!("; the nearest is {near}"));
                 format!("{option} {pattern}: no barrier was called from there{near}")
@@ -70,8 +73,8 @@ impl Naming<'_> {
     }
 }
 
-/// What a user may write to mean a place.
-fn written(place: &Place) -> Vec<String> {
+/// What a user may write to mean a place, in the form of what was written.
+fn written(place: &Place, like: &str) -> Vec<String> {
     let lines = place.frames.iter().filter_map(|frame| {
         let (file, line) = frame.file.as_deref().zip(frame.line)?;
         Some(format!("{}:{line}", printable(short(file))))
@@ -79,7 +82,9 @@ fn written(place: &Place) -> Vec<String> {
     let functions = place
         .frames
         .iter()
-        .filter_map(|frame| frame.function.as_deref().map(printable));
+        .filter_map(|frame| frame.function.as_deref())
+        .flat_map(|function| alike(function, like))
+        .map(|function| printable(&function));
     let mut all: Vec<String> = lines.chain(functions).collect();
     if all.is_empty() {
         all.push(format!("{}+{:#x}", printable(&place.binary), place.offset));
@@ -184,6 +189,29 @@ mod tests {
         assert_eq!(
             lines,
             ["--watch lu.c:41: no barrier was called from there; the nearest is lu.c:40"]
+        );
+    }
+
+    #[test]
+    fn a_method_of_rust_is_named_by_its_type() {
+        let step = place("<rv::Foo>::step", 40);
+        let settings = Settings {
+            watch: vec![pattern("Foo::step"), pattern("rv::Foo::stpe")],
+            names: vec![Named {
+                site: pattern("rv::Foo::step"),
+                name: "diagonal".into(),
+            }],
+            ..Settings::default()
+        };
+        let naming = Naming(&settings);
+        assert_eq!(naming.name(&step), Some("diagonal"));
+        assert!(naming.roles(&step).watched);
+        assert_eq!(
+            naming.unmatched(&[&step]),
+            [
+                "--watch rv::Foo::stpe: no barrier was called from there; the nearest is \
+              rv::Foo::step"
+            ]
         );
     }
 }

@@ -109,6 +109,26 @@ fn functions_are_found_in_cpp_and_without_line_numbers() {
     report.is_exactly(5 * (3 + 2 + 3), 3 * 5);
 }
 
+/// Their symbols are `<std::…::Barrier>::wait` and `<barrier::Team as …>::meet`.
+#[test]
+fn methods_of_rust_are_named_by_type_or_trait() {
+    needs_root!();
+    let program = Build::of("barrier.rs").compiler("rustc").path();
+    let options = [
+        "--barrier=Barrier::wait:1",
+        "--mark=barrier::Team::meet",
+        "--mark=Meeting::meet",
+        "--name=Team::meet=meeting",
+    ];
+    let (_, report) = watch_with(&options, &program, &["20"]);
+    let site = report.site_at(line("barrier.rs", "SITE meet"));
+    assert_eq!(number(site, "episodes"), 20, "{report}");
+    assert_eq!(site["name"], "meeting", "{report}");
+    for mark in report.list("marks") {
+        assert_eq!(number(mark, "hits"), 60, "{report}");
+    }
+}
+
 /// A return probe would be in the way of the exception, and end the program.
 #[test]
 fn exceptions_leave_a_barrier_as_they_do_without_sbt() {

@@ -342,6 +342,54 @@ fn methods_and_templates() {
     }
 }
 
+/// `Foo::step`, `<Foo as Step>::go` and `shared::<u8>`, as rustc names them.
+#[test]
+fn methods_of_rust() {
+    let function = |name: &str| {
+        format!(
+            ".type {name}, @function\n{name}: push %rbx; pop %rbx; ret\n.size {name}, . - {name}\n"
+        )
+    };
+    let names = [
+        "_RNvMCs12jkoC9p3aE_1pNtB2_3Foo4step",
+        "_RNvXs0_Cs12jkoC9p3aE_1pNtB5_3FooNtB5_4Step2go",
+        "_RINvCs12jkoC9p3aE_1p6sharedhEB2_",
+        "main",
+    ];
+    let assembly = names.map(function).concat();
+    let assembly =
+        format!(".globl main\n.text\n{assembly}.section .note.GNU-stack, \"\", @progbits\n");
+    let built = Built::new("lu.s", &assembly, &[]);
+    for (name, symbol) in [
+        ("step", Some(0)),
+        ("Foo::step", Some(0)),
+        ("lu!p::Foo::step", Some(0)),
+        ("<p::Foo>::step", Some(0)),
+        ("go", Some(1)),
+        ("Foo::go", Some(1)),
+        ("p::Step::go", Some(1)),
+        ("<p::Foo as p::Step>::go", Some(1)),
+        ("p::shared", Some(2)),
+        ("shared::<u8>", Some(2)),
+        ("Step::step", None),
+    ] {
+        let found = built.symbols(name, BARRIER);
+        let expected = symbol.map(|symbol: usize| names[symbol].to_owned());
+        assert_eq!(found, Vec::from_iter(expected), "{name}");
+    }
+    for (written, near) in [
+        ("Foo::stpe", "Foo::step"),
+        ("p::Step::og", "p::Step::go"),
+        ("sharde", "shared"),
+    ] {
+        let missing = built.missing(written, MARK).unwrap();
+        assert!(
+            missing.ends_with(&format!("the nearest is \"{near}\"")),
+            "{missing}"
+        );
+    }
+}
+
 #[test]
 fn pointers_are_barrier_objects() {
     for dwarf in ["-gdwarf-5", "-gdwarf-4"] {
@@ -627,10 +675,7 @@ fn what_is_missing_is_told_with_the_nearest() {
     }
     let built = Built::new("lu.cpp", CPP, &["-O1"]);
     for (at, expected) in [
-        (
-            "Team<int>::wiat",
-            r#"the nearest is "app::Team<int>::wait""#,
-        ),
+        ("Team<int>::wiat", r#"the nearest is "Team<int>::wait""#),
         ("app::snyc", r#"the nearest is "app::sync""#),
         ("snyc", r#"the nearest is "sync""#),
         ("lu.cpp:6", "was it compiled with -g?"),
