@@ -212,6 +212,12 @@ fn colons(name: &str) -> impl Iterator<Item = usize> {
 }
 
 impl Pattern {
+    /// Whether somebody who writes this may mean what has the name `name`. A
+    /// name may read like anything, such as a line.
+    pub fn is_name(&self, name: &str) -> bool {
+        name.parse().as_ref() == Ok(self)
+    }
+
     /// Whether a barrier called from here is meant, itself or by a function
     /// that the call is inlined into or made by.
     pub fn matches(&self, place: &Place) -> bool {
