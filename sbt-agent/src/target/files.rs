@@ -34,6 +34,8 @@ pub struct ProbedFile {
     pub shown: PathBuf,
     /// Where to put probes; empty if there is nothing to watch.
     pub points: Vec<Point>,
+    /// Whether it is a dynamic linker, whose functions the program does not call.
+    pub(super) is_linker: bool,
     /// What it has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
     /// Where sbt finds the target's `/`.
@@ -61,6 +63,7 @@ impl ProbedFile {
             },
             shown: shown.to_owned(),
             points,
+            is_linker: elf::is_linker(&image),
             offers: Vec::new(),
             root: PathBuf::from("/"),
             file,
@@ -71,7 +74,7 @@ impl ProbedFile {
     /// sbt finds the target's `/`, below which separate debug files lie.
     pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
         root.clone_into(&mut self.root);
-        if !wanted.concerns(&self.shown) {
+        if !wanted.concerns(self) {
             return;
         }
         let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
@@ -80,7 +83,7 @@ impl ProbedFile {
         let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
             return;
         };
-        let offers = wanted.offers(&binary);
+        let offers = wanted.offers(self, &binary);
         for offer in &offers {
             if let Offer::Points(points) = offer {
                 for point in points {

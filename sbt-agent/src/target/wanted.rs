@@ -40,13 +40,13 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Whether it may be in the file at this path.
-    fn concerns(&self, path: &Path) -> bool {
-        let name = path.to_string_lossy();
-        self.at
-            .binary
-            .as_deref()
-            .is_none_or(|binary| short(binary) == short(&name))
+    /// Whether it may be in this file. The dynamic linker has copies of some
+    /// functions of the C library for itself, which nobody means.
+    fn concerns(&self, file: &ProbedFile) -> bool {
+        match &self.at.binary {
+            Some(binary) => short(binary) == short(&file.shown.to_string_lossy()),
+            None => !file.is_linker,
+        }
     }
 }
 
@@ -72,12 +72,12 @@ impl Wanted {
     }
 
     /// What a file has to offer for each wish, in their order.
-    pub(super) fn offers(&self, file: &Binary<'_>) -> Vec<Offer> {
+    pub(super) fn offers(&self, file: &ProbedFile, binary: &Binary<'_>) -> Vec<Offer> {
         self.0
             .iter()
             .map(|wish| {
-                if wish.concerns(file.shown) {
-                    file.offer(wish)
+                if wish.concerns(file) {
+                    binary.offer(wish)
                 } else {
                     Offer::Nothing
                 }
@@ -86,8 +86,8 @@ impl Wanted {
     }
 
     /// Whether a file may have anything of it.
-    pub(super) fn concerns(&self, path: &Path) -> bool {
-        self.0.iter().any(|wish| wish.concerns(path))
+    pub(super) fn concerns(&self, file: &ProbedFile) -> bool {
+        self.0.iter().any(|wish| wish.concerns(file))
     }
 
     /// For each wish that none of the files can fulfil one line that says why,

@@ -558,6 +558,60 @@ fn lines_without_an_instruction_of_their_own() {
 }
 
 #[test]
+fn what_is_chosen_at_the_start_is_refused() {
+    let function = |name: &str, kind: &str| {
+        format!(
+            ".type {name}, @{kind}\n{name}: push %rbx; pop %rbx; ret\n.size {name}, . - {name}\n"
+        )
+    };
+    let built = |functions: &[&str]| {
+        let mut assembly = String::from(".globl main\n.text\n");
+        assembly += &function("f", "gnu_indirect_function");
+        for name in functions {
+            assembly += &function(name, "function");
+        }
+        assembly += ".section .note.GNU-stack, \"\", @progbits\n";
+        Built::new("lu.s", &assembly, &[])
+    };
+    let with_names = built(&["main", "__f_sse2", "__f_avx2", "__ff_avx", "f2"]);
+    for at in ["f", "lu!f", "f+0x0"] {
+        assert_eq!(with_names.find(at, MARK), [], "{at}");
+        assert_eq!(
+            with_names.missing(at, MARK).unwrap(),
+            format!(
+                "cannot probe {at}: f is chosen when the program starts; give one of its \
+                 variants, such as lu!__f_avx2"
+            )
+        );
+    }
+    assert_eq!(with_names.symbols("lu!__f_avx2", MARK), ["__f_avx2"]);
+    let missing = built(&["main"]).missing("f", BARRIER).unwrap();
+    assert!(
+        missing.ends_with("does not name; its debug symbols may"),
+        "{missing}"
+    );
+    // The compiler's variants are known: only one of them is called.
+    let versions = built(&["main", "f.default", "f.avx2"]);
+    assert_eq!(versions.symbols("f", MARK), ["f.avx2", "f.default"]);
+}
+
+#[test]
+fn the_dynamic_linker_is_searched_only_if_named() {
+    let built = Built::c(&[]);
+    let linker = elf::interpreter(&fs::read(&built.program).unwrap()).unwrap();
+    let name = short(linker.to_str().unwrap());
+    let points = |at: &str| {
+        let mut file = ProbedFile::open(&linker, &linker).unwrap();
+        file.look_for(&wanted(&[at], MARK), Path::new("/"));
+        let is_mark = |point: &&Point| point.function == Function::Mark(7);
+        file.points.iter().filter(is_mark).count()
+    };
+    assert_eq!(points("_dl_debug_state"), 0);
+    assert_eq!(points(&format!("{name}!_dl_debug_state")), 1);
+    assert!(!elf::is_linker(&fs::read(&built.program).unwrap()));
+}
+
+#[test]
 fn offsets_are_of_whole_instructions() {
     let built = Built::c(&["-g"]);
     let (start, size) = built.extent("step");
@@ -689,13 +743,10 @@ fn what_is_missing_is_told_with_the_nearest() {
 fn libraries_are_named_beside_the_program() {
     let built = Built::c(&[]);
     let wanted = wanted(&["fcator", "step"], MARK);
-    let mut linker = ProbedFile::open(
-        Path::new("/lib64/ld-linux-x86-64.so.2"),
-        Path::new("/lib64/ld-linux-x86-64.so.2"),
-    )
-    .unwrap();
-    linker.look_for(&wanted, Path::new("/"));
-    let files = [Arc::new(built.file(&wanted)), Arc::new(linker)];
+    let other = Built::new("lu.cpp", CPP, &[]);
+    let mut library = ProbedFile::open(&other.program, Path::new("/lib/libx.so")).unwrap();
+    library.look_for(&wanted, Path::new("/"));
+    let files = [Arc::new(built.file(&wanted)), Arc::new(library)];
     let missing = wanted.missing(&files);
     assert_eq!(missing.len(), 1, "{missing:?}");
     let expected = r#"no function "fcator" in lu or the libraries it loads"#;

@@ -49,6 +49,12 @@ impl DebugInfo {
         self.symbols().functions(written)
     }
 
+    /// Of a function that is chosen among variants when the program starts,
+    /// their names as far as they are known; `None` if it is no such function.
+    pub fn variants(&self, written: &str) -> Option<Vec<String>> {
+        self.symbols().variants(written)
+    }
+
     /// Those of exactly this name in a symbol table.
     ///
     /// # Errors

@@ -17,10 +17,7 @@ const MAX_NAME: usize = 256;
 /// Why no file has what was wished for; `None` if one has it, or if it is to be
 /// in a file that is not there yet.
 pub(super) fn explain(index: usize, wish: &Wish, files: &[Arc<ProbedFile>]) -> Option<String> {
-    let concerned: Vec<_> = files
-        .iter()
-        .filter(|file| wish.concerns(&file.shown))
-        .collect();
+    let concerned: Vec<_> = files.iter().filter(|file| wish.concerns(file)).collect();
     let offers = || concerned.iter().filter_map(|file| file.offers.get(index));
     if concerned.is_empty() || offers().any(|offer| matches!(offer, Offer::Points(_))) {
         return None;
