@@ -59,6 +59,24 @@ fn marks_are_told_by_thread() {
     assert_eq!(inside["threads"].as_array().unwrap().len(), 3);
 }
 
+/// Only the function that is left is probed, and the report says so.
+#[test]
+fn calls_that_are_inlined_are_not_counted_and_told() {
+    needs_root!();
+    let options = ["--mark=step", "--mark=other"];
+    let (_, report) = watch_with(&options, &program("inlined.c"), &[]);
+    let marks = report.list("marks");
+    let hits: Vec<u64> = marks.iter().map(|mark| number(mark, "hits")).collect();
+    assert_eq!(hits, [3, 5], "{report}");
+    let notes: Vec<&str> = report
+        .list("notes")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let expected = "--mark step: step is also inlined at 2 places, where it is not counted";
+    assert_eq!(notes, [expected], "{report}");
+}
+
 /// Without any option only the barrier that is built on libc's is seen.
 #[test]
 fn functions_are_barriers_once_they_are_named() {

@@ -38,6 +38,8 @@ pub struct ProbedFile {
     pub(super) is_linker: bool,
     /// What it has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
+    /// At how many of its places each of them is inlined, and not probed.
+    pub(super) inlined: Vec<usize>,
     /// Where sbt finds the target's `/`.
     root: PathBuf,
     file: File,
@@ -65,6 +67,7 @@ impl ProbedFile {
             points,
             is_linker: elf::is_linker(&image),
             offers: Vec::new(),
+            inlined: Vec::new(),
             root: PathBuf::from("/"),
             file,
         })
@@ -84,6 +87,7 @@ impl ProbedFile {
             return;
         };
         let offers = wanted.offers(self, &binary);
+        self.inlined = wanted.inlined(&binary, &offers);
         for offer in &offers {
             if let Offer::Points(points) = offer {
                 for point in points {

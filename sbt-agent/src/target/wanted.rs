@@ -2,6 +2,7 @@
 
 mod exits;
 mod find;
+mod inlined;
 mod lines;
 mod missing;
 mod parts;
@@ -85,6 +86,12 @@ impl Wanted {
             .collect()
     }
 
+    /// At how many places of a file the function of each wish is inlined, of
+    /// which it has the `offers`.
+    pub(super) fn inlined(&self, binary: &Binary<'_>, offers: &[Offer]) -> Vec<usize> {
+        binary.inlined(&self.0, offers)
+    }
+
     /// Whether a file may have anything of it.
     pub(super) fn concerns(&self, file: &ProbedFile) -> bool {
         self.0.iter().any(|wish| wish.concerns(file))
@@ -101,6 +108,45 @@ impl Wanted {
             .filter_map(|(index, wish)| missing::explain(index, wish, files))
             .map(|line| printable(&line))
             .collect()
+    }
+}
+
+impl Wanted {
+    /// A line for each wish that can be fulfilled in part only: where the
+    /// function is inlined, and in the files that refuse it, nothing is counted.
+    pub fn notes(&self, files: &[&ProbedFile]) -> Vec<String> {
+        let notes = self.0.iter().enumerate().filter_map(|(index, wish)| {
+            let has_points =
+                |file: &&&ProbedFile| matches!(file.offers.get(index), Some(Offer::Points(_)));
+            files.iter().find(has_points)?;
+            let inlined = files.iter().filter_map(|file| file.inlined.get(index));
+            let inlined = match inlined.sum() {
+                0 => None,
+                1 => Some("is also inlined at 1 place, where it is not counted".to_owned()),
+                places => Some(format!(
+                    "is also inlined at {places} places, where it is not counted"
+                )),
+            };
+            let refused = files.iter().find_map(|file| match file.offers.get(index)? {
+                Offer::Refused(reason) => Some(format!(
+                    "is not counted in {}: {reason}",
+                    short(&file.shown.to_string_lossy())
+                )),
+                _ => None,
+            });
+            let all: Vec<_> = inlined.into_iter().chain(refused).collect();
+            let option = match wish.purpose {
+                Purpose::Mark(_) => "--mark",
+                Purpose::Barrier { .. } => "--barrier",
+            };
+            let Wish { at, .. } = wish;
+            let name = Pattern {
+                binary: None,
+                code: at.code.clone(),
+            };
+            (!all.is_empty()).then(|| format!("{option} {at}: {name} {}", all.join("; it ")))
+        });
+        notes.map(|note| printable(&note)).collect()
     }
 }
 

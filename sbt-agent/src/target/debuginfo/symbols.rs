@@ -257,7 +257,7 @@ fn at(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, vaddr: u64) -> Opti
 }
 
 /// A name that is looked for among mangled ones.
-struct Asked<'a> {
+pub(super) struct Asked<'a> {
     written: &'a str,
     /// What every mangled name of it contains, if that is known: most symbols
     /// need not be demangled.
@@ -266,7 +266,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(written: &'a str) -> Self {
+    pub(super) fn new(written: &'a str) -> Self {
         Self {
             written,
             part: names::identifier(written),
@@ -274,7 +274,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn means(&mut self, name: &[u8]) -> bool {
+    pub(super) fn means(&mut self, name: &[u8]) -> bool {
         if name == self.written.as_bytes() {
             return true;
         }
