@@ -262,6 +262,7 @@ impl Session {
         self.narrate();
         self.notes.extend(totals.notes);
         self.notes.extend(self.governor.note());
+        self.notes.extend(self.resolver.notes());
         if self.model.totals().arrivals == 0 {
             self.notes.extend(self.resolver.why_nothing_is_found());
         }

@@ -43,7 +43,7 @@ impl Prepared {
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
         match attach_to_program(pid, program.as_deref(), invoker, settings, &wanted) {
-            Ok(source) => Ok(Self {
+            Ok((source, files)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
                     command
@@ -53,7 +53,11 @@ impl Prepared {
                 }),
                 held: Some(held),
                 source,
-                resolver: Resolver::new(pid, program, wanted),
+                resolver: {
+                    let mut resolver = Resolver::new(pid, program, wanted);
+                    resolver.know(&files);
+                    resolver
+                },
             }),
             Err(error) => {
                 held.abandon();
@@ -94,7 +98,7 @@ fn attach_to_program(
     invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: &Wanted,
-) -> anyhow::Result<Ebpf> {
+) -> anyhow::Result<(Ebpf, Vec<Arc<ProbedFile>>)> {
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
@@ -102,7 +106,7 @@ fn attach_to_program(
     let files = sites::open_all(&files, wanted);
     check_wanted(wanted, program, &files)?;
     source.attach(&files)?;
-    Ok(source)
+    Ok((source, files))
 }
 
 /// The probes of the user's own that the settings ask for.
