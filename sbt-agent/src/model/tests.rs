@@ -6,6 +6,7 @@
 )]
 
 mod bounds;
+mod conceptual;
 mod fuzz;
 mod losses;
 mod regular;

@@ -331,15 +331,22 @@ pub struct ConceptualReport {
     pub from: String,
     /// Where it ends, as written.
     pub to: String,
-    /// Wall time, one value each time; null if it never came to an end.
+    /// Wall time, one value each time; null if it never came to an end. Teams
+    /// that pass it side by side count each for itself.
     pub phase_ns: Option<StatReport>,
-    /// Whether it was going on at the end; that part does not count.
+    /// Whether one had begun and not ended when its threads or the watching did;
+    /// that part does not count.
     pub unfinished: bool,
-    /// Complete episodes inside, with that which ends it.
+    /// How many were begun and given up, because an episode of their threads was
+    /// incomplete, events of these were lost, or watching was interrupted: they
+    /// count in nothing else.
+    pub abandoned: u64,
+    /// Complete episodes in which its threads took part inside, with that which
+    /// ends it. An episode that two teams share counts for each.
     pub episodes: u64,
-    /// Work of all threads inside.
+    /// Work inside of the threads that began it.
     pub work_ns: u64,
-    /// Waiting of all threads inside.
+    /// Their waiting inside.
     pub idle_ns: u64,
     /// How it changed over the run: `episodes` counts its own passes,
     /// `barrier_ns` is 0.
