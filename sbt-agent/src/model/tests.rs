@@ -10,7 +10,7 @@ mod conceptual;
 mod fuzz;
 mod losses;
 mod regular;
-mod setup;
+pub mod setup;
 mod sim;
 mod truth;
 

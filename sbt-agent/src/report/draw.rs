@@ -272,9 +272,11 @@ impl Draw<'_> {
             .max_by_key(|(id, last)| (*last, std::cmp::Reverse(*id)))?;
         (site.episodes > 0).then(|| StragglerReport {
             pattern: site.pattern().name(),
+            sequence: site.sequence().name(),
             thread,
             share_pct: most as f64 / site.episodes as f64 * 100.0,
             longest_run: site.ledger.longest_run,
+            changes: site.ledger.changes,
             mean_lead_ns: site.ledger.lead_ns / site.episodes,
         })
     }

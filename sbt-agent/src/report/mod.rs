@@ -236,15 +236,23 @@ pub struct StatReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
     /// `persistent`: one thread more often than all others together;
-    /// `alternating`: a few, at most half of all; `rotating`: any of them;
+    /// `alternating`: a few, at most half of all, or two that take turns;
+    /// `rotating`: any of them, at random or in turns;
     /// `none`: too few episodes or too little waiting to tell.
     pub pattern: &'static str,
+    /// How they follow each other. `turns`: a thread comes last twice running
+    /// less than half as often as by chance; `stretches`: it is another than
+    /// before less than half as often as by chance; `none`: neither, or too few
+    /// episodes to tell.
+    pub sequence: &'static str,
     /// Who came last most often.
     pub thread: u32,
     /// In how many of the episodes.
     pub share_pct: f64,
     /// Most episodes in a row with the same straggler, whoever it was.
     pub longest_run: u64,
+    /// How often it was another thread than in the episode before.
+    pub changes: u64,
     /// By how much the last came after the one before it, mean.
     pub mean_lead_ns: u64,
 }
