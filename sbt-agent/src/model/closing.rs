@@ -55,11 +55,26 @@ impl Model {
             Before::Episode { last_ns, site },
             Some(last_ns),
         );
+        self.pass_conceptual(site, &episode, last_ns);
         if self.departs(id) && episode.inside > 0 {
             self.barriers.get(id).leaving.push(episode);
         } else {
             self.settle(episode);
         }
+    }
+
+    /// An episode counts in the conceptual phases at once and not when it is
+    /// settled: by then some of its threads may have been in others, which would
+    /// have come before it.
+    fn pass_conceptual(&mut self, site: SiteId, episode: &Episode, last_ns: u64) {
+        if self.conceptual.all().is_empty() {
+            return;
+        }
+        self.parts.clear();
+        self.parts
+            .extend(episode.members.iter().map(|member| part(member, last_ns)));
+        let roles = self.sites.get(site).roles;
+        self.conceptual.pass(roles, last_ns, &self.parts);
     }
 
     /// Tells the members of an episode that it is open no longer: what it was
@@ -116,6 +131,9 @@ impl Model {
         self.blurred_ns = self.blurred_ns.max(Some(self.barriers.get(id).heard_ns));
         self.totals.incomplete += 1;
         self.sites.get(site).incomplete += 1;
+        for member in &episode.members {
+            self.conceptual.abandon(member.row);
+        }
         self.conclude(&mut episode, Before::Unknown, last_ns);
         self.recycle(episode.members);
     }
@@ -174,7 +192,6 @@ impl Model {
         }
         self.draw(&episode, last_ns);
         let roles = self.sites.get(site).roles;
-        self.conceptual.pass(roles, last_ns, &self.parts);
         if roles.watched || self.telling.wants(&done) {
             self.tell(site, &done, &episode);
         }
