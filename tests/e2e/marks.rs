@@ -164,6 +164,8 @@ fn barriers_may_end_in_any_way() {
                 assert_eq!(found["kind"], kind, "{report}");
             }
         }
+    }
+}
 
 /// Their symbols are `<std::…::Barrier>::wait` and `<barrier::Team as …>::meet`.
 #[test]
