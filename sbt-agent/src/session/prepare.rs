@@ -1,10 +1,6 @@
 //! Gets a target ready: found or held before its start, probed.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 use super::{Departures, privilege};
 use crate::{
@@ -102,9 +98,15 @@ fn attach_to_program(
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
-    let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
-    let files = sites::open_all(&files, wanted);
-    check_wanted(wanted, program, &files)?;
+    let (own, others) = program
+        .map(|path| libraries::will_map(path, user))
+        .unwrap_or_default();
+    let own = sites::open_all(&own, wanted);
+    check_wanted(wanted, program, &own)?;
+    // What is wanted is wanted of the program, and not of a library that it may
+    // have nothing to do with.
+    let others = sites::open_all(&others, &Wanted::default());
+    let files = [own, others].concat();
     source.attach(&files)?;
     Ok((source, files))
 }

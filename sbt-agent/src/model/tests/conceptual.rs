@@ -134,7 +134,10 @@ fn a_loss_ends_what_the_thread_had_begun() {
 fn another_program_leaves_spans_unfinished() {
     let mut events = pair();
     events.push(arrive(1, 20, BARRIER, 1));
-    events.push(Event::Exec { time_ns: 30 });
+    events.push(Event::Exec {
+        time_ns: 30,
+        replaced: false,
+    });
     let model = begun(&events, false);
     assert!(span(&model).is_unfinished());
     assert_eq!(span(&model).abandoned, 0);

@@ -50,6 +50,8 @@ struct Searched {
     place: String,
     /// The first of them, by its name.
     first: String,
+    /// Whether no file was named.
+    any: bool,
     debug: Vec<DebugInfo>,
 }
 
@@ -65,7 +67,17 @@ impl Searched {
                 first.clone()
             },
             first,
+            any,
             debug: files.iter().filter_map(|file| file.debug_info()).collect(),
+        }
+    }
+
+    /// A wrapper executes another program, and libraries may be loaded later.
+    fn later(&self, what: &str) -> String {
+        if self.any {
+            format!(" (in a program or library that comes later it is FILE!{what})")
+        } else {
+            String::new()
         }
     }
 
@@ -108,7 +120,7 @@ impl Searched {
             Some(near) => {
                 format!("no function \"{name}\" in {place}; the nearest is \"{near}\"")
             }
-            None => format!("no function \"{name}\" in {place}"),
+            None => format!("no function \"{name}\" in {place}{}", self.later(name)),
         }
     }
 
@@ -140,7 +152,8 @@ impl Searched {
                 });
                 let near = near.map_or_else(String::new, |near| format!(" (nearest: {near})"));
                 format!(
-                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?"
+                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?{}",
+                    self.later(&format!("{file}:{line}"))
                 )
             }
         }
