@@ -22,3 +22,4 @@ pub mod settings;
 pub mod source;
 pub mod target;
 pub mod views;
+pub mod words;

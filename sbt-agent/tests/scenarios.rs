@@ -232,7 +232,7 @@ impl Scenario {
                 return Ok(known(site.imbalance_pct().map(|pct| format!("{pct:.0}%"))));
             }
             ["release"] => return Ok(known(site.release.known_sum())),
-            ["pattern"] => return Ok(site.pattern().name().to_owned()),
+            ["pattern"] => return Ok(site.pattern(None).name().to_owned()),
             ["thread", who, what] => {
                 let (row, _) = self.row(tid(who)?)?;
                 let mine = site.threads.iter().find(|thread| thread.id.index() == row);
