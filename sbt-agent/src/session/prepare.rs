@@ -1,10 +1,6 @@
 //! Gets a target ready: found or held before its start, probed.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 use super::{Departures, privilege};
 use crate::{
@@ -13,7 +9,8 @@ use crate::{
     target::{
         files::ProbedFile,
         launch::{self, Held, Invoker},
-        libraries, process,
+        libraries::{self, WillMap},
+        process,
         sites::{self, Resolver},
         wanted::{Purpose, Wanted, Wish},
     },
@@ -102,9 +99,10 @@ fn attach_to_program(
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
-    let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
-    let files = sites::open_all(&files, wanted);
+    let paths = program.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
+    let mut files = sites::open_all(&paths.certain, wanted);
     check_wanted(wanted, program, &files)?;
+    files.extend(sites::open_all(&paths.possible, wanted));
     source.attach(&files)?;
     Ok((source, files))
 }
