@@ -106,7 +106,7 @@ fn nearest_line(file: &str, line: u32, places: &[&Place]) -> Option<String> {
 }
 
 /// What a user may write to mean a place, in the form of what was written.
-fn written(place: &Place, like: &str) -> Vec<String> {
+fn written(place: &Place, form: &str) -> Vec<String> {
     let lines = place.frames.iter().filter_map(|frame| {
         let (file, line) = frame.file.as_deref().zip(frame.line)?;
         Some(format!("{}:{line}", printable(short(file))))
@@ -115,7 +115,7 @@ fn written(place: &Place, like: &str) -> Vec<String> {
         .frames
         .iter()
         .filter_map(|frame| frame.function.as_deref())
-        .flat_map(|function| alike(function, like))
+        .flat_map(|function| alike(function, form))
         .map(|function| printable(&function));
     let mut all: Vec<String> = lines.chain(functions).collect();
     if all.is_empty() {

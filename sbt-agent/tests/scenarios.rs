@@ -110,7 +110,10 @@ impl Scenario {
         };
         Ok(match words {
             ["departures", on @ ("on" | "off")] => Event::Departures { on: *on == "on" },
-            ["exec"] => Event::Exec { time_ns },
+            ["exec"] => Event::Exec {
+                time_ns,
+                replaced: false,
+            },
             [who, "starts", "since", since] => thread(tid(who)?, Clocks::at(time(since)?)),
             [who, "starts", rest @ ..] => thread(tid(who)?, clocks(rest)?),
             [who, "arrive", object, place, rest @ ..] => Event::Arrive {
