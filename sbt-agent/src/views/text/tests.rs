@@ -328,7 +328,7 @@ fn who_takes_turns_is_named() {
     }
     let text = text(&program.report());
     assert!(
-        text.contains("a few threads take turns, T1 50 %,\n    T4 50 %\n"),
+        text.contains(": two threads take turns, T1 50 %,\n    T4 50 %\n"),
         "{}",
         text
     );
