@@ -823,7 +823,7 @@ fn what_is_missing_is_told_with_the_nearest() {
         ),
         (
             "lo.c:3",
-            r#"no source file "lo.c" is known to lu (nearest: lu.c); was it compiled with -g? (in a program or library that comes later it is FILE!lo.c:3)"#,
+            r#"no source file "lo.c" is known to lu (nearest: lu.c); was it compiled with -g?"#,
         ),
         ("lu!0x1", "there is no code at 0x1 in lu"),
     ] {
