@@ -73,6 +73,8 @@ pub struct SiteThread {
     pub episodes: u64,
     /// How often it came last.
     pub last: u64,
+    /// Whether it did in its last episode here.
+    was_last: bool,
     /// Work in the phases that ended here, as far as its beginning was seen.
     pub work: Stat,
     /// Waiting for others.
@@ -195,21 +197,18 @@ impl Site {
         self.threads.get_mut(*slot as usize)
     }
 
-    fn lasts(&self) -> Vec<u64> {
-        self.threads.iter().map(|thread| thread.last).collect()
-    }
-
     /// How those who come last follow each other.
     /// `shared`: the row that stands for several threads, if one does.
     pub fn sequence(&self, shared: Option<ThreadId>) -> Sequence {
-        let lasts = self.lasts();
         let is_unknown = |thread: &SiteThread| Some(thread.id) == shared && thread.last > 0;
-        // Of threads that are not kept only the ledger knows.
-        if lasts.iter().sum::<u64>() == self.episodes && !self.threads.iter().any(is_unknown) {
-            Sequence::of(&lasts, self.ledger.changes)
-        } else {
-            Sequence::None
+        if self.threads.iter().any(is_unknown) {
+            return Sequence::None;
         }
+        let threads = self.threads.iter();
+        Sequence::of(
+            threads.map(|thread| (thread.episodes, thread.last)),
+            &self.ledger,
+        )
     }
 
     /// Whether the same threads come last again and again. `shared`: the row
@@ -469,6 +468,11 @@ impl Sites {
             thread.idle.add(part.idle_ns);
             thread.release.add_known(part.release_ns);
             thread.split.add(part.split);
+            let is_last = done.straggler.is_some_and(|(last, _)| last == part.row);
+            if std::mem::replace(&mut thread.was_last, is_last) {
+                site.ledger.repeats += u64::from(is_last);
+                site.ledger.changes += u64::from(!is_last);
+            }
         }
         site.note_balance(parts);
         site.note_barrier(barrier, done, parts, &mut self.at_barriers);

@@ -347,6 +347,7 @@ impl Draw<'_> {
             share_pct: share(most),
             unknown_pct: share(unknown.map_or(0, |(_, last)| last)),
             longest_run: site.ledger.longest_run,
+            repeats: site.ledger.repeats,
             changes: site.ledger.changes,
             mean_lead_ns: site.ledger.lead_ns / site.episodes,
         })

@@ -281,10 +281,9 @@ pub struct StragglerReport {
     /// who came last. If several barriers are used from here and most episodes
     /// show the same at each, it is that.
     pub pattern: &'static str,
-    /// How they follow each other. `turns`: a thread comes last twice running
-    /// less than half as often as by chance; `stretches`: it is another than
-    /// before less than half as often as by chance; `none`: neither, or too few
-    /// episodes to tell.
+    /// How they follow each other. `turns`: `repeats` are less than half as
+    /// frequent as by chance; `stretches`: `changes` are; `none`: neither, or too
+    /// few episodes to tell.
     pub sequence: &'static str,
     /// Who came last most often, of those with an entry of their own.
     pub thread: u32,
@@ -294,7 +293,10 @@ pub struct StragglerReport {
     pub unknown_pct: f64,
     /// Most episodes in a row with the same straggler, whoever it was.
     pub longest_run: u64,
-    /// How often it was another thread than in the episode before.
+    /// How often a thread that had come last did so in its next episode here as
+    /// well.
+    pub repeats: u64,
+    /// How often it did not.
     pub changes: u64,
     /// By how much the last came after the one before it, mean.
     pub mean_lead_ns: u64,
