@@ -24,3 +24,4 @@ pub mod source;
 pub mod target;
 pub mod terminal;
 pub mod views;
+pub mod words;

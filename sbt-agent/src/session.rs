@@ -141,6 +141,7 @@ struct Session {
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
+    had_children: Option<bool>,
     interrupted: bool,
     notes: Vec<String>,
 }
@@ -193,6 +194,7 @@ impl Session {
             start_ns,
             end_ns: start_ns,
             exit_status: None,
+            had_children: None,
             interrupted: false,
             notes: Vec::new(),
         })
@@ -201,6 +203,7 @@ impl Session {
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
             self.end_ns = clock::now_ns();
+            self.had_children = process::had_children(self.pid);
             // On a thread of its own: it waits for the last batches to be
             // handed over, which is for us to take.
             self.stopping = Some(tokio::task::spawn_blocking(move || source.stop()));
@@ -297,9 +300,11 @@ impl Session {
         self.narrate();
         self.notes.extend(totals.notes);
         self.notes.extend(self.governor.note());
-        if self.model.totals().arrivals == 0 {
-            self.notes.extend(self.resolver.why_nothing_is_found());
-        }
+        self.notes.extend(self.resolver.notes());
+        let none_found = self.model.totals().arrivals == 0;
+        let none_found_because = none_found
+            .then(|| self.resolver.why_nothing_is_found())
+            .flatten();
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         self.notes.extend(Naming(&self.settings).unmatched(&places));
         let (watched, watched_omitted) = self.narrator.take_kept();
@@ -308,6 +313,7 @@ impl Session {
             watched_omitted,
             ended: ended || self.exit_status.is_some(),
             lost: totals.lost,
+            none_found_because,
             notes: std::mem::take(&mut self.notes),
             ..self.facts(self.end_ns)
         };
@@ -337,6 +343,7 @@ impl Session {
             wall_ns: until_ns.saturating_sub(self.start_ns),
             ended: self.exit_status.is_some(),
             exit_status: self.exit_status,
+            had_children: self.had_children,
             departures: self.governor.summary(),
             notes: self.notes.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
@@ -386,8 +393,9 @@ impl Session {
                 result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
                     drop(result.context("waiting for the program")?);
                     ending = Some(Ending::Target);
-                    self.reap()?;
+                    // What it leaves behind is gone once it has been reaped.
                     self.stop();
+                    self.reap()?;
                 }
                 heard = self.signals.next() => {
                     let heard = heard.context("waiting for signals")?;

@@ -59,6 +59,21 @@ fn marks_are_told_by_thread() {
     assert_eq!(inside["threads"].as_array().unwrap().len(), 3);
 }
 
+/// Only the function that is left is probed, and the report says so.
+#[test]
+fn calls_that_are_inlined_are_not_counted_and_told() {
+    needs_root!();
+    let options = ["--mark=step", "--mark=other"];
+    let (_, report) = watch_with(&options, &program("inlined.c"), &[]);
+    let marks = report.list("marks");
+    let hits: Vec<u64> = marks.iter().map(|mark| number(mark, "hits")).collect();
+    assert_eq!(hits, [3, 5], "{report}");
+    let notes = report.list("notes").iter().filter_map(Value::as_str);
+    let notes: Vec<_> = notes.filter(|note| note.contains("--mark")).collect();
+    let expected = "--mark step: step is also inlined at 2 places, where it is not counted";
+    assert!(notes.contains(&expected), "{report}");
+}
+
 /// Without any option only the barrier that is built on libc's is seen.
 #[test]
 fn functions_are_barriers_once_they_are_named() {
@@ -149,6 +164,26 @@ fn barriers_may_end_in_any_way() {
     }
 }
 
+/// Their symbols are `<std::…::Barrier>::wait` and `<barrier::Team as …>::meet`.
+#[test]
+fn methods_of_rust_are_named_by_type_or_trait() {
+    needs_root!();
+    let program = Build::of("barrier.rs").compiler("rustc").path();
+    let options = [
+        "--barrier=Barrier::wait:1",
+        "--mark=barrier::Team::meet",
+        "--mark=Meeting::meet",
+        "--name=Team::meet=meeting",
+    ];
+    let (_, report) = watch_with(&options, &program, &["20"]);
+    let site = report.site_at(line("barrier.rs", "SITE meet"));
+    assert_eq!(number(site, "episodes"), 20, "{report}");
+    assert_eq!(site["name"], "meeting", "{report}");
+    for mark in report.list("marks") {
+        assert_eq!(number(mark, "hits"), 60, "{report}");
+    }
+}
+
 /// A return probe would be in the way of the exception, and end the program.
 #[test]
 fn exceptions_leave_a_barrier_as_they_do_without_sbt() {
@@ -180,6 +215,7 @@ fn what_is_not_there_is_told_before_the_program_starts() {
         ("--mark=marks.c:1", "marks.c:1"),
         ("--mark=makrs.c:20", "marks.c"),
         ("--barrier=secnd_part", "second_part"),
+        ("--mark=strlen", "strlen is chosen when the program starts"),
     ] {
         let program = program("marks.c");
         let finished = run(command(

@@ -43,6 +43,21 @@ fn watched_episodes_are_told_with_their_arrivals_in_order() {
     assert!(table.contains("\ntogether "), "{text}");
 }
 
+/// And not the line 2 of a file called step.
+#[test]
+fn a_name_may_look_like_a_line() {
+    needs_root!();
+    let arguments = ["threads=3", "rounds=5", "base=500", "skew=2000"];
+    for name in ["step:2", "lib!step+0x2"] {
+        let (watch, named) = (format!("--watch={name}"), format!("--name=meet={name}"));
+        let text = sbt_run(&[&watch, &named], "truth.c", &arguments);
+        let told = format!("sbt: {name} (meet truth.c:");
+        let episodes = text.lines().filter(|line| line.starts_with(&told));
+        assert_eq!(episodes.count(), 5, "{text}");
+        assert!(!text.contains("no barrier was called"), "{text}");
+    }
+}
+
 #[test]
 fn the_report_lists_watched_episodes() {
     needs_root!();
@@ -133,6 +148,23 @@ fn conceptual_phases_hold_what_lies_between() {
         "a part is shorter than the whole: {report}"
     );
     assert_eq!(of(0)["threads"].as_array().unwrap().len(), 3);
+}
+
+/// Two teams that pass the same lines at other times.
+#[test]
+fn conceptual_phases_belong_to_teams() {
+    needs_root!();
+    let at = |what: &str| format!("spans.c:{}", line("spans.c", what));
+    let option = format!("--phase=part={}..{}", at("SITE begin"), at("SITE end"));
+    let (_, report) = watch_with(&[&option], &program("spans.c"), &["rounds=10"]);
+    let part = &report.list("conceptual_phases")[0];
+    assert_eq!(number(&part["phase_ns"], "count"), 20, "{report}");
+    // Nobody sleeps for less.
+    assert!(number(&part["phase_ns"], "min") >= 10_000_000, "{report}");
+    assert_eq!(number(part, "episodes"), 20, "{report}");
+    assert_eq!(number(part, "abandoned"), 0, "{report}");
+    assert_eq!(part["unfinished"], false, "{report}");
+    assert_eq!(part["threads"].as_array().unwrap().len(), 4);
 }
 
 #[test]

@@ -55,11 +55,26 @@ impl Model {
             Before::Episode { last_ns, site },
             Some(last_ns),
         );
+        self.pass_conceptual(site, &episode, last_ns);
         if self.departs(id) && episode.inside > 0 {
             self.barriers.get(id).leaving.push(episode);
         } else {
-            self.settle(episode);
+            self.settle(id, episode);
         }
+    }
+
+    /// An episode counts in the conceptual phases at once and not when it is
+    /// settled: by then some of its threads may have been in others, which would
+    /// have come before it.
+    fn pass_conceptual(&mut self, site: SiteId, episode: &Episode, last_ns: u64) {
+        if self.conceptual.all().is_empty() {
+            return;
+        }
+        self.parts.clear();
+        self.parts
+            .extend(episode.members.iter().map(|member| part(member, last_ns)));
+        let roles = self.sites.get(site).roles;
+        self.conceptual.pass(roles, last_ns, &self.parts);
     }
 
     /// Tells the members of an episode that it is open no longer: what it was
@@ -116,13 +131,16 @@ impl Model {
         self.blurred_ns = self.blurred_ns.max(Some(self.barriers.get(id).heard_ns));
         self.totals.incomplete += 1;
         self.sites.get(site).incomplete += 1;
+        for member in &episode.members {
+            self.conceptual.abandon(member.row);
+        }
         self.conclude(&mut episode, Before::Unknown, last_ns);
         self.recycle(episode.members);
     }
 
     pub(super) fn settle_leaving(&mut self, id: BarrierId) {
         for episode in std::mem::take(&mut self.barriers.get(id).leaving) {
-            self.settle(episode);
+            self.settle(id, episode);
         }
     }
 
@@ -141,7 +159,7 @@ impl Model {
     }
 
     /// A complete episode enters the sums.
-    pub(super) fn settle(&mut self, episode: Episode) {
+    pub(super) fn settle(&mut self, id: BarrierId, episode: Episode) {
         let (Some(site), Some((first_ns, last_ns))) = (episode.site, episode.span()) else {
             return;
         };
@@ -160,7 +178,9 @@ impl Model {
             phase,
             straggler: straggler(&episode),
         };
-        self.sites.record(site, &done, &self.parts);
+        self.sites.shared = self.threads.shared();
+        let barrier = self.barriers.get(id).number;
+        self.sites.record(site, barrier, &done, &self.parts);
         for part in &self.parts {
             let row = self.threads.row(part.row);
             row.episodes += 1;
@@ -174,7 +194,6 @@ impl Model {
         }
         self.draw(&episode, last_ns);
         let roles = self.sites.get(site).roles;
-        self.conceptual.pass(roles, last_ns, &self.parts);
         if roles.watched || self.telling.wants(&done) {
             self.tell(site, &done, &episode);
         }

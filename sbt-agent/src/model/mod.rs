@@ -233,7 +233,7 @@ impl Model {
                 ..
             } => {
                 if self.threads.is_another(*tid, *since) {
-                    self.threads.bury(*tid);
+                    self.bury(*tid);
                     // What it did before is missing, or was taken for the other's.
                     self.threads.meet(*tid, since.time_ns);
                 }
@@ -294,6 +294,8 @@ impl Model {
 
     /// No more events will come. Settles what is still open.
     pub fn finish(&mut self) {
+        // What is open now was not missed: such spans are unfinished.
+        let conceptual = std::mem::take(&mut self.conceptual);
         for id in self.barriers.ids() {
             self.settle_leaving(id);
             if !self.barriers.get(id).open.members.is_empty() {
@@ -301,6 +303,7 @@ impl Model {
                 self.close_open(id);
             }
         }
+        self.conceptual = conceptual;
     }
 
     fn note_unfinished(&mut self, id: BarrierId) {
@@ -379,11 +382,20 @@ impl Model {
             // whoever looks for the reason of a hang wants to know.
             self.mark_left(seat, Left::Unseen);
         }
+        self.bury(tid);
+    }
+
+    fn bury(&mut self, tid: Tid) {
+        if let Some(live) = self.threads.live(tid) {
+            self.conceptual.leave(live.row);
+        }
         self.threads.bury(tid);
     }
 
     /// Another program: nothing that was open will ever end.
     fn exec(&mut self, time_ns: u64) {
+        // Before what was open is dropped: it was cut short, and not missed.
+        self.conceptual.leave_all();
         for id in self.barriers.ids() {
             self.settle_leaving(id);
             self.close_open(id);
@@ -397,7 +409,6 @@ impl Model {
             live.seat = None;
             live.mark = None;
         }
-        self.conceptual.abandon();
         self.barriers.forget();
         self.places.clear();
         self.start_ns = time_ns;

@@ -287,7 +287,11 @@ impl Model {
             if barrier.count.is_none() {
                 self.end(seat.barrier);
             } else if self.counts_alone(seat.barrier) {
-                self.barriers.get(seat.barrier).open.members[seat.index].left = left;
+                let member = &mut self.barriers.get(seat.barrier).open.members[seat.index];
+                member.left = left;
+                // Overtaken, or else the loss of who came last is not known yet.
+                let row = member.row;
+                self.conceptual.abandon(row);
             } else {
                 self.close_open(seat.barrier);
             }
@@ -313,7 +317,7 @@ impl Model {
         episode.inside -= 1;
         if episode.inside == 0 {
             let episode = barrier.leaving.remove(at);
-            self.settle(episode);
+            self.settle(seat.barrier, episode);
         }
     }
 
@@ -328,6 +332,7 @@ impl Model {
             live.hint = None;
             live.mark = None;
             live.lost = true;
+            self.conceptual.abandon(live.row);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Gaps in the watching, and beginning to count again.
 
-use super::{Model, Totals, conceptual::Conceptual, marks::Marks};
+use super::{Model, Totals, marks::Marks};
 
 impl Model {
     /// Nothing was seen until `time_ns`: every barrier may be in any round, and
@@ -21,7 +21,7 @@ impl Model {
         }
         // A thread that was born meanwhile may have been in anything.
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));
-        self.conceptual.abandon();
+        self.conceptual.abandon_all();
     }
 
     /// Counts everything from zero on, from `time_ns`. What is going on goes on,
@@ -33,7 +33,7 @@ impl Model {
         }
         self.threads.reset();
         self.sites.reset();
-        self.conceptual = Conceptual::new(self.conceptual.spans().len());
+        self.conceptual.reset();
         self.marks = Marks::default();
         self.unfinished.clear();
         self.totals = Totals {

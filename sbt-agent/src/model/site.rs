@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{
     barrier::BarrierId,
     stats::Stat,
-    straggler::{Ledger, Pattern},
+    straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
     trend::{self, Trend},
 };
@@ -73,6 +73,8 @@ pub struct SiteThread {
     pub episodes: u64,
     /// How often it came last.
     pub last: u64,
+    /// Whether it did in its last episode here.
+    was_last: bool,
     /// Work in the phases that ended here, as far as its beginning was seen.
     pub work: Stat,
     /// Waiting for others.
@@ -81,6 +83,19 @@ pub struct SiteThread {
     pub release: Stat,
     /// How `work` splits up.
     pub split: SplitSum,
+}
+
+/// Who came last at one of a site's barriers.
+#[derive(Clone, Debug, Default)]
+pub struct AtBarrier {
+    /// Complete episodes.
+    pub episodes: u64,
+    /// Participants, summed over them.
+    pub participants: u64,
+    /// Waiting for others, ns.
+    pub lost_ns: u64,
+    /// How often each thread came last, where it ever did.
+    pub lasts: FxHashMap<ThreadId, u64>,
 }
 
 /// Everything about one site.
@@ -117,6 +132,9 @@ pub struct Site {
     uneven: (f64, f64),
     /// Who came last, in their order.
     pub ledger: Ledger,
+    /// The same by barrier, by [`super::barrier::Barrier::number`]: of the
+    /// first [`MAX_NAMED_BARRIERS`]. Each may have stragglers of its own.
+    pub by_barrier: FxHashMap<u64, AtBarrier>,
     /// Participants, summed over episodes.
     pub participants: u64,
     /// How all this changed over the run.
@@ -148,6 +166,7 @@ impl Site {
             longest_ns: 0,
             uneven: (0.0, 0.0),
             ledger: Ledger::default(),
+            by_barrier: FxHashMap::default(),
             participants: 0,
             trend: Trend::default(),
             roles,
@@ -178,9 +197,58 @@ impl Site {
         self.threads.get_mut(*slot as usize)
     }
 
-    /// Whether the same threads come last again and again.
-    pub fn pattern(&self) -> Pattern {
-        let lasts: Vec<u64> = self.threads.iter().map(|thread| thread.last).collect();
+    /// How those who come last follow each other.
+    /// `shared`: the row that stands for several threads, if one does.
+    pub fn sequence(&self, shared: Option<ThreadId>) -> Sequence {
+        let is_unknown = |thread: &SiteThread| Some(thread.id) == shared && thread.last > 0;
+        if self.threads.iter().any(is_unknown) {
+            return Sequence::None;
+        }
+        let threads = self.threads.iter();
+        Sequence::of(
+            threads.map(|thread| (thread.episodes, thread.last)),
+            &self.ledger,
+        )
+    }
+
+    /// Whether the same threads come last again and again. `shared`: the row
+    /// that stands for several threads, if one does.
+    ///
+    /// Where several barriers are used, each may have a straggler of its own: if
+    /// most episodes were at barriers that show the same pattern, it is that.
+    pub fn pattern(&self, shared: Option<ThreadId>) -> Pattern {
+        if self.by_barrier.len() > 1 {
+            let patterns = self.by_barrier.values();
+            let patterns = patterns.map(|at| (self.pattern_at(at, shared), at.episodes));
+            let known: Vec<_> = patterns.filter(|(it, _)| *it != Pattern::None).collect();
+            let episodes: u64 = known.iter().map(|(_, episodes)| episodes).sum();
+            let first = known.first().map(|(pattern, _)| *pattern);
+            let agreed = first.filter(|first| known.iter().all(|(it, _)| it == first));
+            if let Some(pattern) = agreed.filter(|_| 2 * episodes > self.episodes) {
+                return pattern;
+            }
+        }
+        let lasts = self.threads.iter().map(|thread| (thread.id, thread.last));
+        self.pattern_of(lasts, self.sequence(shared), shared)
+    }
+
+    /// The same at one of its barriers.
+    pub fn pattern_at(&self, at: &AtBarrier, shared: Option<ThreadId>) -> Pattern {
+        // Those that never came last there took part, too.
+        let members = at.participants.checked_div(at.episodes).unwrap_or(0);
+        let members = usize::try_from(members).unwrap_or(usize::MAX);
+        let others = members.saturating_sub(at.lasts.len());
+        let others = std::iter::repeat_n((ThreadId(u32::MAX), 0), others);
+        let lasts = at.lasts.iter().map(|(thread, last)| (*thread, *last));
+        self.pattern_of(lasts.chain(others), Sequence::None, shared)
+    }
+
+    fn pattern_of(
+        &self,
+        lasts: impl Iterator<Item = (ThreadId, u64)>,
+        sequence: Sequence,
+        shared: Option<ThreadId>,
+    ) -> Pattern {
         let (idle, work) = (self.idle.sum() as f64, self.work.sum() as f64);
         // Without any known work all of the time went into waiting.
         let waiting = if idle > 0.0 {
@@ -188,7 +256,45 @@ impl Site {
         } else {
             0.0
         };
-        Pattern::of(&lasts, waiting)
+        let (mut all, mut most, mut unknown) = (Vec::new(), 0, 0);
+        for (thread, last) in lasts {
+            all.push(last);
+            if Some(thread) == shared {
+                unknown = last;
+            } else {
+                most = last.max(most);
+            }
+        }
+        match Pattern::of(&all, sequence, waiting) {
+            // It could be one of those that share a row, or all of them.
+            Pattern::Persistent if unknown > most => Pattern::None,
+            Pattern::Alternating | Pattern::Rotating if unknown * 5 > all.iter().sum::<u64>() => {
+                Pattern::None
+            }
+            pattern => pattern,
+        }
+    }
+
+    /// Notes who came last in an episode at the barrier of this number.
+    fn note_barrier(&mut self, barrier: u64, done: &Done, parts: &[Part], pairs: &mut usize) {
+        let full = self.by_barrier.len() >= MAX_NAMED_BARRIERS || *pairs >= MAX_PAIRS;
+        if full && !self.by_barrier.contains_key(&barrier) {
+            return;
+        }
+        let at = self.by_barrier.entry(barrier).or_default();
+        at.episodes += 1;
+        at.participants += parts.len() as u64;
+        for part in parts {
+            at.lost_ns = at.lost_ns.saturating_add(part.idle_ns);
+        }
+        if let Some((straggler, _)) = done.straggler {
+            if let Some(last) = at.lasts.get_mut(&straggler) {
+                *last += 1;
+            } else if *pairs < MAX_PAIRS {
+                *pairs += 1;
+                at.lasts.insert(straggler, 1);
+            }
+        }
     }
 
     /// Notes a barrier that is used from here.
@@ -269,8 +375,12 @@ pub struct Sites {
     all: Vec<Site>,
     /// What is wanted at places, where anything is.
     roles: FxHashMap<PlaceId, Roles>,
-    /// Pairs of site and thread that are kept.
+    /// Pairs of site and thread that are kept, and likewise of a barrier and
+    /// who came last there.
     pairs: usize,
+    at_barriers: usize,
+    /// The row that several threads share, if one is.
+    pub shared: Option<ThreadId>,
     /// Parts of episodes whose thread is not kept at its site.
     pub unkept_parts: u64,
     /// Phases by their (site before, site after).
@@ -333,13 +443,14 @@ impl Sites {
             *site = Site::new(places, site.kind, site.roles);
         }
         self.pairs = 0;
+        self.at_barriers = 0;
         self.unkept_parts = 0;
         self.phases.clear();
         self.unkept_phases = 0;
     }
 
-    /// Takes one complete episode in.
-    pub fn record(&mut self, id: SiteId, done: &Done, parts: &[Part]) {
+    /// Takes one complete episode in. `barrier`: the number of the barrier.
+    pub fn record(&mut self, id: SiteId, barrier: u64, done: &Done, parts: &[Part]) {
         let site = &mut self.all[id.index()];
         site.episodes += 1;
         site.participants += parts.len() as u64;
@@ -357,10 +468,20 @@ impl Sites {
             thread.idle.add(part.idle_ns);
             thread.release.add_known(part.release_ns);
             thread.split.add(part.split);
+            let is_last = done.straggler.is_some_and(|(last, _)| last == part.row);
+            if std::mem::replace(&mut thread.was_last, is_last) {
+                site.ledger.repeats += u64::from(is_last);
+                site.ledger.changes += u64::from(!is_last);
+            }
         }
         site.note_balance(parts);
+        site.note_barrier(barrier, done, parts, &mut self.at_barriers);
         if let Some((straggler, lead_ns)) = done.straggler {
-            site.ledger.note(straggler, lead_ns);
+            if Some(straggler) == self.shared {
+                site.ledger.note_unknown(lead_ns);
+            } else {
+                site.ledger.note(straggler, lead_ns);
+            }
             if let Some(thread) = site.thread(straggler, &mut self.pairs) {
                 thread.last += 1;
             }

@@ -20,6 +20,12 @@ pub struct Ledger {
     run: Option<(ThreadId, u64)>,
     /// The longest run of episodes with the same straggler.
     pub longest_run: u64,
+    /// How often a thread that had come last did so in its next episode here
+    /// as well.
+    pub repeats: u64,
+    /// How often it did not. By the thread's next episode, and not by the site's:
+    /// several teams may use one site.
+    pub changes: u64,
 }
 
 impl Ledger {
@@ -33,6 +39,64 @@ impl Ledger {
         self.run = Some((id, run));
         self.longest_run = self.longest_run.max(run);
     }
+
+    /// Notes that someone came last of whom it is not known who.
+    pub fn note_unknown(&mut self, lead_ns: u64) {
+        self.lead_ns = self.lead_ns.saturating_add(lead_ns);
+        self.run = None;
+    }
+}
+
+/// How those who come last follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequence {
+    /// In turns: a thread is last twice running, of its own episodes, less than
+    /// half as often as it would be by chance.
+    Turns,
+    /// For long stretches the same: once last, a thread is not so the next time
+    /// less than half as often.
+    Stretches,
+    /// As chance would have it, or too few episodes to tell.
+    None,
+}
+
+impl Sequence {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Stretches => "stretches",
+            Self::None => "none",
+        }
+    }
+
+    /// From the episodes of each participant, and in how many of them it came
+    /// last.
+    ///
+    /// Chance is any order of the same: whoever came last in n of its N episodes
+    /// does so in the one after such an episode with probability
+    /// (n - 1) / (N - 1). How often that was so is told by the interval of
+    /// [`at_least`].
+    pub fn of(threads: impl Iterator<Item = (u64, u64)>, ledger: &Ledger) -> Self {
+        let (mut same, mut all) = (0.0, 0.0);
+        for (episodes, last) in threads.filter(|(episodes, _)| *episodes > 1) {
+            let others = last.saturating_sub(1) as f64;
+            same += last as f64 * others / (episodes - 1) as f64;
+            all += last as f64;
+        }
+        let pairs = ledger.repeats + ledger.changes;
+        if pairs == 0 || all == 0.0 {
+            return Self::None;
+        }
+        let same = same / all;
+        if at_least(ledger.changes, pairs) > 1.0 - same / 2.0 {
+            Self::Turns
+        } else if at_least(ledger.repeats, pairs) > 1.0 - (1.0 - same) / 2.0 {
+            Self::Stretches
+        } else {
+            Self::None
+        }
+    }
 }
 
 /// Whether the same threads come last again and again.
@@ -40,9 +104,9 @@ impl Ledger {
 pub enum Pattern {
     /// One thread, more often than all others together.
     Persistent,
-    /// A few, at most half of all.
+    /// A few, at most half of all; or two that take turns.
     Alternating,
-    /// Any of them: noise, or work that moves about.
+    /// Any of them, at random or in turns: noise, or work that moves about.
     Rotating,
     /// Too few episodes or too little waiting to tell.
     None,
@@ -59,13 +123,13 @@ impl Pattern {
         }
     }
 
-    /// From how often each participant came last, and the share (0 to 1) of
-    /// their time that went into waiting.
+    /// From how often each participant came last, in what sequence, and the
+    /// share (0 to 1) of their time that went into waiting.
     ///
     /// A share of the episodes counts only as far as chance cannot explain it:
     /// by the lower end of its 95 % interval (Wilson, J. Am. Stat. Assoc. 22,
     /// 1927), which is far below it when there are few episodes.
-    pub fn of(lasts: &[u64], waiting: f64) -> Self {
+    pub fn of(lasts: &[u64], sequence: Sequence, waiting: f64) -> Self {
         let episodes: u64 = lasts.iter().sum();
         if lasts.len() < 2 || episodes < FEW || waiting < NEGLIGIBLE {
             return Self::None;
@@ -84,7 +148,9 @@ impl Pattern {
         });
         let few = few.count();
         let fair = few as f64 / lasts.len() as f64;
-        if 2 * few <= lasts.len() && at_least(together, episodes) > fair {
+        let is_few = 2 * few <= lasts.len() && at_least(together, episodes) > fair;
+        // Chance hardly makes two of few threads take turns.
+        if is_few || few == 2 && sequence == Sequence::Turns {
             Self::Alternating
         } else {
             Self::Rotating
@@ -104,6 +170,14 @@ fn at_least(hits: u64, all: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        event::Kind,
+        model::{
+            site::{Done, Part, PlaceId, Sites},
+            tests::setup::Random,
+            thread::Split,
+        },
+    };
 
     #[test]
     fn patterns_are_told_apart() {
@@ -124,7 +198,123 @@ mod tests {
             (&[], 0.5, None),
         ];
         for (lasts, waiting, expected) in table {
-            assert_eq!(Pattern::of(lasts, waiting), expected, "{lasts:?}");
+            let pattern = Pattern::of(lasts, Sequence::None, waiting);
+            assert_eq!(pattern, expected, "{lasts:?}");
+        }
+    }
+
+    /// What is told of a site at which these teams meet, each with the one that
+    /// comes last.
+    fn told_of_teams(
+        episodes: impl IntoIterator<Item = (std::ops::Range<u32>, u32)>,
+    ) -> (Pattern, Sequence) {
+        let mut sites = Sites::default();
+        let id = sites.of(&[PlaceId(0)], Kind::Pthread);
+        for (team, last) in episodes {
+            // Each team has a barrier of its own.
+            let team_number = u64::from(team.start);
+            let parts: Vec<Part> = team
+                .map(|row| Part {
+                    row: ThreadId(row),
+                    work_ns: Some(10),
+                    idle_ns: u64::from(row != last),
+                    release_ns: None,
+                    split: Split::default(),
+                })
+                .collect();
+            let done = Done {
+                first_ns: 0,
+                last_ns: 1,
+                phase: None,
+                straggler: Some((ThreadId(last), 1)),
+            };
+            sites.record(id, team_number, &done, &parts);
+        }
+        let site = sites.get(id);
+        (site.pattern(None), site.sequence(None))
+    }
+
+    /// The same of one team, in this order.
+    fn told(threads: u32, order: impl IntoIterator<Item = u32>) -> (Pattern, Sequence) {
+        told_of_teams(order.into_iter().map(|last| (0..threads, last)))
+    }
+
+    #[test]
+    fn taking_turns_is_told_from_chance() {
+        use Pattern::{Alternating, Persistent, Rotating};
+        use Sequence::{None, Stretches, Turns};
+        let turns = |threads: u32, of: u32, episodes: u32| {
+            told(threads, (0..episodes).map(|episode| episode % of))
+        };
+        assert_eq!(turns(2, 2, 100), (Alternating, Turns));
+        assert_eq!(turns(2, 2, 14), (Alternating, Turns));
+        // A coin may fall so.
+        assert_eq!(turns(2, 2, 8), (Rotating, None));
+        assert_eq!(turns(3, 2, 100), (Alternating, Turns));
+        assert_eq!(turns(8, 2, 100), (Alternating, Turns));
+        assert_eq!(turns(3, 3, 99), (Rotating, Turns));
+        assert_eq!(turns(8, 8, 100), (Rotating, Turns));
+        assert_eq!(turns(8, 8, 16), (Rotating, None));
+        // Hardly ever out of turn.
+        let nearly = (0..200).map(|episode| (episode + episode / 20) % 2);
+        assert_eq!(told(2, nearly), (Alternating, Turns));
+        // One for the first half of the run, then another.
+        let halves = |threads| told(threads, (0..100).map(|episode| episode / 50));
+        assert_eq!(halves(2), (Rotating, Stretches));
+        assert_eq!(halves(4), (Alternating, Stretches));
+        assert_eq!(told(2, [1; 100]), (Persistent, None));
+        assert_eq!(told(2, []), (Pattern::None, None));
+    }
+
+    /// Two teams of two that meet in turns at one site.
+    #[test]
+    fn teams_that_share_a_site_are_not_mixed_up() {
+        use Pattern::{Persistent, Rotating};
+        use Sequence::{None, Turns};
+        let teams = |last: &mut dyn FnMut(u32) -> u32| {
+            let episodes = (0..400).map(|number| {
+                let first = number % 2 * 2;
+                (first..first + 2, first + last(number / 2))
+            });
+            told_of_teams(episodes.collect::<Vec<_>>())
+        };
+        // The same of each team every time, none in particular, in turns.
+        assert_eq!(teams(&mut |_| 1), (Persistent, None));
+        let mut random = Random(7);
+        let mut coin = |_| u32::from(random.chance(50));
+        assert_eq!(teams(&mut coin), (Rotating, None));
+        assert_eq!(teams(&mut |round| round % 2), (Rotating, Turns));
+    }
+
+    /// Of runs of all lengths.
+    #[test]
+    fn chance_is_not_taken_for_turns() {
+        let mut random = Random(1);
+        for weights in [
+            &[1, 1][..],
+            &[3, 2],
+            &[1, 1, 1],
+            &[5, 4, 1],
+            &[4, 1, 1, 1, 1],
+            &[1; 8],
+        ] {
+            let threads = u32::try_from(weights.len()).unwrap();
+            let mut wrong = 0;
+            for run in 0..300 {
+                let order: Vec<u32> = (0..4 + run)
+                    .map(|_| {
+                        let mut left = random.below(weights.iter().sum());
+                        let mine = |weight: &u64| {
+                            let mine = left < *weight;
+                            left = left.saturating_sub(*weight);
+                            mine
+                        };
+                        u32::try_from(weights.iter().position(mine).unwrap()).unwrap()
+                    })
+                    .collect();
+                wrong += u32::from(told(threads, order).1 != Sequence::None);
+            }
+            assert!(wrong <= 1, "{wrong} of 300 with {weights:?}");
         }
     }
 
@@ -135,5 +325,10 @@ mod tests {
             ledger.note(ThreadId(id), 5);
         }
         assert_eq!((ledger.longest_run, ledger.lead_ns), (3, 30));
+        for id in [1, 1] {
+            ledger.note_unknown(5);
+            ledger.note(ThreadId(id), 5);
+        }
+        assert_eq!((ledger.longest_run, ledger.lead_ns), (3, 50));
     }
 }

@@ -57,6 +57,8 @@ pub struct Report {
     pub incomplete_episodes: u64,
     /// Records that found no room in the kernel, or could not be read.
     pub lost_events: u64,
+    /// Where the time of all threads together went.
+    pub thread_time: ThreadTimeReport,
     /// Those that arrived at a barrier or passed a mark, in the order of their
     /// birth.
     pub threads: Vec<ThreadReport>,
@@ -92,8 +94,37 @@ pub struct Report {
     pub own_cost: OwnCost,
     /// Whether departures were watched: all the time, never, or (null) in part.
     pub departures: Option<bool>,
+    /// Whether the target started processes of its own, which are not watched,
+    /// and waited for one of them; null if that could not be asked.
+    pub had_children: Option<bool>,
+    /// Why no barrier could be found; null if some were, or if none is known to
+    /// be hidden. Also among `notes`.
+    pub none_found_because: Option<String>,
     /// What the user should know.
     pub notes: Vec<String>,
+}
+
+/// Where the time of all threads together went, as far as it was seen.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ThreadTimeReport {
+    /// Work, idle and release together.
+    pub total_ns: u64,
+    /// Between barriers; where departures were not watched, with the release.
+    pub work_ns: u64,
+    /// Waiting for the last to arrive.
+    pub idle_ns: u64,
+    /// Getting going again: from the last arrival to the own departure. Null if
+    /// departures were not watched; if they were in part, of that part.
+    pub release_ns: Option<u64>,
+    /// `work_ns` of `total_ns`; null if that is 0.
+    pub work_pct: Option<f64>,
+    /// `idle_ns` of `total_ns`.
+    pub idle_pct: Option<f64>,
+    /// `release_ns` of `total_ns`.
+    pub release_pct: Option<f64>,
+    /// Apart from that: waiting in the episodes of `unfinished`.
+    pub unfinished_ns: u64,
 }
 
 /// A thread.
@@ -183,6 +214,9 @@ pub struct SiteReport {
     pub incomplete: u64,
     /// Sum of idle over threads and episodes: what the ranking goes by.
     pub lost_ns: u64,
+    /// `lost_ns` of the wall time of the threads that are here at a time; null
+    /// without complete episodes.
+    pub lost_wall_pct: Option<f64>,
     /// Wall time that perfect balance would save.
     pub gain_ns: u64,
     /// 0: even, 100: one thread does it all.
@@ -198,8 +232,12 @@ pub struct SiteReport {
     pub release_ns: Option<StatReport>,
     /// From the departure before to the arrival: one value a thread and episode.
     pub work_ns: Option<StatReport>,
-    /// Who comes last; null without complete episodes.
+    /// Who comes last; null without complete episodes, or if it is not known of
+    /// any.
     pub straggler: Option<StragglerReport>,
+    /// Who comes last by barrier, if there are several: of the first 64, most
+    /// `lost_ns` first.
+    pub straggler_by_barrier: Vec<BarrierStragglerReport>,
     /// How the site changed over the run: consecutive episodes in at most 128
     /// buckets of equal numbers (the last may hold fewer).
     pub trend: Vec<TrendReport>,
@@ -236,17 +274,50 @@ pub struct StatReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
     /// `persistent`: one thread more often than all others together;
-    /// `alternating`: a few, at most half of all; `rotating`: any of them;
-    /// `none`: too few episodes or too little waiting to tell.
+    /// `persistent`: one thread more often than all others together;
+    /// `alternating`: a few, at most half of all, or two that take turns;
+    /// `rotating`: any of them, at random or in turns;
+    /// `none`: too few episodes or too little waiting to tell, or it is not known
+    /// who came last. If several barriers are used from here and most episodes
+    /// show the same at each, it is that.
     pub pattern: &'static str,
-    /// Who came last most often.
+    /// How they follow each other. `turns`: `repeats` are less than half as
+    /// frequent as by chance; `stretches`: `changes` are; `none`: neither, or too
+    /// few episodes to tell.
+    pub sequence: &'static str,
+    /// Who came last most often, of those with an entry of their own.
     pub thread: u32,
     /// In how many of the episodes.
     pub share_pct: f64,
+    /// In how many it was one of the threads that share an entry.
+    pub unknown_pct: f64,
     /// Most episodes in a row with the same straggler, whoever it was.
     pub longest_run: u64,
+    /// How often a thread that had come last did so in its next episode here as
+    /// well.
+    pub repeats: u64,
+    /// How often it did not.
+    pub changes: u64,
     /// By how much the last came after the one before it, mean.
     pub mean_lead_ns: u64,
+}
+
+/// Who comes last at one of a site's barriers.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BarrierStragglerReport {
+    /// Which; null if it is no longer listed.
+    pub barrier: Option<u32>,
+    /// Its complete episodes at this site.
+    pub episodes: u64,
+    /// Sum of idle in them.
+    pub lost_ns: u64,
+    /// As of the site.
+    pub pattern: &'static str,
+    /// Who came last most often; null if that is not known of any.
+    pub thread: Option<u32>,
+    /// In how many of the episodes.
+    pub share_pct: f64,
 }
 
 /// Some consecutive episodes.
@@ -331,15 +402,22 @@ pub struct ConceptualReport {
     pub from: String,
     /// Where it ends, as written.
     pub to: String,
-    /// Wall time, one value each time; null if it never came to an end.
+    /// Wall time, one value each time; null if it never came to an end. Teams
+    /// that pass it side by side count each for itself.
     pub phase_ns: Option<StatReport>,
-    /// Whether it was going on at the end; that part does not count.
+    /// Whether one had begun and not ended when its threads or the watching did;
+    /// that part does not count.
     pub unfinished: bool,
-    /// Complete episodes inside, with that which ends it.
+    /// How many were begun and given up, because an episode of their threads was
+    /// incomplete, events of these were lost, or watching was interrupted: they
+    /// count in nothing else.
+    pub abandoned: u64,
+    /// Complete episodes in which its threads took part inside, with that which
+    /// ends it. An episode that two teams share counts for each.
     pub episodes: u64,
-    /// Work of all threads inside.
+    /// Work inside of the threads that began it.
     pub work_ns: u64,
-    /// Waiting of all threads inside.
+    /// Their waiting inside.
     pub idle_ns: u64,
     /// How it changed over the run: `episodes` counts its own passes,
     /// `barrier_ns` is 0.
@@ -491,6 +569,8 @@ pub struct UnfinishedReport {
     pub missing: Vec<u32>,
     /// Since the first of `arrived`.
     pub waiting_ns: u64,
+    /// Waiting of all that were there.
+    pub idle_ns: u64,
 }
 
 /// What watching cost.

@@ -1,10 +1,6 @@
 //! Gets a target ready: found or held before its start, probed.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 use super::{Departures, privilege};
 use crate::{
@@ -13,7 +9,8 @@ use crate::{
     target::{
         files::ProbedFile,
         launch::{self, Held, Invoker},
-        libraries, process,
+        libraries::{self, WillMap},
+        process,
         pty::Pty,
         sites::{self, Resolver},
         wanted::{Purpose, Wanted, Wish},
@@ -46,7 +43,7 @@ impl Prepared {
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
         match attach_to_program(pid, program.as_deref(), invoker, settings, &wanted) {
-            Ok(source) => Ok(Self {
+            Ok((source, files)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
                     command
@@ -56,7 +53,11 @@ impl Prepared {
                 }),
                 held: Some(held),
                 source,
-                resolver: Resolver::new(pid, program, wanted),
+                resolver: {
+                    let mut resolver = Resolver::new(pid, program, wanted);
+                    resolver.know(&files);
+                    resolver
+                },
             }),
             Err(error) => {
                 held.abandon();
@@ -97,15 +98,16 @@ fn attach_to_program(
     invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: &Wanted,
-) -> anyhow::Result<Ebpf> {
+) -> anyhow::Result<(Ebpf, Vec<Arc<ProbedFile>>)> {
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
-    let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
-    let files = sites::open_all(&files, wanted);
+    let paths = program.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
+    let mut files = sites::open_all(&paths.certain, wanted);
     check_wanted(wanted, program, &files)?;
+    files.extend(sites::open_all(&paths.possible, wanted));
     source.attach(&files)?;
-    Ok(source)
+    Ok((source, files))
 }
 
 /// The probes of the user's own that the settings ask for.

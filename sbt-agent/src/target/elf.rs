@@ -218,6 +218,22 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
+/// Whether the image is a dynamic linker and no more: musl's is the C library too.
+pub fn is_linker(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image)
+        .and_then(|file| file.elf_dynamic_table())
+        .is_ok_and(|table| {
+            table
+                .iter()
+                .filter(|entry| entry.tag == elf::DT_SONAME)
+                .any(|entry| {
+                    table
+                        .string(entry)
+                        .is_ok_and(|name| name.starts_with(b"ld-"))
+                })
+        })
+}
+
 /// Whether the image names any function, for the linker or for a debugger.
 pub fn has_symbols(image: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-fn thread(tid: u32, time_ns: u64) -> Event {
+pub fn thread(tid: u32, time_ns: u64) -> Event {
     Event::Thread {
         tid,
         shown: (tid, 1),
@@ -22,7 +22,7 @@ fn thread(tid: u32, time_ns: u64) -> Event {
     }
 }
 
-fn arrive(tid: u32, time_ns: u64, object: u64, place: u32) -> Event {
+pub fn arrive(tid: u32, time_ns: u64, object: u64, place: u32) -> Event {
     Event::Arrive {
         tid,
         clocks: Clocks::at(time_ns),
@@ -32,14 +32,14 @@ fn arrive(tid: u32, time_ns: u64, object: u64, place: u32) -> Event {
     }
 }
 
-fn depart(tid: u32, time_ns: u64) -> Event {
+pub fn depart(tid: u32, time_ns: u64) -> Event {
     Event::Depart {
         tid,
         clocks: Clocks::at(time_ns),
     }
 }
 
-fn init(tid: u32, time_ns: u64, object: u64, count: u32) -> Event {
+pub fn init(tid: u32, time_ns: u64, object: u64, count: u32) -> Event {
     Event::Init {
         time_ns,
         object,
@@ -49,7 +49,7 @@ fn init(tid: u32, time_ns: u64, object: u64, count: u32) -> Event {
     }
 }
 
-fn memory(tid: u32, time_ns: u64, object: u64, count: u32, number: u32, arrived: u32) -> Event {
+pub fn memory(tid: u32, time_ns: u64, object: u64, count: u32, number: u32, arrived: u32) -> Event {
     Event::Memory {
         tid,
         time_ns,
@@ -59,7 +59,7 @@ fn memory(tid: u32, time_ns: u64, object: u64, count: u32, number: u32, arrived:
     }
 }
 
-fn exit(tid: u32, time_ns: u64) -> Event {
+pub fn exit(tid: u32, time_ns: u64) -> Event {
     Event::Exit {
         tid,
         clocks: Clocks::at(time_ns),

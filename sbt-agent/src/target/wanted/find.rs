@@ -37,7 +37,9 @@ impl Binary<'_> {
 
     fn function(&self, name: &str, purpose: Purpose) -> Offer {
         let symbols = match self.debug.functions(name) {
-            Ok(symbols) if symbols.is_empty() => return Offer::Nothing,
+            Ok(symbols) if symbols.is_empty() => {
+                return self.chosen(name).map_or(Offer::Nothing, Offer::Refused);
+            }
             Ok(symbols) => symbols,
             Err(TooMany) => {
                 return Offer::Refused(format!(
@@ -57,6 +59,24 @@ impl Binary<'_> {
             );
         }
         Offer::Points(points)
+    }
+
+    /// Why a function cannot be probed of which the dynamic linker decides what
+    /// it is; `None` if it is no such function. A probe of the code that makes
+    /// the choice would count nothing but that.
+    fn chosen(&self, name: &str) -> Option<String> {
+        let variants = self.debug.variants(name)?;
+        let file = self.name();
+        Some(match variants.first() {
+            Some(variant) => format!(
+                "{name} is chosen when the program starts; give one of its variants, such as \
+                 {file}!{variant}"
+            ),
+            None => format!(
+                "{name} is chosen when the program starts, among functions that {file} does not \
+                 name; its debug symbols may"
+            ),
+        })
     }
 
     /// The points of a function's calls.
@@ -127,7 +147,7 @@ impl Binary<'_> {
         match &symbols[..] {
             // As reports print a call that is in no known function.
             [] if is_function(&self.name(), name) => self.bare_address(offset),
-            [] => Ok(None),
+            [] => self.chosen(name).map_or(Ok(None), Err),
             [symbol] => match symbol.start.checked_add(offset) {
                 Some(address) if offset < size(symbol) => Ok(Some((symbol.clone(), address))),
                 _ => Err(format!("{name} is only {:#x} bytes long", size(symbol))),
