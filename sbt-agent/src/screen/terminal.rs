@@ -228,7 +228,9 @@ impl Screen {
                     if !self.suspend(&done)? {
                         return Ok(());
                     }
-                    terminal.clear()?;
+                    // All of it anew. `clear` would ask the terminal for its
+                    // cursor, on standard output.
+                    terminal.resize(terminal.size()?.into())?;
                     self.ask_size();
                     is_old = true;
                 }
@@ -337,3 +339,6 @@ impl Drop for Handle {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests;

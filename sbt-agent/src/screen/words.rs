@@ -37,6 +37,23 @@ pub fn fit(text: &str, columns: usize, look: Look) -> String {
     out
 }
 
+/// The same, cut in the middle: of a place, the end says more than the
+/// beginning.
+pub fn fit_middle(text: &str, columns: usize, look: Look) -> String {
+    if width(text) <= columns || columns < 8 {
+        return fit(text, columns, look);
+    }
+    let head = fit(text, columns / 3, look);
+    let room = columns - width(&head);
+    let mut tail = text;
+    while width(tail) > room {
+        let mut chars = tail.chars();
+        chars.next();
+        tail = chars.as_str();
+    }
+    head + tail
+}
+
 /// A text of exactly so many columns, to the left.
 pub fn left(text: &str, columns: usize, look: Look) -> String {
     let text = fit(text, columns, look);
@@ -218,6 +235,11 @@ mod tests {
         assert_eq!(width(&left("漢字漢字", 6, LOOK)), 6);
         assert_eq!(right("ab", 4, LOOK), "  ab");
         assert_eq!(fit("abc", 0, LOOK), "");
+        assert_eq!(
+            fit_middle("update_rows lu.c:715", 16, LOOK),
+            "upda…ws lu.c:715"
+        );
+        assert_eq!(fit_middle("漢字漢字漢字漢字", 9, LOOK), "漢…字漢字");
     }
 
     #[test]

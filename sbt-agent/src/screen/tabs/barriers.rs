@@ -78,7 +78,7 @@ fn grid(view: &View) -> Grid {
     .column("phase", 4, times(&|site| mean(&site.phase_ns)))
     .column("barrier", 5, times(&|site| mean(&site.barrier_ns)))
     .column("lost", 0, times(&|site| Some(site.lost_ns)))
-    .column("share", 2, Cells::Share(sites.iter().map(lost).collect()))
+    .column("share", 6, Cells::Share(sites.iter().map(lost).collect()))
     .column("", 8, Cells::Bar(sites.iter().map(lost).collect()))
     .column(
         "imbalance",
@@ -100,15 +100,18 @@ impl Tab for Barriers {
             self.draw_open(site, view, buffer, area);
             return;
         }
+        self.open = None;
         let strip = strip::height(view.snapshot.lanes.lanes.len(), area.height);
         let [above, below] =
             Layout::vertical([Constraint::Length(strip), Constraint::Min(0)]).areas(area);
         if strip > 0 {
             strip::draw(view, buffer, above);
         }
-        let (table, beside) = if area.width >= WIDE {
+        let (table, beside) = if report.sites.is_empty() {
+            (below, Rect::ZERO)
+        } else if area.width >= WIDE {
             let [table, line, beside] = Layout::horizontal([
-                Constraint::Percentage(56),
+                Constraint::Percentage(58),
                 Constraint::Length(1),
                 Constraint::Min(0),
             ])

@@ -26,7 +26,7 @@ pub struct Help {
 const KEYS: [(&str, &str); 20] = [
     ("1-7, Tab, Shift-Tab", "tabs; or click on one"),
     ("arrows, j k, wheel", "select, scroll"),
-    ("PgUp PgDn, g G, Home End", "by pages, to both ends"),
+    ("PgUp PgDn g G", "by pages, to both ends"),
     ("Enter", "details of the selected site; Esc goes back"),
     (
         "s S",
@@ -105,7 +105,7 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     lines.extend(rows(&WORDS));
     lines.push(Line::default());
     lines.push(heading("timeline"));
-    let mut key = lanes::key(look);
+    let mut key = lanes::key(lanes::ALL, look);
     key.spans.insert(0, Span::raw(" "));
     lines.push(key);
     let text = "A piece of time in which several things happened shows one of them, so that the \

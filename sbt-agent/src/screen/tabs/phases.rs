@@ -75,7 +75,6 @@ fn idle(phase: &ConceptualReport) -> Option<f64> {
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let report = &view.snapshot.report;
-    let arrow = view.look.pick("→", "->");
     let mut all = Vec::new();
     if !report.conceptual_phases.is_empty() {
         let phases = &report.conceptual_phases;
@@ -102,17 +101,13 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         let sum = |phase: &&PhaseReport| phase.phase_ns.as_ref().map(|stat| stat.sum);
         phases.sort_by_key(|phase| std::cmp::Reverse(sum(phase)));
         let mut grid = Grid::default();
-        let name = |phase: &&PhaseReport| {
-            let from = phase
-                .from
-                .map_or_else(|| "start".into(), |id| words::site(report, id));
-            format!("{from} {arrow} {}", words::site(report, phase.to))
+        let from = |phase: &&PhaseReport| match phase.from {
+            Some(id) => words::site(report, id),
+            None => "start".into(),
         };
-        names(
-            &mut grid,
-            "from barrier to barrier",
-            phases.iter().map(name).collect(),
-        );
+        names(&mut grid, "from", phases.iter().map(from).collect());
+        let to = phases.iter().map(|phase| words::site(report, phase.to));
+        grid.column("to", 0, Cells::Text(to.collect()));
         distribution(
             &mut grid,
             &phases.iter().map(|phase| phase.phase_ns.as_ref()).collect(),
