@@ -70,8 +70,11 @@ fn silent_ns(snapshot: &Snapshot) -> Option<u64> {
         return Some(snapshot.now_ns.saturating_sub(last));
     }
     // Sums may have been set to zero since.
-    let steps = snapshot.pace.iter().rev().position(|count| *count > 0)?;
-    Some(steps as u64 * PACE_STEP_NS)
+    let pace = &snapshot.pace;
+    let steps = pace.iter().rev().position(|count| *count > 0);
+    // There was one, but it is further back.
+    let steps = steps.or_else(|| (snapshot.report.episodes > 0).then_some(pace.len()));
+    Some(steps? as u64 * PACE_STEP_NS)
 }
 
 /// Steps of the pace that make up its present value.

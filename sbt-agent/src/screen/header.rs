@@ -36,7 +36,11 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
         &facts_line(snapshot, paused, area.width, look),
     );
     let columns = usize::from(area.width);
-    let pace = pace(snapshot, columns.saturating_sub(44) / 2, look);
+    let pace = match facts::motion(snapshot) {
+        // Who is missing needs the room more.
+        Motion::Silent { unusual: true, .. } => String::new(),
+        _ => pace(snapshot, columns.saturating_sub(44) / 2, look),
+    };
     let room = columns.saturating_sub(width(&pace) + 3);
     let (text, style) = sentence(snapshot, room, look);
     let text = format!(" {}", words::left(&text, room, look));
@@ -243,7 +247,7 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
             some(&now.working, "works", "work"),
             ago(since_ns)
         ));
-    } else {
+    } else if now.unknown.is_empty() {
         parts.push("nobody works".into());
     }
     if !now.unknown.is_empty() {

@@ -30,6 +30,9 @@ pub struct Timeline {
     pieces: usize,
 }
 
+/// The most rows of a lane, with an empty one.
+const TALLEST: usize = 3;
+
 /// Columns between two labels of the axis, at the least.
 const TICK: usize = 12;
 
@@ -102,6 +105,20 @@ impl Timeline {
     }
 }
 
+/// A lane in so many rows, the last of which, if there are several, is empty.
+fn rows_of(line: Line<'static>, tall: usize, names: usize) -> Vec<Line<'static>> {
+    let mut again = line.clone();
+    // The name comes first and the share last: once is enough.
+    if let [name, .., share] = &mut again.spans[..] {
+        *name = Span::raw(" ".repeat(names + 2));
+        *share = Span::raw("");
+    }
+    let mut lines = vec![line];
+    lines.extend(vec![again; tall.saturating_sub(2)]);
+    lines.resize(tall, Line::default());
+    lines
+}
+
 /// The next of 1, 2, 5, 10, 20, … ns.
 fn round_up(ns: u64) -> u64 {
     let mut power = 1_u64;
@@ -164,15 +181,18 @@ impl Tab for Timeline {
             |range| format!("threads {range}"),
         );
         rule(buffer, title, &name, &format!("{note}, waiting"), look);
-        let lines = all[in_sight]
-            .iter()
-            .map(|lane| lanes::line(lane, snapshot, window, names, look));
+        let tall = (usize::from(rows) / all.len()).clamp(1, TALLEST);
+        let lines = all[in_sight].iter().flat_map(|lane| {
+            let line = lanes::line(lane, snapshot, window, names, look);
+            rows_of(line, tall, names)
+        });
         let shown = Rect {
             height: rows,
             ..body
         };
         words::put_all(buffer, shown, lines);
-        let drawn = u16::try_from(all.len()).unwrap_or(u16::MAX).min(rows);
+        let drawn = u16::try_from(all.len() * tall).unwrap_or(u16::MAX);
+        let drawn = drawn.min(rows);
         put(
             buffer,
             body,
