@@ -144,6 +144,8 @@ pub enum Event {
     Exec {
         /// When, ns.
         time_ns: u64,
+        /// By another thread than the first, which took the first one's place.
+        replaced: bool,
     },
     /// Events of a thread are missing just before this point.
     Lost {
@@ -160,6 +162,12 @@ pub enum Event {
         clocks: Clocks,
         /// Which.
         mark: MarkId,
+    },
+    /// Nothing was watched for a while, until now: whatever was going on may
+    /// have ended, and anything may have begun.
+    Gap {
+        /// When watching goes on, ns.
+        time_ns: u64,
     },
     /// From here on departures are reported, or no longer.
     Departures {

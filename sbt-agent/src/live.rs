@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+pub use crate::model::lanes::{LEVELS, MAX_LANES, PIECES, Piece};
 use crate::report::Report;
 
 /// How things stand. Times are in ns since watching began.
@@ -11,7 +12,7 @@ use crate::report::Report;
 pub struct Snapshot {
     /// As it would be delivered if watching ended now.
     pub report: Report,
-    /// When it was taken: what `report.wall_ns` says.
+    /// When it was taken. The report begins later if it was reset.
     pub now_ns: u64,
     /// What each of `report.threads` does, in their order.
     pub doing: Vec<Doing>,
@@ -101,22 +102,6 @@ pub struct Lanes {
     pub lanes: Vec<Lane>,
 }
 
-/// The lengths of pieces that there are, ns: the zoom levels of the timeline.
-pub const LEVELS: [u64; 6] = [
-    131_072,
-    1_048_576,
-    8_388_608,
-    67_108_864,
-    536_870_912,
-    4_294_967_296,
-];
-
-/// The most pieces of a lane.
-pub const PIECES: usize = 512;
-
-/// The most threads whose lanes are kept.
-pub const MAX_LANES: usize = 256;
-
 /// One thread's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
@@ -124,21 +109,6 @@ pub struct Lane {
     pub thread: u32,
     /// The oldest first, at most [`PIECES`].
     pub pieces: Vec<Piece>,
-}
-
-/// What a thread did in a piece of time, ns; what is missing is not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
-    /// Outside of barriers and on a CPU; also where it is not known whether.
-    pub work: u32,
-    /// Outside of barriers, waiting for a CPU.
-    pub ready: u32,
-    /// Outside of barriers, asleep.
-    pub blocked: u32,
-    /// In a barrier, before the last had arrived.
-    pub idle: u32,
-    /// In a barrier, after that.
-    pub release: u32,
 }
 
 /// The end of a program's output.

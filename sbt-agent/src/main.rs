@@ -12,13 +12,12 @@ use sbt::{
     cli::{Cli, Command, Options},
     demo, doctor, output,
     place::printable,
-    session::{self, Target},
+    session::{self, Narration, Target},
     settings::{self, Detail, Environment, Settings},
     target::{
         launch::{self, ExecError, Invoker},
         libraries,
     },
-    views::table::Style,
 };
 
 /// sbt itself has failed, as with `env`, `nice` and `timeout`.
@@ -165,11 +164,14 @@ fn settings(options: &Options) -> anyhow::Result<Option<Settings>> {
 
 /// How single episodes and warnings are told while the program runs. Who wants
 /// the report in a file wants nothing else on standard error than was asked for.
-fn narration(options: &Options, settings: &Settings) -> Option<Style> {
+fn narration(options: &Options, settings: &Settings) -> Narration {
     let asked = settings.watch_all || settings.phase_times || !settings.watch.is_empty();
     let terminal = std::io::stderr().is_terminal();
-    (!options.quiet && (asked || options.output.is_none()))
-        .then(|| output::style(options.color, terminal))
+    let tells = !options.quiet && (asked || options.output.is_none());
+    Narration {
+        style: tells.then(|| output::style(options.color, terminal)),
+        keep: options.json,
+    }
 }
 
 fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     model::site::Roles,
-    pattern::{Code, Pattern, nearest},
+    pattern::{Pattern, alike, nearest},
     place::{Place, printable, short},
     settings::{MAX_PHASES, Settings},
 };
@@ -22,20 +22,27 @@ impl Naming<'_> {
             .next()
     }
 
-    /// Whether a place is meant, by a pattern or by a name given to it.
+    /// Whether a place is meant: by the name given to it, if that is one.
     fn is_meant(&self, pattern: &Pattern, place: &Place) -> bool {
-        let by_name = match (&pattern.code, &pattern.binary) {
-            (Code::Name(text), None) => self.name(place) == Some(text),
-            _ => false,
-        };
-        by_name || pattern.matches(place)
+        if self.0.is_name_of_site(pattern) {
+            self.name(place).is_some_and(|name| pattern.is_name(name))
+        } else {
+            pattern.matches(place)
+        }
+    }
+
+    fn is_watched(&self, place: &Place) -> bool {
+        self.0.watch_all
+            || self.0.watch.iter().any(|watch| {
+                let is_phase = self.0.is_name_of_phase(watch);
+                (!is_phase || self.0.is_name_of_site(watch)) && self.is_meant(watch, place)
+            })
     }
 
     /// What is wanted of the episodes at a place.
     pub fn roles(&self, place: &Place) -> Roles {
         let mut roles = Roles {
-            watched: self.0.watch_all
-                || self.0.watch.iter().any(|watch| self.is_meant(watch, place)),
+            watched: self.is_watched(place),
             ..Roles::default()
         };
         // `Roles` has a bit for each.
@@ -48,7 +55,7 @@ impl Naming<'_> {
             roles.begins |= if begins { bit } else { 0 };
             roles.ends |= if ends { bit } else { 0 };
             // To watch a phase is to watch its ends.
-            let by_name = |watch: &Pattern| watch.code == Code::Name(phase.name.clone());
+            let by_name = |watch: &Pattern| watch.is_name(&phase.name);
             roles.watched |= (begins || ends) && self.0.watch.iter().any(by_name);
         }
         roles
@@ -56,12 +63,15 @@ impl Naming<'_> {
 
     /// A line for each pattern that no place has matched.
     pub fn unmatched(&self, places: &[&Place]) -> Vec<String> {
-        let known: BTreeSet<String> = places.iter().flat_map(|place| written(place)).collect();
         self.0
             .patterns()
-            .filter(|(_, pattern)| !places.iter().any(|place| self.is_meant(pattern, place)))
+            .filter(|(_, pattern)| !places.iter().any(|place| pattern.matches(place)))
             .map(|(option, pattern)| {
                 let pattern = pattern.to_string();
+                let known: BTreeSet<String> = places
+                    .iter()
+                    .flat_map(|place| written(place, &pattern))
+                    .collect();
                 let near = nearest(&pattern, known.iter().map(String::as_str));
                 let near = near.map_or_else(String::new, |near| format!("; the nearest is {near}"));
                 format!("{option} {pattern}: no barrier was called from there{near}")
@@ -70,8 +80,8 @@ impl Naming<'_> {
     }
 }
 
-/// What a user may write to mean a place.
-fn written(place: &Place) -> Vec<String> {
+/// What a user may write to mean a place, in the form of what was written.
+fn written(place: &Place, like: &str) -> Vec<String> {
     let lines = place.frames.iter().filter_map(|frame| {
         let (file, line) = frame.file.as_deref().zip(frame.line)?;
         Some(format!("{}:{line}", printable(short(file))))
@@ -79,7 +89,9 @@ fn written(place: &Place) -> Vec<String> {
     let functions = place
         .frames
         .iter()
-        .filter_map(|frame| frame.function.as_deref().map(printable));
+        .filter_map(|frame| frame.function.as_deref())
+        .flat_map(|function| alike(function, like))
+        .map(|function| printable(&function));
     let mut all: Vec<String> = lines.chain(functions).collect();
     if all.is_empty() {
         all.push(format!("{}+{:#x}", printable(&place.binary), place.offset));
@@ -173,6 +185,36 @@ mod tests {
         }
     }
 
+    /// Even where it reads like a line, or like a function that there is.
+    #[test]
+    fn a_name_means_what_it_was_given_to() {
+        let (a, b) = (place("factor", 40), place("update", 60));
+        for name in ["lu.c:60", "update", ":60", "60", "lu!update", "lu+0x10"] {
+            let settings = Settings {
+                names: vec![Named {
+                    site: pattern("lu.c:40"),
+                    name: name.into(),
+                }],
+                phases: vec![Conceptual {
+                    name: "solve:1".into(),
+                    from: pattern(name),
+                    to: pattern("lu.c:61"),
+                }],
+                watch: vec![pattern(name)],
+                ..Settings::default()
+            };
+            let roles = |place: &Place| Naming(&settings).roles(place);
+            assert!(roles(&a).watched && roles(&a).begins == 1, "{name}");
+            assert!(!roles(&b).watched && roles(&b).begins == 0, "{name}");
+            let by_phase = Settings {
+                watch: vec![pattern("solve:1")],
+                ..settings.clone()
+            };
+            assert!(Naming(&by_phase).roles(&a).watched, "{name}");
+            assert!(!Naming(&by_phase).roles(&b).watched, "{name}");
+        }
+    }
+
     #[test]
     fn what_matched_nothing_is_told_with_the_nearest() {
         let settings = Settings {
@@ -184,6 +226,29 @@ mod tests {
         assert_eq!(
             lines,
             ["--watch lu.c:41: no barrier was called from there; the nearest is lu.c:40"]
+        );
+    }
+
+    #[test]
+    fn a_method_of_rust_is_named_by_its_type() {
+        let step = place("<rv::Foo>::step", 40);
+        let settings = Settings {
+            watch: vec![pattern("Foo::step"), pattern("rv::Foo::stpe")],
+            names: vec![Named {
+                site: pattern("rv::Foo::step"),
+                name: "diagonal".into(),
+            }],
+            ..Settings::default()
+        };
+        let naming = Naming(&settings);
+        assert_eq!(naming.name(&step), Some("diagonal"));
+        assert!(naming.roles(&step).watched);
+        assert_eq!(
+            naming.unmatched(&[&step]),
+            [
+                "--watch rv::Foo::stpe: no barrier was called from there; the nearest is \
+              rv::Foo::step"
+            ]
         );
     }
 }

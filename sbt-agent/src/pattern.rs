@@ -114,29 +114,110 @@ pub fn is_file(path: &str, written: &str) -> bool {
 
 /// Whether a function's name is the one written: with all its scopes, or
 /// without the outer ones (`Team::wait` is `app::Team::wait`), with or without
-/// its template arguments.
+/// its template arguments; for a method of Rust's, see [`method`], also with
+/// its type or its trait as the scope.
 pub fn is_function(name: &str, written: &str) -> bool {
     let ends = |name: &str| {
         name.strip_suffix(written)
             .is_some_and(|scope| scope.is_empty() || scope.ends_with("::"))
     };
-    ends(name) || name.contains('<') && !written.contains('<') && ends(&bare(name))
+    let is_it = |name: &str| {
+        ends(name) || name.contains('<') && !written.contains('<') && ends(&bare(name))
+    };
+    is_it(name) || method(name).is_some_and(|forms| forms.iter().any(|form| is_it(form)))
+}
+
+/// Of `<Type>::name` or `<Type as Trait>::name`, which is how Rust calls its
+/// methods, `Type::name` and `Trait::name`; `None` for other functions.
+fn method(name: &str) -> Option<Vec<String>> {
+    let (end, ..) = depths(name).find(|(.., depth)| *depth == 0)?;
+    let (scope, rest) = name.split_at(end);
+    let scope = scope.strip_prefix('<')?.strip_suffix('>')?;
+    let between = " as ";
+    let of_trait = depths(scope)
+        .find(|(at, _, depth)| *depth == 0 && scope[*at..].starts_with(between))
+        .map(|(at, ..)| at);
+    let scopes = match of_trait {
+        Some(at) => vec![&scope[..at], &scope[at + between.len()..]],
+        None => vec![scope],
+    };
+    Some(
+        scopes
+            .iter()
+            .map(|scope| format!("{scope}{rest}"))
+            .collect(),
+    )
 }
 
 /// A function's name without template arguments, wherever they stand.
 fn bare(name: &str) -> String {
-    let mut depth = 0_u32;
-    name.chars()
-        .filter(|letter| {
-            depth += u32::from(*letter == '<');
-            let outside = depth == 0;
-            depth = depth.saturating_sub(u32::from(*letter == '>'));
-            outside
+    let mut text = String::with_capacity(name.len());
+    for (_, letter, depth) in depths(name) {
+        match (letter, depth) {
+            (_, 0) => text.push(letter),
+            // Rust has `f::<i32>` where C++ has `f<int>`.
+            ('<', 1) => text.truncate(text.trim_end_matches("::").len()),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// Each letter of a function's name: where it is, and in how many pairs of
+/// angle brackets, with its own if it is one.
+fn depths(name: &str) -> impl Iterator<Item = (usize, char, u32)> {
+    let (mut depth, mut before) = (0_u32, ' ');
+    name.char_indices().map(move |(at, letter)| {
+        // Arrows are no brackets: `fn() -> i32`.
+        let closes = letter == '>' && before != '-';
+        before = letter;
+        depth += u32::from(letter == '<');
+        let here = depth;
+        depth = depth.saturating_sub(closes.into());
+        (at, letter, here)
+    })
+}
+
+/// A function's name as somebody would write it who wrote `written`: with as
+/// many scopes, and with template arguments only where there are some. Of a
+/// method of Rust's there are several.
+pub fn alike(name: &str, written: &str) -> Vec<String> {
+    let scopes = colons(written).count();
+    let forms = if written.starts_with('<') {
+        None
+    } else {
+        method(name)
+    };
+    forms
+        .unwrap_or_else(|| vec![name.to_owned()])
+        .into_iter()
+        .map(|form| {
+            let form = if written.contains('<') {
+                form
+            } else {
+                bare(&form)
+            };
+            let all: Vec<usize> = colons(&form).collect();
+            let outer = all.len().checked_sub(scopes + 1);
+            outer.map_or(form.clone(), |outer| form[all[outer] + 2..].to_owned())
         })
         .collect()
 }
 
+/// Where the `::` between the scopes of a function are.
+fn colons(name: &str) -> impl Iterator<Item = usize> {
+    depths(name)
+        .filter(|(at, _, depth)| *depth == 0 && name[*at..].starts_with("::"))
+        .map(|(at, ..)| at)
+}
+
 impl Pattern {
+    /// Whether somebody who writes this may mean what has the name `name`. A
+    /// name may read like anything, such as a line.
+    pub fn is_name(&self, name: &str) -> bool {
+        name.parse().as_ref() == Ok(self)
+    }
+
     /// Whether a barrier called from here is meant, itself or by a function
     /// that the call is inlined into or made by.
     pub fn matches(&self, place: &Place) -> bool {
@@ -292,6 +373,66 @@ mod tests {
             "it",
         ] {
             assert!(!parse(text).matches(&place), "{text}");
+        }
+    }
+
+    #[test]
+    fn methods_of_rust_are_meant_by_type_and_by_trait() {
+        let name = "<rv::Team<i32> as rv::Step<fn() -> i32>>::go";
+        for (name, written) in [
+            ("<rv::Foo>::step", "step"),
+            ("<rv::Foo>::step", "Foo::step"),
+            ("<rv::Foo>::step", "rv::Foo::step"),
+            ("<rv::Foo>::step", "<rv::Foo>::step"),
+            ("<rv::Foo>::step::{closure#0}", "Foo::step::{closure#0}"),
+            (name, "go"),
+            (name, "Team::go"),
+            (name, "rv::Team::go"),
+            (name, "Team<i32>::go"),
+            (name, "Step::go"),
+            (name, "rv::Step::go"),
+            (name, "Step<fn() -> i32>::go"),
+            (name, name),
+            ("<<rv::A as rv::B>::C as rv::D>::go", "D::go"),
+            ("<&[u8] as rv::Step>::go", "rv::Step::go"),
+            ("rv::shared::<fn(&u8) -> u8>", "shared"),
+            ("rv::shared::<u8>", "rv::shared::<u8>"),
+            ("rv::shared::<u8>::{closure#0}", "shared::{closure#0}"),
+            ("app::Ptr<int>::operator->", "Ptr::operator->"),
+        ] {
+            assert!(is_function(name, written), "{name} {written}");
+        }
+        for (name, written) in [
+            ("<rv::Foo>::step", "oo::step"),
+            ("<rv::Foo>::step", "rv::step"),
+            ("<rv::Foo as rv::Step>::go", "Foo::Step::go"),
+            ("<<rv::A as rv::B>::C as rv::D>::go", "B::go"),
+            ("", "Foo"),
+        ] {
+            assert!(!is_function(name, written), "{name} {written}");
+        }
+    }
+
+    #[test]
+    fn names_are_shown_in_the_form_that_was_written() {
+        for (name, written, shown) in [
+            ("app::Team<int>::wait", "wiat", &["wait"][..]),
+            ("app::Team<int>::wait", "Team::wiat", &["Team::wait"]),
+            (
+                "app::Team<int>::wait",
+                "Team<int>::wiat",
+                &["Team<int>::wait"],
+            ),
+            ("wait", "app::Team::wiat", &["wait"]),
+            ("<rv::Foo>::step", "Foo::stpe", &["Foo::step"]),
+            ("<rv::Foo>::step", "<rv::Foo>::stpe", &["<rv::Foo>::step"]),
+            (
+                "<rv::T<u8> as rv::Step>::go",
+                "a::T::og",
+                &["rv::T::go", "rv::Step::go"],
+            ),
+        ] {
+            assert_eq!(alike(name, written), shown, "{name} {written}");
         }
     }
 

@@ -24,7 +24,6 @@ use crate::{
         process,
         sites::Resolver,
     },
-    views::table::Style,
 };
 
 mod departures;
@@ -35,6 +34,7 @@ mod signals;
 
 pub use departures::Departures;
 use departures::Governor;
+pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
 use signals::{Heard, Signals};
@@ -59,13 +59,13 @@ pub enum Target {
 }
 
 /// Watches a target to its end, or until told to stop, and delivers the
-/// report. `narrate`: how to tell single episodes, warnings and phase times on
-/// standard error meanwhile, if at all. Returns the exit status of a program that was started, for whose end
-/// it waits even after the watching.
+/// report. `narration`: what to do with single episodes meanwhile. Returns the
+/// exit status of a program that was started, for whose end it waits even after
+/// the watching.
 pub fn watch(
     target: &Target,
     settings: Settings,
-    narrate: Option<Style>,
+    narration: Narration,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
     // The child is forked while there is only one thread.
@@ -77,13 +77,14 @@ pub fn watch(
         } => Prepared::run(command, invoker.as_ref(), shown.clone(), &settings)?,
         Target::Attach { pid } => Prepared::attach(*pid, &settings)?,
     };
-    let signals = Signals::block().context("cannot take over the handling of signals")?;
+    let signals = Signals::block(matches!(target, Target::Run { .. }))
+        .context("cannot take over the handling of signals")?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the event loop")?
         .block_on(async {
-            Session::begin(prepared, settings, narrate, signals)?
+            Session::begin(prepared, settings, narration, signals)?
                 .run(deliver)
                 .await
         })
@@ -125,7 +126,7 @@ impl Session {
     fn begin(
         prepared: Prepared,
         settings: Settings,
-        narrate: Option<Style>,
+        narration: Narration,
         signals: Signals,
     ) -> anyhow::Result<Self> {
         let Prepared {
@@ -144,7 +145,7 @@ impl Session {
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
         let running = held.map(Held::release).transpose()?;
-        let narrator = Narrator::new(&settings, narrate, start_ns);
+        let narrator = Narrator::new(&settings, narration, start_ns);
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
         model.observe(settings.phases.len(), narrator.telling());
         Ok(Self {
@@ -182,6 +183,7 @@ impl Session {
     fn take(&mut self, batch: &Batch) {
         let mut maps_changed = false;
         let mut someone_ended = false;
+        let mut first_replaced = false;
         for event in batch {
             match event {
                 Event::Exit { .. } => someone_ended = true,
@@ -192,9 +194,10 @@ impl Session {
                     self.model.define_place(*id, place, roles);
                 }
                 Event::Thread { code_start, .. } => self.resolver.set_code_start(*code_start),
-                Event::Exec { .. } => {
+                Event::Exec { replaced, .. } => {
                     self.resolver.executed();
                     maps_changed = true;
+                    first_replaced |= *replaced;
                 }
                 Event::Mapped { .. } => maps_changed = true,
                 _ => {}
@@ -208,6 +211,17 @@ impl Session {
         let Some(source) = &mut self.source else {
             return;
         };
+        if first_replaced {
+            // The kernel had the probes bound to the first thread.
+            if let Err(error) = source.renew() {
+                self.notes.push(format!("{error:#}"));
+            }
+            self.notes.push(
+                "a thread that was not the first executed a program: the probes came on it a \
+                 moment after its start"
+                    .into(),
+            );
+        }
         if let Err(error) = source.attach(&self.resolver.new_files()) {
             self.notes.push(format!("{error:#}"));
         }
@@ -231,7 +245,7 @@ impl Session {
     fn govern(&mut self) {
         let totals = self.model.totals();
         let rows = self.model.threads().rows().iter();
-        let threads = rows.filter(|row| row.arrivals > 0 && !row.ended).count();
+        let threads = self.governor.active(rows.map(|row| row.arrivals));
         let change = self
             .governor
             .tick(clock::now_ns(), totals.arrivals, threads);
@@ -248,6 +262,7 @@ impl Session {
         self.narrate();
         self.notes.extend(totals.notes);
         self.notes.extend(self.governor.note());
+        self.notes.extend(self.resolver.notes());
         if self.model.totals().arrivals == 0 {
             self.notes.extend(self.resolver.why_nothing_is_found());
         }
@@ -327,8 +342,10 @@ impl Session {
                 heard = self.signals.next() => {
                     let heard = heard.context("waiting for signals")?;
                     self.hear(heard);
-                    ending = ending.or(Some(Ending::Asked));
-                    self.stop();
+                    if heard.ends() {
+                        ending = ending.or(Some(Ending::Asked));
+                        self.stop();
+                    }
                 }
                 () = until(deadline), if ending.is_none() => {
                     ending = Some(Ending::Asked);

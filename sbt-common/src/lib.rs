@@ -131,7 +131,8 @@ impl MarkCookie {
 pub struct Head {
     /// One of [`kind`].
     pub kind: u8,
-    /// For arrivals, the layout of the barrier that the probe knows.
+    /// For arrivals, the layout of the barrier that the probe knows. For
+    /// [`kind::EXEC`], 1 if another thread than the first did it.
     pub layout: u8,
     /// Zero.
     pub reserved: u16,

@@ -49,25 +49,40 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     };
     // SAFETY: the context of a uprobe is the probed thread's registers.
     let regs = unsafe { &*ctx.regs };
+    let at = returns_at(regs, cookie);
     // A barrier of the user's own may be built on one of the C library's.
-    if slot.is_in_call(regs.rsp) {
+    let object = regs.rdi;
+    if slot.is_in_call(at) {
+        // Its round goes on unseen.
+        slot.forget(object);
         return 0;
     }
     slot.enter();
-    let object = regs.rdi;
 
     if slot.must_read(object) {
         remember(&task, slot, cookie.layout, object);
     }
-    tell_arrival(&task, slot, cookie, object, regs.rsp);
+    tell_arrival(&task, slot, cookie, object, word(at));
     0
+}
+
+/// Where on the stack the address lies to which the function returns that was
+/// just entered.
+#[inline(always)]
+fn returns_at(regs: &pt_regs, cookie: Cookie) -> u64 {
+    regs.rsp.wrapping_add(u64::from(cookie.stack_moved))
+}
+
+/// What the target's memory holds there; 0 if it cannot be read.
+#[inline(always)]
+fn word(at: u64) -> u64 {
+    // SAFETY: a copy from memory that may be anything, or fail.
+    unsafe { bpf_probe_read_user(at as *const u64) }.unwrap_or(0)
 }
 
 /// Sends that the current thread enters a barrier.
 #[inline(always)]
-fn tell_arrival(task: &Task, slot: &mut thread::Slot, cookie: Cookie, object: u64, rsp: u64) {
-    let at = rsp.wrapping_add(u64::from(cookie.stack_moved)) as *const u64;
-    let caller = unsafe { bpf_probe_read_user(at) }.unwrap_or(0);
+fn tell_arrival(task: &Task, slot: &mut thread::Slot, cookie: Cookie, object: u64, caller: u64) {
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Arrive {
         head: head(kind::ARRIVE, cookie.layout, task.tid()),
@@ -96,10 +111,12 @@ pub fn call(ctx: ProbeContext) -> u32 {
     };
     // SAFETY: as in `arrive`.
     let regs = unsafe { &*ctx.regs };
-    if slot.is_in_call(regs.rsp) {
+    let at = returns_at(regs, cookie);
+    if !slot.calls_anew(at) && slot.is_in_call(at) {
         return 0;
     }
-    slot.enter_call(regs.rsp);
+    let caller = word(at);
+    slot.enter_call(at, caller);
     // Without an object the function is the barrier.
     let arguments = Registers::read(regs);
     let argument = |number: u8| arguments.argument(number);
@@ -118,7 +135,7 @@ pub fn call(ctx: ProbeContext) -> u32 {
             arrived: 0,
         });
     }
-    tell_arrival(&task, slot, cookie, object, regs.rsp);
+    tell_arrival(&task, slot, cookie, object, caller);
     0
 }
 
@@ -154,28 +171,17 @@ impl Registers {
     }
 }
 
-/// The function that [`call`] saw entered has returned.
-#[uretprobe]
-pub fn call_end(ctx: RetProbeContext) -> u32 {
-    // SAFETY: as in `arrive`.
-    end_of_call(unsafe { (*ctx.regs).rsp })
-}
-
-/// It is about to: the instruction that is probed takes the caller's address
-/// from the stack.
+/// The function that [`call`] saw entered is about to return, or to jump to
+/// another in its place. No return probe tells that: nobody who unwinds the
+/// stack, for an exception or a cancelled thread, gets past one.
 #[uprobe]
 pub fn call_exit(ctx: ProbeContext) -> u32 {
-    // SAFETY: as in `arrive`.
-    end_of_call(unsafe { (*ctx.regs).rsp }.wrapping_add(8))
-}
-
-#[inline(always)]
-fn end_of_call(rsp: u64) -> u32 {
     let task = Task::current();
-    // Of one that another of them has called, the outer one's end counts.
+    // SAFETY: as in `arrive`.
+    let at = unsafe { (*ctx.regs).rsp };
     if let Some(slot) = thread::slot(&task)
-        && !slot.is_in_call(rsp)
-        && slot.leave_call()
+        && slot.ends_call(at)
+        && slot.leave_from(at)
     {
         tell_clocks(kind::DEPART, &task, slot, 0);
     }
@@ -230,10 +236,9 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
 pub fn depart(ctx: RetProbeContext) -> u32 {
     let task = Task::current();
     // SAFETY: as in `arrive`.
-    let rsp = unsafe { (*ctx.regs).rsp };
+    let at = unsafe { (*ctx.regs).rsp }.wrapping_sub(8);
     if let Some(slot) = thread::slot(&task)
-        && !slot.is_in_call(rsp)
-        && slot.leave()
+        && slot.leave_from(at)
     {
         tell_clocks(kind::DEPART, &task, slot, 0);
     }
@@ -280,14 +285,19 @@ pub fn init(ctx: ProbeContext) -> u32 {
 /// The dynamic linker tells debuggers that the list of libraries has changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
-    mapping(kind::MAPPED);
+    mapping(kind::MAPPED, false);
     0
 }
 
+/// `sched_process_exec(task, old_pid, binary)`.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
-pub fn exec(_ctx: RawTracePointContext) -> i32 {
-    if target::owns(&Task::current(), false) {
-        mapping(kind::EXEC);
+pub fn exec(ctx: RawTracePointContext) -> i32 {
+    let task = Task::current();
+    if target::owns(&task, false) {
+        // A thread that is not the first takes the first one's place and number.
+        // SAFETY: the tracepoint has three arguments, this one a number.
+        let was: u64 = unsafe { ctx.arg(1) };
+        mapping(kind::EXEC, was as u32 != task.tid());
     }
     0
 }
@@ -307,10 +317,10 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
     0
 }
 
-fn mapping(kind: u8) {
+fn mapping(kind: u8, replaced: bool) {
     let tid = Task::current().tid();
     send(Wake::Now, || Mapping {
-        head: head(kind, 0, tid),
+        head: head(kind, u8::from(replaced), tid),
         time_ns: task::now(),
     });
 }

@@ -9,6 +9,7 @@
 
 use core::cell::UnsafeCell;
 
+use aya_ebpf::helpers::bpf_probe_read_user;
 use sbt_common::{State, Thread, kind};
 
 use crate::{
@@ -35,10 +36,13 @@ pub struct Slot {
     seq: u32,
     /// Whether it has left what it entered last.
     left: u32,
-    reserved: u32,
-    /// Its stack pointer when it entered a barrier of the user's own in which
-    /// it still is; 0 outside.
-    call_rsp: u64,
+    /// Of the probes that it hit last.
+    generation: u32,
+    /// Where on its stack the address lies to which the barrier of the user's own
+    /// returns in which it is, as far as we know; 0 outside.
+    call_at: u64,
+    /// That address.
+    call_return: u64,
     cached: [Cached; CACHED],
 }
 
@@ -55,8 +59,9 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             tid: 0,
             seq: 0,
             left: 0,
-            reserved: 0,
-            call_rsp: 0,
+            generation: 0,
+            call_at: 0,
+            call_return: 0,
             cached: [Cached {
                 object: 0,
                 trust: 0,
@@ -101,7 +106,9 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     // SAFETY: the index is in bounds, and no other thread uses this slot
     // while it bears this thread's id.
     let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
-    if slot.tid != task.tid() {
+    // Under other probes it begins anew: while there were none it may have left
+    // what it had entered.
+    if slot.tid != task.tid() || slot.generation != generation() {
         // Where probes could not be put on the target alone, others hit them.
         if !target::owns(task, true) {
             return None;
@@ -138,9 +145,10 @@ fn announce(task: &Task, slot: &mut Slot) {
     });
     // Unsent, the slot stays foreign and the next record tries again.
     slot.tid = if sent { task.tid() } else { 0 };
+    slot.generation = generation();
     slot.seq = 0;
     slot.left = 0;
-    slot.call_rsp = 0;
+    slot.call_at = 0;
     for cached in &mut slot.cached {
         cached.object = 0;
     }
@@ -164,32 +172,67 @@ impl Slot {
     /// The thread leaves what it entered; false if it has left already, which
     /// happens when two probes are on the same place for a moment.
     #[inline(always)]
-    pub fn leave(&mut self) -> bool {
+    fn leave(&mut self) -> bool {
         let first = self.left == 0;
         self.left = 1;
         first
     }
 
-    /// Whether the thread, whose stack pointer is `rsp`, is inside of a barrier
-    /// of the user's own. One that was left by an exception or a jump shows no
-    /// return, but then the stack is no longer as deep as it was.
+    /// Whether the thread, which calls something that will return to the address
+    /// at `at`, is inside of a barrier of the user's own: deeper than its call,
+    /// or in its place, by a tail call.
     #[inline(always)]
-    pub fn is_in_call(&self, rsp: u64) -> bool {
-        rsp < self.call_rsp
+    pub fn is_in_call(&mut self, at: u64) -> bool {
+        if self.call_at == 0 {
+            return false;
+        }
+        self.is_still_in_call(at)
+    }
+
+    /// One that was left by an exception or a jump, or by an end that has no
+    /// probe, shows no return. But then whoever calls something from that depth
+    /// or above writes over the address.
+    #[inline(never)]
+    fn is_still_in_call(&mut self, at: u64) -> bool {
+        // SAFETY: a copy from memory that may be anything, or fail.
+        let held = unsafe { bpf_probe_read_user(self.call_at as *const u64) }.unwrap_or(0);
+        let still = at <= self.call_at && held == self.call_return;
+        if !still {
+            self.call_at = 0;
+        }
+        still
+    }
+
+    /// Whether it calls one in the place of the last, and not inside of it.
+    #[inline(always)]
+    pub fn calls_anew(&self, at: u64) -> bool {
+        at == self.call_at
     }
 
     /// It enters one.
     #[inline(always)]
-    pub fn enter_call(&mut self, rsp: u64) {
-        self.call_rsp = rsp;
+    pub fn enter_call(&mut self, at: u64, returns_to: u64) {
+        self.call_at = at;
+        self.call_return = returns_to;
         self.left = 0;
     }
 
-    /// It leaves it; false if it has left already.
+    /// What was called with the return address at `at` ends; false if it is
+    /// inside of a barrier of the user's own, or has ended already.
     #[inline(always)]
-    pub fn leave_call(&mut self) -> bool {
-        self.call_rsp = 0;
+    pub fn leave_from(&mut self, at: u64) -> bool {
+        if at < self.call_at {
+            return false;
+        }
+        self.call_at = 0;
         self.leave()
+    }
+
+    /// Whether an instruction that may end several functions ends the barrier of
+    /// the user's own in which the thread is.
+    #[inline(always)]
+    pub fn ends_call(&self, at: u64) -> bool {
+        at == self.call_at
     }
 
     #[inline(always)]
@@ -199,6 +242,15 @@ impl Slot {
         let index = ((object >> 5) ^ (object >> 12)) as usize & (CACHED - 1);
         // SAFETY: in bounds by the mask, which the verifier sees as well.
         unsafe { self.cached.get_unchecked_mut(index) }
+    }
+
+    /// What was read of the object is no longer true.
+    #[inline(always)]
+    pub fn forget(&mut self, object: u64) {
+        let cached = self.cached(object);
+        if cached.object == object {
+            cached.object = 0;
+        }
     }
 
     /// Whether the object's memory has to be read with this arrival.

@@ -89,6 +89,27 @@ fn executes_another_program() {
     assert_eq!(report.list("barriers").len(), 2, "{report}");
 }
 
+/// The kernel gives it the first one's place, to which the probes were bound.
+#[test]
+fn another_thread_executes_a_program() {
+    needs_root!();
+    let truth = program("truth.c");
+    let arguments = [
+        truth.to_str().unwrap(),
+        "threads=3",
+        "rounds=200",
+        "base=1000",
+    ];
+    let report = watch(&program("exec_other.c"), &arguments);
+    let site = report.site_at(line("truth.c", "SITE meet"));
+    // Its probes can only come after its start.
+    assert!(number(site, "episodes") >= 100, "{report}");
+    assert!(report.list("notes").iter().any(|note| {
+        note.as_str()
+            .is_some_and(|note| note.contains("not the first executed"))
+    }));
+}
+
 #[test]
 fn executes_a_static_program() {
     needs_root!();

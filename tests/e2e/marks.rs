@@ -59,6 +59,24 @@ fn marks_are_told_by_thread() {
     assert_eq!(inside["threads"].as_array().unwrap().len(), 3);
 }
 
+/// Only the function that is left is probed, and the report says so.
+#[test]
+fn calls_that_are_inlined_are_not_counted_and_told() {
+    needs_root!();
+    let options = ["--mark=step", "--mark=other"];
+    let (_, report) = watch_with(&options, &program("inlined.c"), &[]);
+    let marks = report.list("marks");
+    let hits: Vec<u64> = marks.iter().map(|mark| number(mark, "hits")).collect();
+    assert_eq!(hits, [3, 5], "{report}");
+    let notes: Vec<&str> = report
+        .list("notes")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let expected = "--mark step: step is also inlined at 2 places, where it is not counted";
+    assert!(notes.contains(&expected), "{report}");
+}
+
 /// Without any option only the barrier that is built on libc's is seen.
 #[test]
 fn functions_are_barriers_once_they_are_named() {
@@ -109,6 +127,66 @@ fn functions_are_found_in_cpp_and_without_line_numbers() {
     report.is_exactly(5 * (3 + 2 + 3), 3 * 5);
 }
 
+/// The barrier below is also used by itself: its rounds go on unseen meanwhile.
+#[test]
+fn a_barrier_may_be_used_inside_of_another_and_outside() {
+    needs_root!();
+    for option in ["--barrier=inside:0", "--barrier=inside:0:1"] {
+        let (_, report) = watch_with(&[option], &program("shared.c"), &["rounds=200"]);
+        report.is_exactly(3 * 2 * 200, 2 * 200);
+        for site in ["inside", "outside"] {
+            let found = report.site_at(line("shared.c", &format!("SITE {site}")));
+            assert_eq!(number(found, "episodes"), 200, "{report}");
+        }
+    }
+}
+
+/// By jumps to other functions, through a `switch`, and by `longjmp`.
+#[test]
+fn barriers_may_end_in_any_way() {
+    needs_root!();
+    for flags in [&["-O0"][..], &["-O2"]] {
+        let tails = Build::of("tails.c").flags(flags).path();
+        for departures in ["--departures=on", "--departures=off"] {
+            let options = [
+                departures,
+                "--barrier=only_passes_on",
+                "--barrier=passes_on_inside:0",
+                "--barrier=chooses:0",
+                "--barrier=jumps_out:0",
+            ];
+            let (finished, report) = watch_with(&options, &tails, &["rounds=20"]);
+            assert_eq!(finished.expect(0).out(), "done\n");
+            for site in ["passes", "inside", "chooses", "plain"] {
+                let found = report.site_at(line("tails.c", &format!("SITE {site}")));
+                assert_eq!(number(found, "episodes"), 20, "{site}: {report}");
+                let kind = if site == "plain" { "pthread" } else { "user" };
+                assert_eq!(found["kind"], kind, "{report}");
+            }
+        }
+    }
+}
+
+/// Their symbols are `<std::…::Barrier>::wait` and `<barrier::Team as …>::meet`.
+#[test]
+fn methods_of_rust_are_named_by_type_or_trait() {
+    needs_root!();
+    let program = Build::of("barrier.rs").compiler("rustc").path();
+    let options = [
+        "--barrier=Barrier::wait:1",
+        "--mark=barrier::Team::meet",
+        "--mark=Meeting::meet",
+        "--name=Team::meet=meeting",
+    ];
+    let (_, report) = watch_with(&options, &program, &["20"]);
+    let site = report.site_at(line("barrier.rs", "SITE meet"));
+    assert_eq!(number(site, "episodes"), 20, "{report}");
+    assert_eq!(site["name"], "meeting", "{report}");
+    for mark in report.list("marks") {
+        assert_eq!(number(mark, "hits"), 60, "{report}");
+    }
+}
+
 /// A return probe would be in the way of the exception, and end the program.
 #[test]
 fn exceptions_leave_a_barrier_as_they_do_without_sbt() {
@@ -140,6 +218,7 @@ fn what_is_not_there_is_told_before_the_program_starts() {
         ("--mark=marks.c:1", "marks.c:1"),
         ("--mark=makrs.c:20", "marks.c"),
         ("--barrier=secnd_part", "second_part"),
+        ("--mark=strlen", "strlen is chosen when the program starts"),
     ] {
         let program = program("marks.c");
         let finished = run(command(

@@ -18,7 +18,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// With gcc (g++ for C++), optimised and with line numbers.
+    /// With gcc (g++ for C++, rustc for Rust), optimised and with line numbers.
     pub const fn of(source: &'static str) -> Self {
         Self {
             source,
@@ -79,9 +79,21 @@ impl Build {
         let path = folder.join(self.name());
         // Another run of the tests may be using the old one.
         let fresh = folder.join(format!("{}.{}", self.name(), std::process::id()));
-        let mut command = Command::new(self.compiler);
+        let is_rust = self.compiler == "rustc";
+        let mut command = if is_rust {
+            // That of the cargo that built these tests.
+            Command::new(Path::new(env!("CARGO")).with_file_name(self.compiler))
+        } else {
+            Command::new(self.compiler)
+        };
+        let usual: &[&str] = if is_rust {
+            &["-O", "-g", "-Csymbol-mangling-version=v0"]
+        } else {
+            &["-O2", "-g", "-pthread"]
+        };
         command
-            .args(["-O2", "-g", "-pthread", "-o"])
+            .args(usual)
+            .arg("-o")
             .arg(&fresh)
             .arg(source(self.source))
             .args(self.flags);

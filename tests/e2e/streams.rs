@@ -361,6 +361,45 @@ fn each_signal_is_passed_on_once() {
     }
 }
 
+/// As a batch system warns what it has started.
+#[test]
+fn signals_that_mean_the_program_reach_it_and_watching_goes_on() {
+    needs_root!();
+    for (signal, name) in [(libc::SIGUSR1, "USR1"), (libc::SIGUSR2, "USR2")] {
+        let script =
+            format!("trap 'echo got; exit 5' {name}; echo on; while :; do sleep 0.05; done");
+        let mut sbt = start(sbt_with(&["run", "--", "sh", "-c", &script]));
+        sbt.wait_for("on");
+        sbt.signal(signal);
+        let finished = sbt.finish().expect(5);
+        assert_eq!(finished.out(), "on\ngot\n");
+        assert!(finished.stderr.contains("exit status 5"), "{finished}");
+    }
+}
+
+/// `nohup`, or a shell that starts it with `&`.
+#[test]
+fn a_signal_that_was_ignored_from_the_start_is_ignored() {
+    needs_root!();
+    let script = format!(
+        "trap '' HUP INT; exec {} run --json --output \"$0\" -- {} rounds=400 base=1000",
+        sbt().display(),
+        program("truth.c").display()
+    );
+    let folder = folder();
+    let path = folder.path().join("report");
+    let sbt = start(command(
+        "sh",
+        &["-c".as_ref(), script.as_ref(), path.as_os_str()],
+    ));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    sbt.signal(libc::SIGHUP);
+    sbt.signal(libc::SIGINT);
+    sbt.finish().expect(0);
+    let report = Report::read(&path);
+    assert_eq!(report.number("episodes"), 400);
+}
+
 #[test]
 fn a_program_that_ignores_the_signal_goes_on() {
     needs_root!();

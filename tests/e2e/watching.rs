@@ -135,6 +135,23 @@ fn conceptual_phases_hold_what_lies_between() {
     assert_eq!(of(0)["threads"].as_array().unwrap().len(), 3);
 }
 
+/// Two teams that pass the same lines at other times.
+#[test]
+fn conceptual_phases_belong_to_teams() {
+    needs_root!();
+    let at = |what: &str| format!("spans.c:{}", line("spans.c", what));
+    let option = format!("--phase=part={}..{}", at("SITE begin"), at("SITE end"));
+    let (_, report) = watch_with(&[&option], &program("spans.c"), &["rounds=10"]);
+    let part = &report.list("conceptual_phases")[0];
+    assert_eq!(number(&part["phase_ns"], "count"), 20, "{report}");
+    // Nobody sleeps for less.
+    assert!(number(&part["phase_ns"], "min") >= 10_000_000, "{report}");
+    assert_eq!(number(part, "episodes"), 20, "{report}");
+    assert_eq!(number(part, "abandoned"), 0, "{report}");
+    assert_eq!(part["unfinished"], false, "{report}");
+    assert_eq!(part["threads"].as_array().unwrap().len(), 4);
+}
+
 #[test]
 fn a_site_that_nobody_calls_from_is_told_with_the_nearest() {
     needs_root!();

@@ -5,6 +5,7 @@ use super::{
     Model,
     barrier::{Barrier, BarrierId, round_after},
     episode::{Episode, Left, Member, Seat},
+    lanes::Doing,
     site::{Done, Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
     told::{Arrival, Told},
@@ -54,11 +55,26 @@ impl Model {
             Before::Episode { last_ns, site },
             Some(last_ns),
         );
+        self.pass_conceptual(site, &episode, last_ns);
         if self.departs(id) && episode.inside > 0 {
             self.barriers.get(id).leaving.push(episode);
         } else {
             self.settle(episode);
         }
+    }
+
+    /// An episode counts in the conceptual phases at once and not when it is
+    /// settled: by then some of its threads may have been in others, which would
+    /// have come before it.
+    fn pass_conceptual(&mut self, site: SiteId, episode: &Episode, last_ns: u64) {
+        if self.conceptual.all().is_empty() {
+            return;
+        }
+        self.parts.clear();
+        self.parts
+            .extend(episode.members.iter().map(|member| part(member, last_ns)));
+        let roles = self.sites.get(site).roles;
+        self.conceptual.pass(roles, last_ns, &self.parts);
     }
 
     /// Tells the members of an episode that it is open no longer: what it was
@@ -115,6 +131,9 @@ impl Model {
         self.blurred_ns = self.blurred_ns.max(Some(self.barriers.get(id).heard_ns));
         self.totals.incomplete += 1;
         self.sites.get(site).incomplete += 1;
+        for member in &episode.members {
+            self.conceptual.abandon(member.row);
+        }
         self.conclude(&mut episode, Before::Unknown, last_ns);
         self.recycle(episode.members);
     }
@@ -171,12 +190,31 @@ impl Model {
         if let Some((straggler, _)) = done.straggler {
             self.threads.row(straggler).last += 1;
         }
+        self.draw(&episode, last_ns);
         let roles = self.sites.get(site).roles;
-        self.conceptual.pass(roles, last_ns, &self.parts);
         if roles.watched || self.telling.wants(&done) {
             self.tell(site, &done, &episode);
         }
         self.recycle(episode.members);
+    }
+
+    /// Puts an episode into the lanes, if they are kept.
+    fn draw(&mut self, episode: &Episode, last_ns: u64) {
+        let Some(lanes) = &mut self.lanes else {
+            return;
+        };
+        for member in &episode.members {
+            let arrived = member.arrived;
+            if let Some(since) = member.since {
+                let split = Split::between(since.clocks, arrived);
+                let span = (since.clocks.time_ns, arrived.time_ns);
+                lanes.add(member.row, span, Doing::Work(split));
+            }
+            lanes.add(member.row, (arrived.time_ns, last_ns), Doing::Idle);
+            if let Left::At(left_ns) = member.left {
+                lanes.add(member.row, (last_ns, left_ns), Doing::Release);
+            }
+        }
     }
 
     /// Keeps an episode until [`Model::take_told`].

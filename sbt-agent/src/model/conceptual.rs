@@ -1,142 +1,304 @@
 //! Conceptual phases: from one barrier to another, whatever lies between.
 //!
 //! The thesis names them as future work ("user-defined start and end barriers
-//! for one conceptual phase that contains other barriers"). Such a phase begins
-//! with the last arrival at an episode of its first site and ends with that at
-//! the next episode of its second, as ordinary phases do. If the first site is
-//! passed again before, it goes on. They may overlap and contain each other.
+//! for one conceptual phase that contains other barriers"). A span of such a
+//! phase begins with the last arrival at an episode of its first site and ends
+//! with that at the next episode of its second, as ordinary phases do. It
+//! belongs to the threads of the episode that began it: other teams have spans
+//! of their own. If these pass the first site again before, it goes on. Different
+//! phases may overlap and contain each other.
+//!
+//! A thread is in one span of a phase at most, and spans hold their own threads
+//! only: so all of them together need no more memory than the threads, and an
+//! episode costs what its members do.
+
+use rustc_hash::FxHashMap;
 
 use super::{
     site::{Part, Roles},
     stats::Stat,
+    thread::ThreadId,
     trend::{Bucket, Trend},
 };
 
-/// What happened in one of them.
+/// What happened in the spans of one of them.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
     /// Wall-clock times, from beginning to end.
     pub time: Stat,
     /// How they changed over the run.
     pub trend: Trend,
-    /// Episodes inside, the one that ends it included.
+    /// Episodes in which threads of a span took part inside of it, the one that
+    /// ends it included.
     pub episodes: u64,
-    /// Waiting for others inside, of all threads, ns.
+    /// Waiting for others inside, of the spans' threads, ns.
     pub idle_ns: u64,
-    /// Work inside, of all threads, ns.
+    /// Work inside, of the same, ns.
     pub work_ns: u64,
     /// Work and idle time inside by [`super::thread::ThreadId`], ns.
     pub threads: Vec<(u64, u64)>,
 }
 
 impl Sums {
-    fn add(&mut self, other: &Self) {
-        self.episodes += other.episodes;
-        self.idle_ns = self.idle_ns.saturating_add(other.idle_ns);
-        self.work_ns = self.work_ns.saturating_add(other.work_ns);
-        for (index, (work_ns, idle_ns)) in other.threads.iter().enumerate() {
-            let (work, idle) = self.thread(index);
-            *work = work.saturating_add(*work_ns);
-            *idle = idle.saturating_add(*idle_ns);
+    /// Takes a span in that has ended.
+    fn add(&mut self, span: &Span, last_ns: u64) {
+        let time_ns = last_ns.saturating_sub(span.begun_ns);
+        let mut span_idle_ns: u64 = 0;
+        for member in &span.members {
+            let index = member.row.index();
+            if self.threads.len() <= index {
+                self.threads.resize(index + 1, (0, 0));
+            }
+            let (work_ns, idle_ns) = &mut self.threads[index];
+            *work_ns = work_ns.saturating_add(member.work_ns);
+            *idle_ns = idle_ns.saturating_add(member.idle_ns);
+            self.work_ns = self.work_ns.saturating_add(member.work_ns);
+            span_idle_ns = span_idle_ns.saturating_add(member.idle_ns);
         }
-    }
-
-    fn thread(&mut self, index: usize) -> &mut (u64, u64) {
-        if self.threads.len() <= index {
-            self.threads.resize(index + 1, (0, 0));
-        }
-        &mut self.threads[index]
-    }
-
-    fn take(&mut self, parts: &[Part]) {
-        self.episodes += 1;
-        for part in parts {
-            let work_ns = part.work_ns.unwrap_or(0);
-            self.idle_ns = self.idle_ns.saturating_add(part.idle_ns);
-            self.work_ns = self.work_ns.saturating_add(work_ns);
-            let (work, idle) = self.thread(part.row.index());
-            *work = work.saturating_add(work_ns);
-            *idle = idle.saturating_add(part.idle_ns);
-        }
+        self.idle_ns = self.idle_ns.saturating_add(span_idle_ns);
+        self.episodes += span.episodes;
+        self.time.add(time_ns);
+        self.trend.add(&Bucket {
+            episodes: 1,
+            last_ns,
+            phases: (1, time_ns),
+            barrier_ns: 0,
+            idle_ns: span_idle_ns,
+        });
     }
 }
 
-/// One of them, and whether it is going on.
+/// What a thread did so far in the span that it is in.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    row: ThreadId,
+    work_ns: u64,
+    idle_ns: u64,
+}
+
+/// One that is going on; it counts when it ends.
+#[derive(Clone, Debug)]
+struct Span {
+    begun_ns: u64,
+    episodes: u64,
+    /// The episode that was counted last, by [`Spans::passed`].
+    counted: u64,
+    members: Vec<Member>,
+    /// Members that have not ended.
+    living: usize,
+}
+
+/// Where a thread is: in which span, and which of its members. The span may be
+/// over: numbers are not used again, and 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stand {
+    span: u64,
+    index: usize,
+}
+
+/// One conceptual phase: all its spans.
 #[derive(Clone, Debug, Default)]
-pub struct Span {
+pub struct Spans {
     /// Those that have ended.
     pub done: Sums,
-    /// When the present one began, ns.
-    pub begun_ns: Option<u64>,
-    /// What has happened in it so far; it counts when it ends.
-    present: Sums,
+    /// Those given up, since not all that their threads did was seen.
+    pub abandoned: u64,
+    /// Those that had not ended when all their threads had, or the program.
+    unended: u64,
+    /// Those that are going on, by their numbers.
+    open: FxHashMap<u64, Span>,
+    /// Of the span that began last.
+    number: u64,
+    /// Episodes so far.
+    passed: u64,
+    /// By [`ThreadId`].
+    stands: Vec<Stand>,
+    /// From when to when each was that has ended.
+    #[cfg(test)]
+    pub log: Vec<(u64, u64)>,
+}
+
+impl Spans {
+    /// Whether one had begun that never ended, as far as could be seen.
+    pub fn is_unfinished(&self) -> bool {
+        self.unended > 0 || !self.open.is_empty()
+    }
+
+    fn pass(&mut self, (begins, ends): (bool, bool), last_ns: u64, parts: &[Part]) {
+        self.passed += 1;
+        if !self.open.is_empty() {
+            for part in parts {
+                self.note(part);
+            }
+        }
+        if ends {
+            for part in parts {
+                if let Some(span) = self.take(part.row) {
+                    self.done.add(&span, last_ns);
+                    #[cfg(test)]
+                    self.log.push((span.begun_ns, last_ns));
+                }
+            }
+        }
+        if begins {
+            self.begin(last_ns, parts);
+        }
+    }
+
+    /// A thread's part counts in the span that it is in.
+    fn note(&mut self, part: &Part) {
+        let Some(stand) = self.stands.get(part.row.index()) else {
+            return;
+        };
+        let Some(span) = self.open.get_mut(&stand.span) else {
+            return;
+        };
+        if span.counted != self.passed {
+            span.counted = self.passed;
+            span.episodes += 1;
+        }
+        let member = &mut span.members[stand.index];
+        let work_ns = part.work_ns.unwrap_or(0);
+        member.work_ns = member.work_ns.saturating_add(work_ns);
+        member.idle_ns = member.idle_ns.saturating_add(part.idle_ns);
+    }
+
+    /// Whoever is in none begins one.
+    fn begin(&mut self, last_ns: u64, parts: &[Part]) {
+        let number = self.number + 1;
+        let mut members = Vec::new();
+        for part in parts {
+            let at = part.row.index();
+            if self.stands.len() <= at {
+                self.stands.resize(at + 1, Stand::default());
+            }
+            let stand = &mut self.stands[at];
+            // Threads that share a row are one here.
+            if stand.span == number || self.open.contains_key(&stand.span) {
+                continue;
+            }
+            *stand = Stand {
+                span: number,
+                index: members.len(),
+            };
+            members.push(Member {
+                row: part.row,
+                work_ns: 0,
+                idle_ns: 0,
+            });
+        }
+        if members.is_empty() {
+            return;
+        }
+        self.number = number;
+        let span = Span {
+            begun_ns: last_ns,
+            episodes: 0,
+            counted: self.passed,
+            living: members.len(),
+            members,
+        };
+        self.open.insert(number, span);
+    }
+
+    /// Takes the span out that a thread is in.
+    fn take(&mut self, row: ThreadId) -> Option<Span> {
+        self.open.remove(&self.stands.get(row.index())?.span)
+    }
+
+    /// A thread has ended, so it will not end the span that it is in.
+    fn leave(&mut self, row: ThreadId) {
+        let Some(stand) = self.stands.get_mut(row.index()) else {
+            return;
+        };
+        let number = std::mem::take(stand).span;
+        let Some(span) = self.open.get_mut(&number) else {
+            return;
+        };
+        span.living -= 1;
+        if span.living == 0 {
+            self.open.remove(&number);
+            self.unended += 1;
+        }
+    }
 }
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub struct Conceptual {
-    spans: Vec<Span>,
+    all: Vec<Spans>,
 }
 
 impl Conceptual {
     /// For so many, at most 64.
     pub fn new(count: usize) -> Self {
         Self {
-            spans: vec![Span::default(); count.min(64)],
+            all: vec![Spans::default(); count.min(64)],
         }
     }
 
     /// By their numbers.
-    pub fn spans(&self) -> &[Span] {
-        &self.spans
+    pub fn all(&self) -> &[Spans] {
+        &self.all
     }
 
-    /// An episode was completed, its last thread having come at `last_ns`.
+    /// An episode was completed, its last thread having come at `last_ns`. Those
+    /// of one thread come in their order.
     pub(super) fn pass(&mut self, roles: Roles, last_ns: u64, parts: &[Part]) {
-        for (number, span) in self.spans.iter_mut().enumerate() {
-            let bit = 1_u64 << number;
-            if let Some(begun_ns) = span.begun_ns {
-                span.present.take(parts);
-                // Episodes of other teams may be told a little out of order.
-                if roles.ends & bit != 0 && last_ns > begun_ns {
-                    span.end(begun_ns, last_ns);
-                }
-            }
-            if roles.begins & bit != 0 && span.begun_ns.is_none() {
-                span.begun_ns = Some(last_ns);
-            }
+        for (number, spans) in self.all.iter_mut().enumerate() {
+            let has = |bits: u64| bits & 1 << number != 0;
+            spans.pass((has(roles.begins), has(roles.ends)), last_ns, parts);
         }
     }
 
-    /// What is going on will not end.
-    pub(super) fn abandon(&mut self) {
-        for span in &mut self.spans {
-            span.begun_ns = None;
-            span.present = Sums::default();
+    /// Not all that a thread did was seen: it may have ended the spans that it
+    /// is in.
+    pub(super) fn abandon(&mut self, row: ThreadId) {
+        for spans in &mut self.all {
+            let given_up = spans.take(row).is_some();
+            spans.abandoned += u64::from(given_up);
         }
     }
-}
 
-impl Span {
-    fn end(&mut self, begun_ns: u64, last_ns: u64) {
-        self.begun_ns = None;
-        let present = std::mem::take(&mut self.present);
-        self.done.time.add(last_ns - begun_ns);
-        self.done.trend.add(&Bucket {
-            episodes: 1,
-            last_ns,
-            phases: (1, last_ns - begun_ns),
-            barrier_ns: 0,
-            idle_ns: present.idle_ns,
-        });
-        self.done.add(&present);
+    /// The same of all threads.
+    pub(super) fn abandon_all(&mut self) {
+        for spans in &mut self.all {
+            spans.abandoned += spans.open.len() as u64;
+            spans.open.clear();
+        }
+    }
+
+    /// A thread has ended.
+    pub(super) fn leave(&mut self, row: ThreadId) {
+        for spans in &mut self.all {
+            spans.leave(row);
+        }
+    }
+
+    /// The program has ended: nothing was missed.
+    pub(super) fn leave_all(&mut self) {
+        for spans in &mut self.all {
+            spans.unended += spans.open.len() as u64;
+            spans.open.clear();
+        }
+    }
+
+    /// All sums from zero on. What is going on goes on.
+    pub(super) fn reset(&mut self) {
+        for spans in &mut self.all {
+            spans.done = Sums::default();
+            spans.abandoned = 0;
+            spans.unended = 0;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::model::thread::{Split, ThreadId};
+    use crate::model::thread::Split;
 
     const fn roles(begins: u64, ends: u64) -> Roles {
         Roles {
@@ -146,14 +308,24 @@ mod tests {
         }
     }
 
-    fn part(work_ns: u64, idle_ns: u64) -> [Part; 1] {
-        [Part {
-            row: ThreadId(1),
+    fn part(row: u32, work_ns: u64, idle_ns: u64) -> Part {
+        Part {
+            row: ThreadId(row),
             work_ns: Some(work_ns),
             idle_ns,
             release_ns: None,
             split: Split::default(),
-        }]
+        }
+    }
+
+    fn team(rows: &[u32]) -> Vec<Part> {
+        rows.iter().map(|row| part(*row, 10, 1)).collect()
+    }
+
+    /// Number and sum of the times, and episodes.
+    fn sums(all: &Conceptual, number: usize) -> (u64, u64, u64) {
+        let done = &all.all()[number].done;
+        (done.time.count(), done.time.sum(), done.episodes)
     }
 
     /// Sites A, B, C in turns; phases A..C, B..C, A..A.
@@ -163,47 +335,173 @@ mod tests {
         let (a, b, c) = (roles(0b101, 0b100), roles(0b010, 0), roles(0, 0b011));
         for round in 0..3 {
             let start = 100 * round;
-            all.pass(a, start + 10, &part(5, 1));
-            all.pass(b, start + 20, &part(6, 2));
-            all.pass(c, start + 50, &part(7, 3));
+            all.pass(a, start + 10, &[part(1, 5, 1)]);
+            all.pass(b, start + 20, &[part(1, 6, 2)]);
+            all.pass(c, start + 50, &[part(1, 7, 3)]);
         }
-        let sum = |number: usize| {
-            let sums = &all.spans()[number].done;
-            (
-                sums.time.count(),
-                sums.time.sum(),
-                sums.episodes,
-                sums.work_ns,
-                sums.idle_ns,
-            )
+        assert_eq!(sums(&all, 0), (3, 3 * 40, 6));
+        assert_eq!(sums(&all, 1), (3, 3 * 30, 3));
+        assert_eq!(sums(&all, 2), (2, 2 * 100, 6));
+        let times = |number: usize| {
+            let done = &all.all()[number].done;
+            (done.work_ns, done.idle_ns)
         };
-        assert_eq!(sum(0), (3, 3 * 40, 6, 39, 15));
-        assert_eq!(sum(1), (3, 3 * 30, 3, 21, 9));
-        assert_eq!(sum(2), (2, 2 * 100, 6, 36, 12));
-        assert_eq!(all.spans()[0].done.threads, [(0, 0), (39, 15)]);
-        assert_eq!(all.spans()[2].begun_ns, Some(210));
+        assert_eq!(
+            (times(0), times(1), times(2)),
+            ((39, 15), (21, 9), (36, 12))
+        );
+        assert_eq!(all.all()[0].done.threads, [(0, 0), (39, 15)]);
+        assert!(!all.all()[0].is_unfinished());
+        assert!(all.all()[2].is_unfinished());
     }
 
     #[test]
     fn the_first_passing_begins_it() {
         let mut all = Conceptual::new(1);
         for time in [10, 20, 30] {
-            all.pass(roles(1, 0), time, &[]);
+            all.pass(roles(1, 0), time, &team(&[0]));
         }
-        all.pass(roles(0, 1), 40, &[]);
-        all.pass(roles(0, 1), 50, &[]);
-        assert_eq!(all.spans()[0].done.time.sum(), 30);
-        assert_eq!(all.spans()[0].done.time.count(), 1);
+        all.pass(roles(0, 1), 40, &team(&[0]));
+        all.pass(roles(0, 1), 50, &team(&[0]));
+        assert_eq!(sums(&all, 0), (1, 30, 3));
     }
 
     #[test]
-    fn what_is_abandoned_does_not_count() {
+    fn teams_have_spans_of_their_own() {
         let mut all = Conceptual::new(1);
-        all.pass(roles(1, 0), 10, &[]);
-        all.pass(roles(0, 0), 15, &part(5, 5));
-        all.abandon();
-        all.pass(roles(0, 1), 20, &[]);
-        assert_eq!(all.spans()[0].done.time.count(), 0);
-        assert_eq!(all.spans()[0].done.episodes, 0);
+        let (one, two) = (team(&[0, 1]), team(&[2, 3]));
+        for round in 0..10 {
+            let start = 20 * round;
+            all.pass(roles(1, 0), start, &one);
+            all.pass(roles(1, 0), start + 5, &two);
+            all.pass(roles(0, 1), start + 10, &one);
+            all.pass(roles(0, 1), start + 15, &two);
+        }
+        assert_eq!(sums(&all, 0), (20, 200, 20));
+        assert_eq!(all.all()[0].done.threads, [(100, 10); 4]);
+    }
+
+    /// Whoever is in a span adds to it and ends it, with whomever it comes.
+    #[test]
+    fn an_episode_counts_in_the_spans_of_its_threads() {
+        let mut all = Conceptual::new(1);
+        all.pass(roles(1, 0), 0, &team(&[0, 1]));
+        // 0 goes on, 2 and 3 begin.
+        all.pass(roles(1, 0), 5, &team(&[0, 2, 3]));
+        // 9 is in none.
+        all.pass(roles(0, 0), 8, &team(&[0, 1, 2, 3, 9]));
+        all.pass(roles(0, 1), 10, &team(&[9]));
+        assert_eq!(sums(&all, 0), (0, 0, 0));
+        all.pass(roles(0, 1), 12, &team(&[1]));
+        assert_eq!(sums(&all, 0), (1, 12, 3));
+        let spans = &all.all()[0];
+        assert_eq!(spans.done.threads, [(20, 2), (20, 2)]);
+        all.pass(roles(0, 1), 13, &team(&[0]));
+        all.pass(roles(0, 1), 15, &team(&[3, 2]));
+        assert_eq!(sums(&all, 0), (2, 12 + 10, 3 + 2));
+    }
+
+    #[test]
+    fn what_is_abandoned_is_counted_apart() {
+        let mut all = Conceptual::new(1);
+        all.pass(roles(1, 0), 10, &team(&[0, 1]));
+        all.pass(roles(1, 0), 10, &team(&[2, 3]));
+        all.pass(roles(0, 0), 15, &team(&[0, 1]));
+        // Both are in the same, and the third in none.
+        for row in [0, 1, 7] {
+            all.abandon(ThreadId(row));
+        }
+        all.pass(roles(0, 1), 20, &team(&[0, 1]));
+        all.pass(roles(0, 1), 21, &team(&[2, 3]));
+        assert_eq!(sums(&all, 0), (1, 11, 1));
+        assert_eq!(all.all()[0].abandoned, 1);
+        all.pass(roles(1, 0), 30, &team(&[0, 1]));
+        all.abandon_all();
+        assert_eq!(all.all()[0].abandoned, 2);
+        assert!(!all.all()[0].is_unfinished());
+    }
+
+    #[test]
+    fn a_span_whose_threads_have_ended_never_ends() {
+        let mut all = Conceptual::new(1);
+        all.pass(roles(1, 0), 10, &team(&[0, 1]));
+        all.leave(ThreadId(0));
+        all.pass(roles(0, 0), 15, &team(&[1]));
+        all.leave(ThreadId(1));
+        // Later threads share a row: it is not theirs.
+        all.pass(roles(1, 0), 50, &team(&[1, 1]));
+        all.pass(roles(0, 1), 60, &team(&[1, 1]));
+        let spans = &all.all()[0];
+        assert_eq!(
+            (spans.log.as_slice(), spans.abandoned),
+            (&[(50, 60)][..], 0)
+        );
+        assert!(spans.is_unfinished());
+    }
+
+    #[test]
+    fn what_goes_on_outlives_a_reset() {
+        let mut all = Conceptual::new(1);
+        for begin in [0, 10] {
+            all.pass(roles(1, 0), begin, &team(&[0]));
+            all.reset();
+            all.pass(roles(0, 1), begin + 5, &team(&[0]));
+        }
+        assert_eq!(sums(&all, 0), (1, 5, 1));
+    }
+
+    /// Episodes of one team: roles, time since the one before, work and idle.
+    type Script = Vec<(u64, u64, u64, u64, u64)>;
+
+    fn script() -> impl Strategy<Value = Script> {
+        let episode = (0u64..4, 0u64..4, 1u64..50, 0u64..9, 0u64..9);
+        prop::collection::vec(episode, 0..40)
+    }
+
+    fn episodes(rows: &[u32], script: &Script) -> Vec<(u64, Roles, Vec<Part>)> {
+        let mut time = 0;
+        let episode = |(begins, ends, gap, work, idle): &(u64, u64, u64, u64, u64)| {
+            time += gap;
+            let parts = rows.iter().map(|row| part(*row, *work, *idle));
+            (time, roles(*begins, *ends), parts.collect())
+        };
+        script.iter().map(episode).collect()
+    }
+
+    fn told(episodes: &[(u64, Roles, Vec<Part>)]) -> Conceptual {
+        let mut all = Conceptual::new(2);
+        for (time, roles, parts) in episodes {
+            all.pass(*roles, *time, parts);
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn interleaved_teams_are_as_each_alone(one in script(), two in script()) {
+            let (one, two) = (episodes(&[0, 2], &one), episodes(&[1, 3, 4], &two));
+            let mut both = [one.clone(), two.clone()].concat();
+            both.sort_by_key(|(time, ..)| *time);
+            let (one, two, both) = (told(&one), told(&two), told(&both));
+            for (both, (one, two)) in both.all().iter().zip(one.all().iter().zip(two.all())) {
+                let mut log = [one.log.clone(), two.log.clone()].concat();
+                let mut found = both.log.clone();
+                log.sort_unstable();
+                found.sort_unstable();
+                prop_assert_eq!(found, log);
+                let sums = |spans: &Spans| {
+                    let done = &spans.done;
+                    [done.time.count(), done.time.sum(), done.episodes, done.work_ns, done.idle_ns]
+                };
+                let apart = std::iter::zip(sums(one), sums(two)).map(|(one, two)| one + two);
+                prop_assert!(sums(both).into_iter().eq(apart));
+                for row in 0..5 {
+                    let alone = if row % 2 == 0 && row < 4 { one } else { two };
+                    let of = |spans: &Spans| spans.done.threads.get(row).copied().unwrap_or_default();
+                    prop_assert_eq!(of(both), of(alone));
+                }
+                prop_assert_eq!(both.is_unfinished(), one.is_unfinished() || two.is_unfinished());
+            }
+        }
     }
 }

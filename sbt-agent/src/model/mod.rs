@@ -14,8 +14,10 @@ mod closing;
 pub mod conceptual;
 pub mod episode;
 pub mod histogram;
+pub mod lanes;
 pub mod marks;
 mod moves;
+mod restart;
 pub mod site;
 pub mod stats;
 pub mod straggler;
@@ -34,6 +36,7 @@ use conceptual::Conceptual;
 #[cfg(test)]
 use episode::Episode;
 use episode::{Left, Member};
+use lanes::Lanes;
 use marks::Marks;
 use site::{Part, PlaceId, Roles, SiteId, Sites};
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
@@ -69,6 +72,25 @@ pub struct Unfinished {
     pub unseen: u32,
 }
 
+/// What a thread does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// It waits in an episode that is not complete.
+    Waiting {
+        /// Since when, ns.
+        since_ns: u64,
+        /// From where it called.
+        place: PlaceId,
+    },
+    /// It works, or is on its way out of a barrier.
+    Working {
+        /// Since when, ns: at most its last arrival.
+        since_ns: u64,
+    },
+    /// Not known.
+    Unknown,
+}
+
 /// The engine.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -81,6 +103,8 @@ pub struct Model {
     places: FxHashMap<CallersId, PlaceId>,
     conceptual: Conceptual,
     marks: Marks,
+    /// Kept only for whoever looks on.
+    lanes: Option<Lanes>,
     telling: Telling,
     told: Vec<Told>,
     unfinished: Vec<Unfinished>,
@@ -146,6 +170,38 @@ impl Model {
         &self.marks
     }
 
+    /// Begins to keep what the threads did lately.
+    pub fn keep_lanes(&mut self) {
+        self.lanes.get_or_insert_default();
+    }
+
+    /// What they did lately, if that is kept.
+    pub const fn lanes(&self) -> Option<&Lanes> {
+        self.lanes.as_ref()
+    }
+
+    /// What every living thread does now.
+    pub fn present(&self) -> impl Iterator<Item = (ThreadId, Present)> {
+        self.threads.all_living().map(|live| {
+            let waiting = live.seat.and_then(|seat| {
+                let open = &self.barriers.all()[seat.barrier.index()].open;
+                let member = open.members.get(seat.index);
+                member.filter(|_| open.serial == seat.episode)
+            });
+            let present = match (waiting, live.since) {
+                (Some(member), _) => Present::Waiting {
+                    since_ns: member.arrived.time_ns,
+                    place: member.place,
+                },
+                (None, Some(since)) => Present::Working {
+                    since_ns: since.clocks.time_ns,
+                },
+                (None, None) => Present::Unknown,
+            };
+            (live.row, present)
+        })
+    }
+
     /// Says which place a chain of callers is, and what is wanted there. To be
     /// said before its first arrival; otherwise each chain is a place of its own.
     pub fn define_place(&mut self, callers: CallersId, place: PlaceId, roles: Roles) {
@@ -177,7 +233,7 @@ impl Model {
                 ..
             } => {
                 if self.threads.is_another(*tid, *since) {
-                    self.threads.bury(*tid);
+                    self.bury(*tid);
                     // What it did before is missing, or was taken for the other's.
                     self.threads.meet(*tid, since.time_ns);
                 }
@@ -221,7 +277,7 @@ impl Model {
                 }
             }
             Event::Exit { tid, clocks } => self.exit(*tid, *clocks),
-            Event::Exec { time_ns } => self.exec(*time_ns),
+            Event::Exec { time_ns, .. } => self.exec(*time_ns),
             Event::Lost { tid, count } => self.lost(*tid, *count),
             Event::Mark { tid, clocks, mark } => {
                 self.threads.meet(*tid, clocks.time_ns);
@@ -231,12 +287,15 @@ impl Model {
                 }
             }
             Event::Departures { on } => self.departures = *on,
+            Event::Gap { time_ns } => self.gap(*time_ns),
             Event::Callers { .. } | Event::Mapped { .. } => {}
         }
     }
 
     /// No more events will come. Settles what is still open.
     pub fn finish(&mut self) {
+        // What is open now was not missed: such spans are unfinished.
+        let conceptual = std::mem::take(&mut self.conceptual);
         for id in self.barriers.ids() {
             self.settle_leaving(id);
             if !self.barriers.get(id).open.members.is_empty() {
@@ -244,6 +303,7 @@ impl Model {
                 self.close_open(id);
             }
         }
+        self.conceptual = conceptual;
     }
 
     fn note_unfinished(&mut self, id: BarrierId) {
@@ -322,11 +382,20 @@ impl Model {
             // whoever looks for the reason of a hang wants to know.
             self.mark_left(seat, Left::Unseen);
         }
+        self.bury(tid);
+    }
+
+    fn bury(&mut self, tid: Tid) {
+        if let Some(live) = self.threads.live(tid) {
+            self.conceptual.leave(live.row);
+        }
         self.threads.bury(tid);
     }
 
     /// Another program: nothing that was open will ever end.
     fn exec(&mut self, time_ns: u64) {
+        // Before what was open is dropped: it was cut short, and not missed.
+        self.conceptual.leave_all();
         for id in self.barriers.ids() {
             self.settle_leaving(id);
             self.close_open(id);
@@ -340,7 +409,6 @@ impl Model {
             live.seat = None;
             live.mark = None;
         }
-        self.conceptual.abandon();
         self.barriers.forget();
         self.places.clear();
         self.start_ns = time_ns;

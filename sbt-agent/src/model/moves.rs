@@ -287,7 +287,11 @@ impl Model {
             if barrier.count.is_none() {
                 self.end(seat.barrier);
             } else if self.counts_alone(seat.barrier) {
-                self.barriers.get(seat.barrier).open.members[seat.index].left = left;
+                let member = &mut self.barriers.get(seat.barrier).open.members[seat.index];
+                member.left = left;
+                // Overtaken, or else the loss of who came last is not known yet.
+                let row = member.row;
+                self.conceptual.abandon(row);
             } else {
                 self.close_open(seat.barrier);
             }
@@ -328,6 +332,7 @@ impl Model {
             live.hint = None;
             live.mark = None;
             live.lost = true;
+            self.conceptual.abandon(live.row);
         }
     }
 }

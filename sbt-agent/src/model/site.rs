@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{
     barrier::BarrierId,
     stats::Stat,
-    straggler::{Ledger, Pattern},
+    straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
     trend::{self, Trend},
 };
@@ -178,9 +178,23 @@ impl Site {
         self.threads.get_mut(*slot as usize)
     }
 
+    fn lasts(&self) -> Vec<u64> {
+        self.threads.iter().map(|thread| thread.last).collect()
+    }
+
+    /// How those who come last follow each other.
+    pub fn sequence(&self) -> Sequence {
+        let lasts = self.lasts();
+        // Of threads that are not kept only the ledger knows.
+        if lasts.iter().sum::<u64>() == self.episodes {
+            Sequence::of(&lasts, self.ledger.changes)
+        } else {
+            Sequence::None
+        }
+    }
+
     /// Whether the same threads come last again and again.
     pub fn pattern(&self) -> Pattern {
-        let lasts: Vec<u64> = self.threads.iter().map(|thread| thread.last).collect();
         let (idle, work) = (self.idle.sum() as f64, self.work.sum() as f64);
         // Without any known work all of the time went into waiting.
         let waiting = if idle > 0.0 {
@@ -188,7 +202,7 @@ impl Site {
         } else {
             0.0
         };
-        Pattern::of(&lasts, waiting)
+        Pattern::of(&self.lasts(), self.sequence(), waiting)
     }
 
     /// Notes a barrier that is used from here.
@@ -324,6 +338,18 @@ impl Sites {
         let id = number(self.all.len());
         self.by_places.insert(places, id);
         id
+    }
+
+    /// All sums from zero on. The sites stay, with the numbers that they have.
+    pub fn reset(&mut self) {
+        for site in &mut self.all {
+            let places = std::mem::take(&mut site.places);
+            *site = Site::new(places, site.kind, site.roles);
+        }
+        self.pairs = 0;
+        self.unkept_parts = 0;
+        self.phases.clear();
+        self.unkept_phases = 0;
     }
 
     /// Takes one complete episode in.

@@ -20,6 +20,8 @@ pub struct Ledger {
     run: Option<(ThreadId, u64)>,
     /// The longest run of episodes with the same straggler.
     pub longest_run: u64,
+    /// How often it was another than in the episode before.
+    pub changes: u64,
 }
 
 impl Ledger {
@@ -28,10 +30,62 @@ impl Ledger {
         self.lead_ns = self.lead_ns.saturating_add(lead_ns);
         let run = match self.run {
             Some((same, run)) if same == id => run + 1,
-            _ => 1,
+            Some(_) => {
+                self.changes += 1;
+                1
+            }
+            None => 1,
         };
         self.run = Some((id, run));
         self.longest_run = self.longest_run.max(run);
+    }
+}
+
+/// How those who come last follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequence {
+    /// In turns: a thread is last twice running less than half as often as it
+    /// would be by chance.
+    Turns,
+    /// For long stretches the same: it changes less than half as often.
+    Stretches,
+    /// As chance would have it, or too few episodes to tell.
+    None,
+}
+
+impl Sequence {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Stretches => "stretches",
+            Self::None => "none",
+        }
+    }
+
+    /// From how often each participant came last, and how often it was another
+    /// than the time before.
+    ///
+    /// Chance is any order of the same: if a thread came last `n_i` times of
+    /// N, two that follow each other are the same with probability
+    /// `sum n_i (n_i - 1) / (N (N - 1))`. How often that was so is told by the
+    /// interval of [`at_least`].
+    pub fn of(lasts: &[u64], changes: u64) -> Self {
+        let episodes: u64 = lasts.iter().sum();
+        let pairs = episodes.saturating_sub(1);
+        // It does not fit where some are not kept.
+        let Some(repeats) = pairs.checked_sub(changes).filter(|_| pairs > 0) else {
+            return Self::None;
+        };
+        let twice = |last: &u64| *last as f64 * last.saturating_sub(1) as f64;
+        let same = lasts.iter().map(twice).sum::<f64>() / (episodes as f64 * pairs as f64);
+        if at_least(changes, pairs) > 1.0 - same / 2.0 {
+            Self::Turns
+        } else if at_least(repeats, pairs) > 1.0 - (1.0 - same) / 2.0 {
+            Self::Stretches
+        } else {
+            Self::None
+        }
     }
 }
 
@@ -40,9 +94,9 @@ impl Ledger {
 pub enum Pattern {
     /// One thread, more often than all others together.
     Persistent,
-    /// A few, at most half of all.
+    /// A few, at most half of all; or two that take turns.
     Alternating,
-    /// Any of them: noise, or work that moves about.
+    /// Any of them, at random or in turns: noise, or work that moves about.
     Rotating,
     /// Too few episodes or too little waiting to tell.
     None,
@@ -59,13 +113,13 @@ impl Pattern {
         }
     }
 
-    /// From how often each participant came last, and the share (0 to 1) of
-    /// their time that went into waiting.
+    /// From how often each participant came last, in what sequence, and the
+    /// share (0 to 1) of their time that went into waiting.
     ///
     /// A share of the episodes counts only as far as chance cannot explain it:
     /// by the lower end of its 95 % interval (Wilson, J. Am. Stat. Assoc. 22,
     /// 1927), which is far below it when there are few episodes.
-    pub fn of(lasts: &[u64], waiting: f64) -> Self {
+    pub fn of(lasts: &[u64], sequence: Sequence, waiting: f64) -> Self {
         let episodes: u64 = lasts.iter().sum();
         if lasts.len() < 2 || episodes < FEW || waiting < NEGLIGIBLE {
             return Self::None;
@@ -84,7 +138,9 @@ impl Pattern {
         });
         let few = few.count();
         let fair = few as f64 / lasts.len() as f64;
-        if 2 * few <= lasts.len() && at_least(together, episodes) > fair {
+        let is_few = 2 * few <= lasts.len() && at_least(together, episodes) > fair;
+        // Chance hardly makes two of few threads take turns.
+        if is_few || few == 2 && sequence == Sequence::Turns {
             Self::Alternating
         } else {
             Self::Rotating
@@ -104,6 +160,7 @@ fn at_least(hits: u64, all: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::tests::setup::Random;
 
     #[test]
     fn patterns_are_told_apart() {
@@ -124,8 +181,86 @@ mod tests {
             (&[], 0.5, None),
         ];
         for (lasts, waiting, expected) in table {
-            assert_eq!(Pattern::of(lasts, waiting), expected, "{lasts:?}");
+            let pattern = Pattern::of(lasts, Sequence::None, waiting);
+            assert_eq!(pattern, expected, "{lasts:?}");
         }
+    }
+
+    /// What is told of stragglers in this order, all of `threads`.
+    fn told(threads: u32, order: impl IntoIterator<Item = u32>) -> (Pattern, Sequence) {
+        let mut ledger = Ledger::default();
+        let mut lasts = vec![0; threads as usize];
+        for id in order {
+            ledger.note(ThreadId(id), 5);
+            lasts[id as usize] += 1;
+        }
+        let sequence = Sequence::of(&lasts, ledger.changes);
+        (Pattern::of(&lasts, sequence, 0.2), sequence)
+    }
+
+    #[test]
+    fn taking_turns_is_told_from_chance() {
+        use Pattern::{Alternating, Persistent, Rotating};
+        use Sequence::{None, Stretches, Turns};
+        let turns = |threads: u32, of: u32, episodes: u32| {
+            told(threads, (0..episodes).map(|episode| episode % of))
+        };
+        assert_eq!(turns(2, 2, 100), (Alternating, Turns));
+        assert_eq!(turns(2, 2, 14), (Alternating, Turns));
+        // A coin may fall so.
+        assert_eq!(turns(2, 2, 8), (Rotating, None));
+        assert_eq!(turns(3, 2, 100), (Alternating, Turns));
+        assert_eq!(turns(8, 2, 100), (Alternating, Turns));
+        assert_eq!(turns(3, 3, 99), (Rotating, Turns));
+        assert_eq!(turns(8, 8, 100), (Rotating, Turns));
+        assert_eq!(turns(8, 8, 16), (Rotating, None));
+        // Hardly ever out of turn.
+        let nearly = (0..200).map(|episode| (episode + episode / 20) % 2);
+        assert_eq!(told(2, nearly), (Alternating, Turns));
+        // One for the first half of the run, then another.
+        let halves = |threads| told(threads, (0..100).map(|episode| episode / 50));
+        assert_eq!(halves(2), (Rotating, Stretches));
+        assert_eq!(halves(4), (Alternating, Stretches));
+        assert_eq!(told(2, [1; 100]), (Persistent, None));
+        assert_eq!(told(2, []), (Pattern::None, None));
+    }
+
+    /// Of a thousand runs each, as long as they may be.
+    #[test]
+    fn chance_is_not_taken_for_turns() {
+        let mut random = Random(1);
+        for weights in [
+            &[1, 1][..],
+            &[3, 2],
+            &[1, 1, 1],
+            &[5, 4, 1],
+            &[4, 1, 1, 1, 1],
+            &[1; 8],
+        ] {
+            let threads = u32::try_from(weights.len()).unwrap();
+            let mut wrong = 0;
+            for run in 0..1000 {
+                let order: Vec<u32> = (0..4 + run)
+                    .map(|_| {
+                        let mut left = random.below(weights.iter().sum());
+                        let mine = |weight: &u64| {
+                            let mine = left < *weight;
+                            left = left.saturating_sub(*weight);
+                            mine
+                        };
+                        u32::try_from(weights.iter().position(mine).unwrap()).unwrap()
+                    })
+                    .collect();
+                wrong += u32::from(told(threads, order).1 != Sequence::None);
+            }
+            assert!(wrong <= 2, "{wrong} of 1000 with {weights:?}");
+        }
+    }
+
+    #[test]
+    fn changes_that_do_not_fit_are_no_sequence() {
+        assert_eq!(Sequence::of(&[3, 3], 9), Sequence::None);
+        assert_eq!(Sequence::of(&[1], 0), Sequence::None);
     }
 
     #[test]
@@ -135,5 +270,6 @@ mod tests {
             ledger.note(ThreadId(id), 5);
         }
         assert_eq!((ledger.longest_run, ledger.lead_ns), (3, 30));
+        assert_eq!(ledger.changes, 2);
     }
 }

@@ -6,10 +6,11 @@
 )]
 
 mod bounds;
+mod conceptual;
 mod fuzz;
 mod losses;
 mod regular;
-mod setup;
+pub mod setup;
 mod sim;
 mod truth;
 

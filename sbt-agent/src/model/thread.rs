@@ -205,6 +205,25 @@ impl Threads {
         self.live.values_mut()
     }
 
+    /// The same, to look at.
+    pub fn all_living(&self) -> impl Iterator<Item = &Live> {
+        self.live.values()
+    }
+
+    /// All sums from zero on; who there is stays.
+    pub fn reset(&mut self) {
+        for row in &mut self.rows {
+            *row = Row {
+                shown: row.shown,
+                name: std::mem::take(&mut row.name),
+                since_ns: row.since_ns,
+                threads: row.threads,
+                ended: row.ended,
+                ..Row::default()
+            };
+        }
+    }
+
     /// Whether the number now belongs to another thread than it did: the end
     /// of the one before was not seen.
     pub fn is_another(&self, tid: Tid, since: Clocks) -> bool {

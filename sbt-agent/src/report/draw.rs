@@ -272,9 +272,11 @@ impl Draw<'_> {
             .max_by_key(|(id, last)| (*last, std::cmp::Reverse(*id)))?;
         (site.episodes > 0).then(|| StragglerReport {
             pattern: site.pattern().name(),
+            sequence: site.sequence().name(),
             thread,
             share_pct: most as f64 / site.episodes as f64 * 100.0,
             longest_run: site.ledger.longest_run,
+            changes: site.ledger.changes,
             mean_lead_ns: site.ledger.lead_ns / site.episodes,
         })
     }
@@ -309,22 +311,22 @@ impl Draw<'_> {
     }
 
     fn conceptual(&self) -> Vec<ConceptualReport> {
-        let spans = self.model.conceptual().spans();
-        let spans = spans.iter().zip(&self.run.conceptual);
-        spans
-            .map(|(span, [name, from, to])| ConceptualReport {
+        let all = self.model.conceptual().all().iter();
+        all.zip(&self.run.conceptual)
+            .map(|(spans, [name, from, to])| ConceptualReport {
                 name: name.clone(),
                 from: from.clone(),
                 to: to.clone(),
-                phase_ns: stat(&span.done.time),
-                unfinished: span.begun_ns.is_some(),
-                episodes: span.done.episodes,
-                work_ns: span.done.work_ns,
-                idle_ns: span.done.idle_ns,
-                trend: self.trend(&span.done.trend),
+                phase_ns: stat(&spans.done.time),
+                unfinished: spans.is_unfinished(),
+                abandoned: spans.abandoned,
+                episodes: spans.done.episodes,
+                work_ns: spans.done.work_ns,
+                idle_ns: spans.done.idle_ns,
+                trend: self.trend(&spans.done.trend),
                 threads: self
                     .order
-                    .by_index(&span.done.threads)
+                    .by_index(&spans.done.threads)
                     .into_iter()
                     .filter(|(_, times)| **times != (0, 0))
                     .map(|(thread, (work_ns, idle_ns))| ConceptualThreadReport {

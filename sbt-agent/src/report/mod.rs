@@ -76,7 +76,7 @@ pub struct Report {
     /// Sites with barrier times above the limit of `--warn-time`.
     pub warnings: Vec<WarningReport>,
     /// With `--watch` or `--watch-all`: episodes one by one, the last 10 000 at
-    /// most. Null without.
+    /// most, and of many threads fewer. Null without.
     pub watched: Option<Vec<WatchedReport>>,
     /// Watched episodes that came before those listed.
     pub watched_omitted: u64,
@@ -236,15 +236,23 @@ pub struct StatReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
     /// `persistent`: one thread more often than all others together;
-    /// `alternating`: a few, at most half of all; `rotating`: any of them;
+    /// `alternating`: a few, at most half of all, or two that take turns;
+    /// `rotating`: any of them, at random or in turns;
     /// `none`: too few episodes or too little waiting to tell.
     pub pattern: &'static str,
+    /// How they follow each other. `turns`: a thread comes last twice running
+    /// less than half as often as by chance; `stretches`: it is another than
+    /// before less than half as often as by chance; `none`: neither, or too few
+    /// episodes to tell.
+    pub sequence: &'static str,
     /// Who came last most often.
     pub thread: u32,
     /// In how many of the episodes.
     pub share_pct: f64,
     /// Most episodes in a row with the same straggler, whoever it was.
     pub longest_run: u64,
+    /// How often it was another thread than in the episode before.
+    pub changes: u64,
     /// By how much the last came after the one before it, mean.
     pub mean_lead_ns: u64,
 }
@@ -331,15 +339,22 @@ pub struct ConceptualReport {
     pub from: String,
     /// Where it ends, as written.
     pub to: String,
-    /// Wall time, one value each time; null if it never came to an end.
+    /// Wall time, one value each time; null if it never came to an end. Teams
+    /// that pass it side by side count each for itself.
     pub phase_ns: Option<StatReport>,
-    /// Whether it was going on at the end; that part does not count.
+    /// Whether one had begun and not ended when its threads or the watching did;
+    /// that part does not count.
     pub unfinished: bool,
-    /// Complete episodes inside, with that which ends it.
+    /// How many were begun and given up, because an episode of their threads was
+    /// incomplete, events of these were lost, or watching was interrupted: they
+    /// count in nothing else.
+    pub abandoned: u64,
+    /// Complete episodes in which its threads took part inside, with that which
+    /// ends it. An episode that two teams share counts for each.
     pub episodes: u64,
-    /// Work of all threads inside.
+    /// Work inside of the threads that began it.
     pub work_ns: u64,
-    /// Waiting of all threads inside.
+    /// Their waiting inside.
     pub idle_ns: u64,
     /// How it changed over the run: `episodes` counts its own passes,
     /// `barrier_ns` is 0.

@@ -30,6 +30,8 @@ pub struct Governor {
     on: bool,
     ever_off: bool,
     last: (u64, u64),
+    /// By thread.
+    arrivals: Vec<u64>,
     quiet: u32,
 }
 
@@ -42,19 +44,33 @@ impl Governor {
             on,
             ever_off: !on,
             last: (now_ns, 0),
+            arrivals: Vec::new(),
             quiet: 0,
         }
     }
 
-    /// Takes the number of arrivals so far, and of threads; says when
+    /// How many threads have arrived anywhere since this was last called, from the
+    /// arrivals of each so far: also those that have ended since.
+    pub fn active(&mut self, arrivals: impl Iterator<Item = u64>) -> usize {
+        let mut active = 0;
+        for (index, now) in arrivals.enumerate() {
+            if index == self.arrivals.len() {
+                self.arrivals.push(0);
+            }
+            active += usize::from(std::mem::replace(&mut self.arrivals[index], now) != now);
+        }
+        active
+    }
+
+    /// Takes the number of arrivals so far, and of active threads; says when
     /// departures should be switched, and to what.
     pub fn tick(&mut self, now_ns: u64, arrivals: u64, threads: usize) -> Option<bool> {
         let (then_ns, before) = std::mem::replace(&mut self.last, (now_ns, arrivals));
         let seconds = now_ns.saturating_sub(then_ns) as f64 / 1e9;
-        if self.wish != Departures::Auto || seconds <= 0.0 || threads == 0 {
+        if self.wish != Departures::Auto || seconds <= 0.0 {
             return None;
         }
-        let rate = arrivals.saturating_sub(before) as f64 / seconds / threads as f64;
+        let rate = arrivals.saturating_sub(before) as f64 / seconds / threads.max(1) as f64;
         self.quiet = if rate < FEW { self.quiet + 1 } else { 0 };
         if self.on && rate > TOO_MANY {
             self.on = false;
@@ -107,6 +123,16 @@ mod tests {
         assert_eq!(governor.tick(23 * TICK, 49_000, 4), Some(true));
         assert_eq!(governor.summary(), None);
         assert!(governor.note().is_some());
+    }
+
+    #[test]
+    fn a_team_that_has_ended_counts_for_what_it_did() {
+        let mut governor = Governor::new(Departures::Auto, 0);
+        let team = || [300; 64].into_iter();
+        assert_eq!(governor.active(team()), 64);
+        assert_eq!(governor.active(team().chain([5, 5])), 2);
+        assert_eq!(governor.active(team().chain([5, 6])), 1);
+        assert_eq!(governor.tick(TICK, 64 * 300, 64), None);
     }
 
     #[test]

@@ -19,8 +19,20 @@ use crate::{
     },
 };
 
-/// Watched episodes that are kept for JSON.
+/// Watched episodes that are kept for JSON, the last ones.
 const KEPT: usize = 10_000;
+
+/// Arrivals in them: what memory they can take.
+const KEPT_ARRIVALS: usize = 100_000;
+
+/// What is done with single episodes while the program runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Narration {
+    /// How standard error wants them told; `None` to tell nothing there.
+    pub style: Option<Style>,
+    /// Whether the report will list those that are watched.
+    pub keep: bool,
+}
 
 /// Tells and keeps.
 pub struct Narrator {
@@ -34,12 +46,14 @@ pub struct Narrator {
     /// By site: how often a barrier time was above the limit, and the longest.
     warned: BTreeMap<SiteId, (u64, u64)>,
     kept: Option<VecDeque<Told>>,
+    kept_arrivals: usize,
     omitted: u64,
 }
 
 impl Narrator {
     /// From `start_ns` on.
-    pub fn new(settings: &Settings, style: Option<Style>, start_ns: u64) -> Self {
+    pub fn new(settings: &Settings, narration: Narration, start_ns: u64) -> Self {
+        let Narration { style, keep } = narration;
         let limit_ns = u64::try_from(settings.warn_time.as_nanos()).unwrap_or(u64::MAX);
         let watches = settings.watch_all || !settings.watch.is_empty();
         Self {
@@ -49,7 +63,8 @@ impl Narrator {
             limit_ns: settings.warnings.then_some(limit_ns),
             phase_times: settings.phase_times,
             warned: BTreeMap::new(),
-            kept: watches.then(VecDeque::new),
+            kept: (watches && keep).then(VecDeque::new),
+            kept_arrivals: 0,
             omitted: 0,
         }
     }
@@ -119,11 +134,13 @@ impl Narrator {
             }
         }
         if let Some(kept) = self.kept.as_mut().filter(|_| watched) {
-            if kept.len() == KEPT {
-                kept.pop_front();
+            self.kept_arrivals += told.arrivals.len();
+            kept.push_back(told);
+            while kept.len() > KEPT || self.kept_arrivals > KEPT_ARRIVALS && kept.len() > 1 {
+                let oldest = kept.pop_front();
+                self.kept_arrivals -= oldest.map_or(0, |told| told.arrivals.len());
                 self.omitted += 1;
             }
-            kept.push_back(told);
         }
     }
 

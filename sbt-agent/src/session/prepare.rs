@@ -1,10 +1,6 @@
 //! Gets a target ready: found or held before its start, probed.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 use super::{Departures, privilege};
 use crate::{
@@ -43,7 +39,7 @@ impl Prepared {
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
         match attach_to_program(pid, program.as_deref(), invoker, settings, &wanted) {
-            Ok(source) => Ok(Self {
+            Ok((source, files)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
                     command
@@ -53,7 +49,11 @@ impl Prepared {
                 }),
                 held: Some(held),
                 source,
-                resolver: Resolver::new(pid, program, wanted),
+                resolver: {
+                    let mut resolver = Resolver::new(pid, program, wanted);
+                    resolver.know(&files);
+                    resolver
+                },
             }),
             Err(error) => {
                 held.abandon();
@@ -94,15 +94,21 @@ fn attach_to_program(
     invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: &Wanted,
-) -> anyhow::Result<Ebpf> {
+) -> anyhow::Result<(Ebpf, Vec<Arc<ProbedFile>>)> {
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
-    let files: Vec<PathBuf> = program.map_or_else(Vec::new, |path| libraries::will_map(path, user));
-    let files = sites::open_all(&files, wanted);
-    check_wanted(wanted, program, &files)?;
+    let (own, others) = program
+        .map(|path| libraries::will_map(path, user))
+        .unwrap_or_default();
+    let own = sites::open_all(&own, wanted);
+    check_wanted(wanted, program, &own)?;
+    // What is wanted is wanted of the program, and not of a library that it may
+    // have nothing to do with.
+    let others = sites::open_all(&others, &Wanted::default());
+    let files = [own, others].concat();
     source.attach(&files)?;
-    Ok(source)
+    Ok((source, files))
 }
 
 /// The probes of the user's own that the settings ask for.

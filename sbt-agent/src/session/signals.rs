@@ -8,7 +8,19 @@ use nix::sys::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// The signals that end the watching, taken out of their usual way.
+/// Those that end the watching.
+const ENDING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
+
+/// Those that mean the program that was started and not us: batch systems send
+/// them to what they have started.
+const PASSED_ON: [Signal; 3] = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM];
+
+/// The signals that are heard, taken out of their usual way.
 pub struct Signals {
     set: SigSet,
     fd: AsyncFdLater,
@@ -38,6 +50,11 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// Whether it ends the watching.
+    pub fn ends(self) -> bool {
+        ENDING.iter().any(|signal| self.number == *signal as i32)
+    }
+
     /// Ctrl-C, or the like.
     pub fn is_interrupt(self) -> bool {
         self.number == Signal::SIGINT as i32
@@ -45,16 +62,16 @@ impl Heard {
 }
 
 impl Signals {
-    /// Blocks the signals in this thread and those it starts from now on.
-    pub fn block() -> nix::Result<Self> {
+    /// Blocks the signals in this thread and those it starts from now on. Whoever
+    /// started us with a signal ignored, as nohup does, wants it to be so for us
+    /// too. `for_program`: there is one to pass some on to.
+    pub fn block(for_program: bool) -> nix::Result<Self> {
+        let passed_on = PASSED_ON.iter().filter(|_| for_program);
         let mut set = SigSet::empty();
-        for signal in [
-            Signal::SIGINT,
-            Signal::SIGTERM,
-            Signal::SIGHUP,
-            Signal::SIGQUIT,
-        ] {
-            set.add(signal);
+        for signal in ENDING.iter().chain(passed_on) {
+            if !is_ignored(*signal) {
+                set.add(*signal);
+            }
         }
         set.thread_block()?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
@@ -86,4 +103,12 @@ impl Signals {
             ready.clear_ready();
         }
     }
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: a structure of integers, which the call fills.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is set, and the structure is the one meant.
+    let result = unsafe { libc::sigaction(signal as i32, std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
 }

@@ -6,10 +6,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    pattern::{Code, Pattern},
-    session::Departures,
-};
+use crate::{pattern::Pattern, session::Departures};
 
 mod arguments;
 mod effective;
@@ -137,27 +134,49 @@ impl Settings {
         names.chain(watch).chain(phases)
     }
 
-    fn is_name_of_site(&self, pattern: &Pattern) -> bool {
-        let name = plain_name(pattern);
-        name.is_some_and(|name| self.names.iter().any(|named| named.name == name))
+    /// Whether a pattern stands for the site of this name, and not for what it
+    /// reads like.
+    pub fn is_name_of_site(&self, pattern: &Pattern) -> bool {
+        self.names.iter().any(|named| pattern.is_name(&named.name))
     }
 
-    fn is_name_of_phase(&self, pattern: &Pattern) -> bool {
-        let name = plain_name(pattern);
-        name.is_some_and(|name| self.phases.iter().any(|phase| phase.name == name))
-    }
-}
-
-fn plain_name(pattern: &Pattern) -> Option<&str> {
-    match (&pattern.code, &pattern.binary) {
-        (Code::Name(name), None) => Some(name),
-        _ => None,
+    /// Likewise for a phase, where one may be meant.
+    pub fn is_name_of_phase(&self, pattern: &Pattern) -> bool {
+        self.phases.iter().any(|phase| pattern.is_name(&phase.name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_reads_like_a_line_may_be_a_name() {
+        let settings = Settings {
+            names: vec![
+                spec::named("ph.c:14=step:2").unwrap(),
+                spec::named("ph.c:15=lib!f+0x1").unwrap(),
+            ],
+            watch: ["step:2", "lib!f+0x1", "solve:1", "step:3"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
+            phases: vec![spec::phase("solve:1=step:2..ph.c:20").unwrap()],
+            ..Settings::default()
+        };
+        let found: Vec<_> = settings
+            .patterns()
+            .map(|(option, pattern)| format!("{option} {pattern}"))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "--name ph.c:14",
+                "--name ph.c:15",
+                "--watch step:3",
+                "--phase ph.c:20",
+            ]
+        );
+    }
 
     #[test]
     fn patterns_are_those_of_sites_and_not_of_names() {

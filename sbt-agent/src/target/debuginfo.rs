@@ -11,6 +11,7 @@ mod inlined;
 mod lookup;
 mod names;
 mod parameters;
+mod places;
 mod rows;
 mod scopes;
 mod sections;
@@ -23,6 +24,8 @@ use std::io;
 use std::path::Path;
 
 use memmap2::Mmap;
+
+pub(super) use gimli::Range;
 
 pub(super) use self::copies::{has_other_parameters, is_part};
 pub use self::lookup::{Line, Spot};

@@ -292,6 +292,7 @@ fn ask(image: &[u8], addresses: &[u64]) {
             let _ = info.functions_exactly(name);
             let _ = info.inlined(name);
         }
+        info.inlined_places(&["wrapper", "main"], |_, _| ());
         let _ = info.cold_parts(&["work"].into());
         let _ = info.line("a.c", 5);
         let _ = info.files(2);

@@ -5,6 +5,7 @@
 //! x86 program is an [`ElfError`].
 
 mod code;
+mod imports;
 mod layout;
 
 use std::ffi::OsStr;
@@ -20,6 +21,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 
 pub(super) use code::{Code, code_at};
+pub(super) use imports::imported_at;
 
 /// More points than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;
@@ -54,11 +56,8 @@ pub enum Function {
         object: u8,
         /// Which is the number of participants, likewise.
         count: u8,
-        /// Whether its ways out have points of their own ([`Self::CallExit`]);
-        /// otherwise it takes a return probe.
-        exits: bool,
     },
-    /// An instruction by which such a function returns.
+    /// An instruction by which such a function ends.
     CallExit,
 }
 
@@ -69,7 +68,7 @@ impl Function {
             Self::BarrierWait => 1,
             Self::BarrierInit => 3,
             Self::LinkerMapped | Self::Mark(_) | Self::CallExit => 0,
-            Self::Call { object, count, .. } => object.max(count).into(),
+            Self::Call { object, count } => object.max(count).into(),
         }
     }
 }
@@ -219,27 +218,28 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
+/// Whether the image is a dynamic linker and no more: musl's is the C library too.
+pub fn is_linker(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image)
+        .and_then(|file| file.elf_dynamic_table())
+        .is_ok_and(|table| {
+            table
+                .iter()
+                .filter(|entry| entry.tag == elf::DT_SONAME)
+                .any(|entry| {
+                    table
+                        .string(entry)
+                        .is_ok_and(|name| name.starts_with(b"ld-"))
+                })
+        })
+}
+
 /// Whether the image names any function, for the linker or for a debugger.
 pub fn has_symbols(image: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
         file.symbols()
             .chain(file.dynamic_symbols())
             .any(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition())
-    })
-}
-
-/// Whether an exception may pass through the file's functions: it throws, or
-/// has something to clean up or to catch, as C++ and Rust do.
-pub fn may_unwind(image: &[u8]) -> bool {
-    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        file.symbols().chain(file.dynamic_symbols()).any(|symbol| {
-            symbol.name_bytes().is_ok_and(|name| {
-                name.starts_with(b"_Unwind_")
-                    || name.starts_with(b"__cxa_throw")
-                    || name.starts_with(b"__gxx_personality")
-                    || name == b"rust_eh_personality"
-            })
-        })
     })
 }
 

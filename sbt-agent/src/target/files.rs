@@ -34,8 +34,12 @@ pub struct ProbedFile {
     pub shown: PathBuf,
     /// Where to put probes; empty if there is nothing to watch.
     pub points: Vec<Point>,
+    /// Whether it is a dynamic linker, whose functions the program does not call.
+    pub(super) is_linker: bool,
     /// What it has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
+    /// At how many of its places each of them is inlined, and not probed.
+    pub(super) inlined: Vec<usize>,
     /// Where sbt finds the target's `/`.
     root: PathBuf,
     file: File,
@@ -61,7 +65,9 @@ impl ProbedFile {
             },
             shown: shown.to_owned(),
             points,
+            is_linker: elf::is_linker(&image),
             offers: Vec::new(),
+            inlined: Vec::new(),
             root: PathBuf::from("/"),
             file,
         })
@@ -71,7 +77,7 @@ impl ProbedFile {
     /// sbt finds the target's `/`, below which separate debug files lie.
     pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
         root.clone_into(&mut self.root);
-        if !wanted.concerns(&self.shown) {
+        if !wanted.concerns(self) {
             return;
         }
         let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
@@ -80,7 +86,8 @@ impl ProbedFile {
         let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
             return;
         };
-        let offers = wanted.offers(&binary);
+        let offers = wanted.offers(self, &binary);
+        self.inlined = wanted.inlined(&binary, &offers);
         for offer in &offers {
             if let Offer::Points(points) = offer {
                 for point in points {

@@ -48,14 +48,14 @@ const WELL_KNOWN: [&str; 7] = [
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The files that will be mapped when `program` is executed: itself, its
-/// interpreter, its libraries, and the system's C library, since wrappers
-/// execute another program that will use it. Each file is there once, and all
-/// are readable 64-bit x86 ELF files.
+/// interpreter and its libraries; and, apart from them, the system's C
+/// libraries, since wrappers execute another program that will use one. Each
+/// file is there once, and all are readable 64-bit x86 ELF files.
 ///
 /// To ask the interpreter means to execute it, with this process's environment
 /// (which names libraries to preload and folders to search) and as `user`, a
 /// pair of user and group id, if given: sbt may be running as root for somebody.
-pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
+pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut files = Files::default();
     for program in executed(program) {
         let interpreter = files.add(&program);
@@ -66,10 +66,12 @@ pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
             }
         }
     }
-    if files.any_dynamic || files.paths.is_empty() {
+    let own = files.paths.len();
+    if files.any_dynamic || own == 0 {
         files.add_well_known();
     }
-    files.paths
+    let others = files.paths.split_off(own);
+    (files.paths, others)
 }
 
 /// The C libraries of this system that have barriers of their own.

@@ -16,7 +16,7 @@ use iced_x86::{
 };
 
 pub use inside::{Body, ways_out};
-use kernel::is_emulated;
+pub(in crate::target) use kernel::is_emulated;
 pub use kernel::is_probeable;
 
 /// The registers of the first six integer arguments, System V ABI.

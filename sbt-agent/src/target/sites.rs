@@ -208,6 +208,12 @@ impl Resolver {
         (vaddr - first.vaddr < first.memsz).then_some((module, vaddr))
     }
 
+    /// What is wanted and can be had in part only.
+    pub fn notes(&self) -> Vec<String> {
+        let files: Vec<_> = self.modules.iter().map(|module| &*module.file).collect();
+        self.wanted.notes(&files)
+    }
+
     /// Why a program may show no barrier although it has some.
     pub fn why_nothing_is_found(&self) -> Option<String> {
         let program = match (self.modules.first(), &self.program) {

@@ -2,6 +2,7 @@
 
 mod exits;
 mod find;
+mod inlined;
 mod lines;
 mod missing;
 mod parts;
@@ -40,13 +41,13 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Whether it may be in the file at this path.
-    fn concerns(&self, path: &Path) -> bool {
-        let name = path.to_string_lossy();
-        self.at
-            .binary
-            .as_deref()
-            .is_none_or(|binary| short(binary) == short(&name))
+    /// Whether it may be in this file. The dynamic linker has copies of some
+    /// functions of the C library for itself, which nobody means.
+    fn concerns(&self, file: &ProbedFile) -> bool {
+        match &self.at.binary {
+            Some(binary) => short(binary) == short(&file.shown.to_string_lossy()),
+            None => !file.is_linker,
+        }
     }
 }
 
@@ -72,12 +73,12 @@ impl Wanted {
     }
 
     /// What a file has to offer for each wish, in their order.
-    pub(super) fn offers(&self, file: &Binary<'_>) -> Vec<Offer> {
+    pub(super) fn offers(&self, file: &ProbedFile, binary: &Binary<'_>) -> Vec<Offer> {
         self.0
             .iter()
             .map(|wish| {
-                if wish.concerns(file.shown) {
-                    file.offer(wish)
+                if wish.concerns(file) {
+                    binary.offer(wish)
                 } else {
                     Offer::Nothing
                 }
@@ -85,9 +86,15 @@ impl Wanted {
             .collect()
     }
 
+    /// At how many places of a file the function of each wish is inlined, of
+    /// which it has the `offers`.
+    pub(super) fn inlined(&self, binary: &Binary<'_>, offers: &[Offer]) -> Vec<usize> {
+        binary.inlined(&self.0, offers)
+    }
+
     /// Whether a file may have anything of it.
-    pub(super) fn concerns(&self, path: &Path) -> bool {
-        self.0.iter().any(|wish| wish.concerns(path))
+    pub(super) fn concerns(&self, file: &ProbedFile) -> bool {
+        self.0.iter().any(|wish| wish.concerns(file))
     }
 
     /// For each wish that none of the files can fulfil one line that says why,
@@ -101,6 +108,45 @@ impl Wanted {
             .filter_map(|(index, wish)| missing::explain(index, wish, files))
             .map(|line| printable(&line))
             .collect()
+    }
+}
+
+impl Wanted {
+    /// A line for each wish that can be fulfilled in part only: where the
+    /// function is inlined, and in the files that refuse it, nothing is counted.
+    pub fn notes(&self, files: &[&ProbedFile]) -> Vec<String> {
+        let notes = self.0.iter().enumerate().filter_map(|(index, wish)| {
+            let has_points =
+                |file: &&&ProbedFile| matches!(file.offers.get(index), Some(Offer::Points(_)));
+            files.iter().find(has_points)?;
+            let inlined = files.iter().filter_map(|file| file.inlined.get(index));
+            let inlined = match inlined.sum() {
+                0 => None,
+                1 => Some("is also inlined at 1 place, where it is not counted".to_owned()),
+                places => Some(format!(
+                    "is also inlined at {places} places, where it is not counted"
+                )),
+            };
+            let refused = files.iter().find_map(|file| match file.offers.get(index)? {
+                Offer::Refused(reason) => Some(format!(
+                    "is not counted in {}: {reason}",
+                    short(&file.shown.to_string_lossy())
+                )),
+                _ => None,
+            });
+            let all: Vec<_> = inlined.into_iter().chain(refused).collect();
+            let option = match wish.purpose {
+                Purpose::Mark(_) => "--mark",
+                Purpose::Barrier { .. } => "--barrier",
+            };
+            let Wish { at, .. } = wish;
+            let name = Pattern {
+                binary: None,
+                code: at.code.clone(),
+            };
+            (!all.is_empty()).then(|| format!("{option} {at}: {name} {}", all.join("; it ")))
+        });
+        notes.map(|note| printable(&note)).collect()
     }
 }
 

@@ -158,7 +158,7 @@ impl Built {
                 (
                     _,
                     Point {
-                        function: Function::Call { object, count, .. },
+                        function: Function::Call { object, count },
                         layout,
                         ..
                     },
@@ -342,6 +342,54 @@ fn methods_and_templates() {
     }
 }
 
+/// `Foo::step`, `<Foo as Step>::go` and `shared::<u8>`, as rustc names them.
+#[test]
+fn methods_of_rust() {
+    let function = |name: &str| {
+        format!(
+            ".type {name}, @function\n{name}: push %rbx; pop %rbx; ret\n.size {name}, . - {name}\n"
+        )
+    };
+    let names = [
+        "_RNvMCs12jkoC9p3aE_1pNtB2_3Foo4step",
+        "_RNvXs0_Cs12jkoC9p3aE_1pNtB5_3FooNtB5_4Step2go",
+        "_RINvCs12jkoC9p3aE_1p6sharedhEB2_",
+        "main",
+    ];
+    let assembly = names.map(function).concat();
+    let assembly =
+        format!(".globl main\n.text\n{assembly}.section .note.GNU-stack, \"\", @progbits\n");
+    let built = Built::new("lu.s", &assembly, &[]);
+    for (name, symbol) in [
+        ("step", Some(0)),
+        ("Foo::step", Some(0)),
+        ("lu!p::Foo::step", Some(0)),
+        ("<p::Foo>::step", Some(0)),
+        ("go", Some(1)),
+        ("Foo::go", Some(1)),
+        ("p::Step::go", Some(1)),
+        ("<p::Foo as p::Step>::go", Some(1)),
+        ("p::shared", Some(2)),
+        ("shared::<u8>", Some(2)),
+        ("Step::step", None),
+    ] {
+        let found = built.symbols(name, BARRIER);
+        let expected = symbol.map(|symbol: usize| names[symbol].to_owned());
+        assert_eq!(found, Vec::from_iter(expected), "{name}");
+    }
+    for (written, near) in [
+        ("Foo::stpe", "Foo::step"),
+        ("p::Step::og", "p::Step::go"),
+        ("sharde", "shared"),
+    ] {
+        let missing = built.missing(written, MARK).unwrap();
+        assert!(
+            missing.ends_with(&format!("the nearest is \"{near}\"")),
+            "{missing}"
+        );
+    }
+}
+
 #[test]
 fn pointers_are_barrier_objects() {
     for dwarf in ["-gdwarf-5", "-gdwarf-4"] {
@@ -510,6 +558,162 @@ fn lines_without_an_instruction_of_their_own() {
 }
 
 #[test]
+fn what_is_also_inlined_is_counted() {
+    const SOURCE: &str = "\
+struct Team {
+    int size;
+    int step(int x);
+    __attribute__((always_inline)) int twice(int x) { return 2 * x + size; }
+};
+volatile int cell;
+int Team::step(int x) { cell += x; return twice(x); }
+extern \"C\" int once(int x) { return cell * x; }
+extern \"C\" __attribute__((noinline)) int never(int x) { return cell - x; }
+int (Team::*volatile called)(int) = &Team::step;
+int main(int argc, char **) {
+    Team team = {argc};
+    for (int i = 0; i < argc; i++)
+        team.step(i);
+    team.step(7);
+    return team.twice(never(once(team.step(argc))));
+}
+";
+    let notes = |built: &Built, at: &[&str], purpose| {
+        let wanted = wanted(at, purpose);
+        wanted.notes(&[&built.file(&wanted)])
+    };
+    for options in [
+        &["-O2", "-g"][..],
+        &["-O2", "-g", "-gdwarf-4"],
+        &["-O2", "-g", "-flto"],
+        &["-O2", "-g", "-fdebug-types-section"],
+    ] {
+        let built = Built::new("lu.cpp", SOURCE, options);
+        let at = ["lu!Team::step", "once", "never", "lu.cpp:9", "main"];
+        let mut expected = vec![
+            "--mark lu!Team::step: Team::step is also inlined at 3 places, where it is not counted",
+            "--mark once: once is also inlined at 1 place, where it is not counted",
+        ];
+        if options.contains(&"-flto") {
+            // Here it knows that nobody else calls it, and leaves no function.
+            expected.pop();
+        }
+        assert_eq!(notes(&built, &at, MARK), expected, "{options:?}");
+        let barrier = notes(&built, &["step"], BARRIER);
+        assert_eq!(
+            barrier,
+            ["--barrier step: step is also inlined at 3 places, where it is not counted"]
+        );
+        run("strip", &["-g", built.program.to_str().unwrap()]);
+        assert_eq!(notes(&built, &at, MARK), <[&str; 0]>::default());
+    }
+    let built = Built::new("lu.cpp", SOURCE, &["-O0", "-g"]);
+    assert_eq!(notes(&built, &["step"], MARK), <[&str; 0]>::default());
+}
+
+/// Of `part` only the test is inlined: the rest is a function, and probed.
+#[test]
+fn the_test_before_a_part_is_not_missed() {
+    const SOURCE: &str = "\
+volatile int cell;
+__attribute__((noinline)) void deep(int x) { cell += x; }
+void part(int x) {
+    if (x == 0)
+        return;
+    for (int i = 0; i < x; i++) { deep(i); deep(2); deep(i + 3); cell = x; }
+    for (int i = 0; i < x; i++) { deep(i); deep(9); deep(i - 3); cell = i; }
+}
+void (*volatile called)(int) = part;
+__attribute__((noinline)) void first(int x) { part(x); cell = 1; }
+__attribute__((noinline)) void second(int x) { part(x + cell); cell = 2; }
+int main(int argc, char **argv) { first(argc - 1); second(argc - 1); return cell; }
+";
+    let built = Built::new("lu.c", SOURCE, &["-O2", "-g"]);
+    assert_eq!(built.symbols("part", MARK), ["part.part.0"]);
+    let wanted = wanted(&["part"], MARK);
+    let file = built.file(&wanted);
+    assert_eq!(wanted.notes(&[&file]), <[&str; 0]>::default());
+    let mut places = 0;
+    built.debug().inlined_places(&["part"], |_, _| places += 1);
+    assert!(places >= 2, "{places}");
+}
+
+#[test]
+fn what_is_refused_in_one_file_only_is_told() {
+    let chosen = ".text
+        .globl main, step
+        .type main, @function
+        main: ret
+        .size main, . - main
+        .type step, @gnu_indirect_function
+        step: ret
+        .size step, . - step
+        .section .note.GNU-stack, \"\", @progbits";
+    let (built, other) = (Built::c(&[]), Built::new("lu.s", chosen, &[]));
+    let wanted = wanted(&["step"], MARK);
+    let notes = wanted.notes(&[&built.file(&wanted), &other.file(&wanted)]);
+    let [note] = &notes[..] else {
+        panic!("{notes:?}");
+    };
+    let expected = "--mark step: step is not counted in lu: step is chosen when the program starts";
+    assert!(note.starts_with(expected), "{note}");
+}
+
+#[test]
+fn what_is_chosen_at_the_start_is_refused() {
+    let function = |name: &str, kind: &str| {
+        format!(
+            ".type {name}, @{kind}\n{name}: push %rbx; pop %rbx; ret\n.size {name}, . - {name}\n"
+        )
+    };
+    let built = |functions: &[&str]| {
+        let mut assembly = String::from(".globl main\n.text\n");
+        assembly += &function("f", "gnu_indirect_function");
+        for name in functions {
+            assembly += &function(name, "function");
+        }
+        assembly += ".section .note.GNU-stack, \"\", @progbits\n";
+        Built::new("lu.s", &assembly, &[])
+    };
+    let with_names = built(&["main", "__f_sse2", "__f_avx2", "__ff_avx", "f2"]);
+    for at in ["f", "lu!f", "f+0x0"] {
+        assert_eq!(with_names.find(at, MARK), [], "{at}");
+        assert_eq!(
+            with_names.missing(at, MARK).unwrap(),
+            format!(
+                "cannot probe {at}: f is chosen when the program starts; give one of its \
+                 variants, such as lu!__f_avx2"
+            )
+        );
+    }
+    assert_eq!(with_names.symbols("lu!__f_avx2", MARK), ["__f_avx2"]);
+    let missing = built(&["main"]).missing("f", BARRIER).unwrap();
+    assert!(
+        missing.ends_with("does not name; its debug symbols may"),
+        "{missing}"
+    );
+    // The compiler's variants are known: only one of them is called.
+    let versions = built(&["main", "f.default", "f.avx2"]);
+    assert_eq!(versions.symbols("f", MARK), ["f.avx2", "f.default"]);
+}
+
+#[test]
+fn the_dynamic_linker_is_searched_only_if_named() {
+    let built = Built::c(&[]);
+    let linker = elf::interpreter(&fs::read(&built.program).unwrap()).unwrap();
+    let name = short(linker.to_str().unwrap());
+    let points = |at: &str| {
+        let mut file = ProbedFile::open(&linker, &linker).unwrap();
+        file.look_for(&wanted(&[at], MARK), Path::new("/"));
+        let is_mark = |point: &&Point| point.function == Function::Mark(7);
+        file.points.iter().filter(is_mark).count()
+    };
+    assert_eq!(points("_dl_debug_state"), 0);
+    assert_eq!(points(&format!("{name}!_dl_debug_state")), 1);
+    assert!(!elf::is_linker(&fs::read(&built.program).unwrap()));
+}
+
+#[test]
 fn offsets_are_of_whole_instructions() {
     let built = Built::c(&["-g"]);
     let (start, size) = built.extent("step");
@@ -627,10 +831,7 @@ fn what_is_missing_is_told_with_the_nearest() {
     }
     let built = Built::new("lu.cpp", CPP, &["-O1"]);
     for (at, expected) in [
-        (
-            "Team<int>::wiat",
-            r#"the nearest is "app::Team<int>::wait""#,
-        ),
+        ("Team<int>::wiat", r#"the nearest is "Team<int>::wait""#),
         ("app::snyc", r#"the nearest is "app::sync""#),
         ("snyc", r#"the nearest is "sync""#),
         ("lu.cpp:6", "was it compiled with -g?"),
@@ -644,13 +845,10 @@ fn what_is_missing_is_told_with_the_nearest() {
 fn libraries_are_named_beside_the_program() {
     let built = Built::c(&[]);
     let wanted = wanted(&["fcator", "step"], MARK);
-    let mut linker = ProbedFile::open(
-        Path::new("/lib64/ld-linux-x86-64.so.2"),
-        Path::new("/lib64/ld-linux-x86-64.so.2"),
-    )
-    .unwrap();
-    linker.look_for(&wanted, Path::new("/"));
-    let files = [Arc::new(built.file(&wanted)), Arc::new(linker)];
+    let other = Built::new("lu.cpp", CPP, &[]);
+    let mut library = ProbedFile::open(&other.program, Path::new("/lib/libx.so")).unwrap();
+    library.look_for(&wanted, Path::new("/"));
+    let files = [Arc::new(built.file(&wanted)), Arc::new(library)];
     let missing = wanted.missing(&files);
     assert_eq!(missing.len(), 1, "{missing:?}");
     let expected = r#"no function "fcator" in lu or the libraries it loads"#;
@@ -676,11 +874,11 @@ fn one_function_is_one_barrier_but_may_have_marks() {
         object: Some(0),
         count: Some(1),
     };
-    let functions = numbers(&[MARK, with_count, Purpose::Mark(1), BARRIER, MARK]);
+    let mut functions = numbers(&[MARK, with_count, Purpose::Mark(1), BARRIER, MARK]);
+    functions.retain(|function| *function != Function::CallExit);
     let call = Function::Call {
         object: 0,
         count: 1,
-        exits: false,
     };
     assert_eq!(functions.len(), 3);
     for function in [Function::Mark(7), Function::Mark(1), call] {
@@ -784,35 +982,44 @@ fn damaged_files() {
     });
 }
 
-/// `wait` of the program in which it throws, and of one in C.
+/// Of functions that return, that go on to another in their own place, and that
+/// have a `switch`.
 #[test]
-fn exits_are_probed_where_exceptions_may_pass() {
+fn the_ends_of_barriers_are_found() {
     let barrier = Purpose::Barrier {
         object: None,
         count: None,
     };
-    let exits = |source: &str, function: &str, optimise: &str| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let ends = |source: &str, function: &str, optimise: &str| {
         let options = ["-g", "-pthread", optimise];
         let built = Built::of(TempDir::new().unwrap(), &folder.join(source), &options);
         let file = built.file(&wanted(&[function], barrier));
-        let is_exit = |point: &&Point| point.function == Function::CallExit;
-        let offsets = file.points.iter().filter(is_exit);
+        let instructions = built.instructions();
+        let segments = elf::load_segments(&file.image().unwrap()).unwrap();
+        let text = segments.iter().find(|segment| segment.executable).unwrap();
         let image = file.image().unwrap();
-        let codes: Vec<_> = offsets
-            .map(|point| image[usize::try_from(point.entry_offset).unwrap()])
-            .collect();
-        let returns = file
-            .points
-            .iter()
-            .filter(|point| matches!(point.function, Function::Call { exits: false, .. }));
-        (codes, returns.count())
+        let exits = file.points.iter();
+        exits
+            .filter(|point| point.function == Function::CallExit)
+            .map(|point| {
+                let address = point.entry_offset - text.offset + text.vaddr;
+                assert!(instructions.contains(&address), "{source}: {address:#x}");
+                image[usize::try_from(point.entry_offset).unwrap()]
+            })
+            .collect::<Vec<u8>>()
     };
-    for optimise in ["-O0", "-O2"] {
-        let (codes, returns) = exits("throws.cpp", "Gate::wait", optimise);
-        assert!(!codes.is_empty(), "{optimise}");
-        assert!(codes.iter().all(|code| *code == 0xc3), "{codes:x?}");
-        assert_eq!(returns, 0);
-        assert_eq!(exits("calls.c", "bar_wait", optimise), (Vec::new(), 1));
+    for optimise in ["-O0", "-O1", "-O2", "-O3"] {
+        for (source, function) in [("throws.cpp", "Gate::wait"), ("calls.c", "bar_wait")] {
+            let codes = ends(source, function, optimise);
+            assert!(!codes.is_empty(), "{source} {optimise}");
+            let known = |code: &u8| matches!(code, 0xc3 | 0xe9 | 0xeb);
+            assert!(codes.iter().all(known), "{source} {optimise}: {codes:x?}");
+        }
     }
+    // The unlocking is the end, the waiting is not.
+    assert!(ends("calls.c", "bar_wait", "-O2").contains(&0xe9));
+    assert_eq!(ends("tails.c", "only_passes_on", "-O2"), Vec::<u8>::new());
+    assert_eq!(ends("tails.c", "passes_on_inside", "-O2"), [0xc3]);
+    assert!(!ends("tails.c", "chooses", "-O2").is_empty());
 }

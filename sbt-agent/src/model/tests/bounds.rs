@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-fn thread(tid: u32, time_ns: u64) -> Event {
+pub fn thread(tid: u32, time_ns: u64) -> Event {
     Event::Thread {
         tid,
         shown: (tid, 1),
@@ -22,7 +22,7 @@ fn thread(tid: u32, time_ns: u64) -> Event {
     }
 }
 
-fn arrive(tid: u32, time_ns: u64, object: u64, place: u32) -> Event {
+pub fn arrive(tid: u32, time_ns: u64, object: u64, place: u32) -> Event {
     Event::Arrive {
         tid,
         clocks: Clocks::at(time_ns),
@@ -32,14 +32,14 @@ fn arrive(tid: u32, time_ns: u64, object: u64, place: u32) -> Event {
     }
 }
 
-fn depart(tid: u32, time_ns: u64) -> Event {
+pub fn depart(tid: u32, time_ns: u64) -> Event {
     Event::Depart {
         tid,
         clocks: Clocks::at(time_ns),
     }
 }
 
-fn init(tid: u32, time_ns: u64, object: u64, count: u32) -> Event {
+pub fn init(tid: u32, time_ns: u64, object: u64, count: u32) -> Event {
     Event::Init {
         time_ns,
         object,
@@ -49,7 +49,7 @@ fn init(tid: u32, time_ns: u64, object: u64, count: u32) -> Event {
     }
 }
 
-fn memory(tid: u32, time_ns: u64, object: u64, count: u32, number: u32, arrived: u32) -> Event {
+pub fn memory(tid: u32, time_ns: u64, object: u64, count: u32, number: u32, arrived: u32) -> Event {
     Event::Memory {
         tid,
         time_ns,
@@ -59,7 +59,7 @@ fn memory(tid: u32, time_ns: u64, object: u64, count: u32, number: u32, arrived:
     }
 }
 
-fn exit(tid: u32, time_ns: u64) -> Event {
+pub fn exit(tid: u32, time_ns: u64) -> Event {
     Event::Exit {
         tid,
         clocks: Clocks::at(time_ns),
@@ -155,7 +155,10 @@ fn what_is_put_by_for_later_does_not_grow() {
     let mut model = Model::new(0, true);
     for time in 0..10_000 {
         model.push(&init(1, time, 7, 2));
-        model.push(&Event::Exec { time_ns: time });
+        model.push(&Event::Exec {
+            time_ns: time,
+            replaced: false,
+        });
     }
     assert!(model.spare.len() <= 64);
     assert!(model.barriers().all().len() <= MAX_BARRIERS);
@@ -324,7 +327,10 @@ fn another_program_begins_anew() {
         arrive(1, 10, 7, 0),
         arrive(2, 20, 7, 0),
         arrive(1, 30, 7, 0),
-        Event::Exec { time_ns: 1000 },
+        Event::Exec {
+            time_ns: 1000,
+            replaced: false,
+        },
         init(1, 1001, 7, 2),
         arrive(1, 1010, 7, 50),
         thread(3, 1005),

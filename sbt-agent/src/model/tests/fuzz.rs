@@ -48,7 +48,7 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Init { time_ns, object, kind, tid, count }
         }),
         2 => (number(), clocks()).prop_map(|(tid, clocks)| Event::Exit { tid, clocks }),
-        1 => long().prop_map(|time_ns| Event::Exec { time_ns }),
+        1 => long().prop_map(|time_ns| Event::Exec { time_ns, replaced: false }),
         1 => long().prop_map(|time_ns| Event::Mapped { time_ns }),
         2 => (number(), number()).prop_map(|(tid, count)| Event::Lost { tid, count }),
         1 => any::<bool>().prop_map(|on| Event::Departures { on }),

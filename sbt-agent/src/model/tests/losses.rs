@@ -179,7 +179,7 @@ fn last_end(truth: &Truth) -> u64 {
 
 /// A run in which events are lost at these times: from, for how long (in 1000ths
 /// of the whole), and with which chance in 100.
-fn run_with_losses(setup: Setup, windows: &[(u64, u64, u64)]) -> (Run, Model) {
+pub fn run_with_losses(setup: Setup, windows: &[(u64, u64, u64)]) -> (Run, Model) {
     // Who is in time decides in a pool: a loss may shift it unseen. And nothing
     // tells two threads apart of which one's end and the other's beginning are
     // lost.
@@ -204,7 +204,7 @@ fn run_with_losses(setup: Setup, windows: &[(u64, u64, u64)]) -> (Run, Model) {
 }
 
 /// A program with enough rounds to find back in.
-fn long() -> impl Strategy<Value = Setup> {
+pub fn long() -> impl Strategy<Value = Setup> {
     (Setup::any(), 4usize..40).prop_map(|(setup, steps)| Setup { steps, ..setup })
 }
 

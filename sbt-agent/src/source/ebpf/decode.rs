@@ -250,6 +250,7 @@ impl Decoder {
                     self.callers.clear();
                     out.push(Event::Exec {
                         time_ns: record.time_ns,
+                        replaced: record.head.layout != 0,
                     });
                 } else {
                     out.push(Event::Mapped {

@@ -47,11 +47,10 @@ pub struct Placement {
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 11] = [
+pub const PROGRAMS: [&str; 10] = [
     "arrive",
     "depart",
     "call",
-    "call_end",
     "call_exit",
     "mark",
     "init",
@@ -84,11 +83,6 @@ const fn is_call(function: Function) -> bool {
     matches!(function, Function::Call { .. })
 }
 
-/// Whether a return probe has to tell where it ends.
-const fn is_call_without_exits(function: Function) -> bool {
-    matches!(function, Function::Call { exits: false, .. })
-}
-
 const fn is_call_exit(function: Function) -> bool {
     matches!(function, Function::CallExit)
 }
@@ -101,14 +95,13 @@ const fn is_mark(function: Function) -> bool {
 type Is = fn(Function) -> bool;
 
 /// What is always attached, in this order; departures come and go.
-const ATTACHED: [(Is, &str, At); 7] = [
-    (is_mapped, "mapped", At::Entry),
-    (is_init, "init", At::Entry),
-    (is_mark, "mark", At::Entry),
-    (is_call_without_exits, "call_end", At::Return),
-    (is_call_exit, "call_exit", At::Entry),
-    (is_call, "call", At::Entry),
-    (is_wait, "arrive", At::Entry),
+const ATTACHED: [(Is, &str); 6] = [
+    (is_mapped, "mapped"),
+    (is_init, "init"),
+    (is_mark, "mark"),
+    (is_call_exit, "call_exit"),
+    (is_call, "call"),
+    (is_wait, "arrive"),
 ];
 
 /// Whom probes are put on.
@@ -128,12 +121,16 @@ pub struct Ebpf {
     pid: u32,
     /// Kept open: probes may have to be put on them again.
     files: Vec<Arc<ProbedFile>>,
+    /// Those on which nothing is put, though they have something to offer.
+    passed_over: Vec<Arc<ProbedFile>>,
     scope: Scope,
     generation: u32,
     /// Closing these detaches.
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
+    /// Nothing is attached but what tells of the lives of threads.
+    paused: bool,
     departures: bool,
     /// Whether they may be watched some time.
     may_depart: bool,
@@ -169,11 +166,13 @@ impl Ebpf {
             loaded,
             pid,
             files: Vec::new(),
+            passed_over: Vec::new(),
             scope,
             generation: 0,
             tracepoints: Vec::new(),
             entries: Vec::new(),
             returns: Vec::new(),
+            paused: false,
             departures,
             may_depart: departures,
             run_offset: None,
@@ -242,16 +241,21 @@ impl Ebpf {
         };
         let has_known = files.iter().chain(&self.files).any(|file| is_known(file));
         for file in files {
-            if self.files.iter().any(|known| known.id == file.id) {
+            let mut seen = self.files.iter().chain(&self.passed_over);
+            if seen.any(|known| known.id == file.id) {
                 continue;
             }
-            self.files.push(Arc::clone(file));
             if has_known && !is_known(file) && file.has(Function::BarrierWait) {
                 self.notes.push(format!(
                     "{} has a pthread_barrier_wait of its own, which is taken to call the C \
                      library's: only that is watched",
                     printable(&file.shown.to_string_lossy())
                 ));
+                self.passed_over.push(Arc::clone(file));
+                continue;
+            }
+            self.files.push(Arc::clone(file));
+            if self.paused {
                 continue;
             }
             self.attach_file(file)
@@ -263,18 +267,17 @@ impl Ebpf {
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        // What invalidates a reading is watched before what relies on it. The
-        // end of a barrier of the user's own is no departure that can be done
-        // without: what it is built on counts as soon as it has ended.
-        for (is, program, at) in ATTACHED {
-            let points = self.points(file, is, at);
-            let links = self.attach_points(program, &path, &points, at == At::Return)?;
+        // What invalidates a reading is watched before what relies on it.
+        for (is, program) in ATTACHED {
+            let points = self.points(file, is, At::Entry);
+            let links = self.attach_points(program, &path, &points, false)?;
             self.entries.extend(links);
         }
         if self.generation == 0 {
-            let watched = file.points.iter().filter(|point| {
-                is_mark(point.function) || is_call(point.function) || is_wait(point.function)
-            });
+            let watched = file
+                .points
+                .iter()
+                .filter(|point| !is_mapped(point.function) && !is_init(point.function));
             self.placement.probes += watched.clone().count();
             // The first instruction is not emulated where another was found.
             let slow =
@@ -317,8 +320,7 @@ impl Ebpf {
     /// return probe puts an address of its own in the place of the caller's:
     /// behind it the caller could not be read any more, at the same place it can.
     fn entry(&self, point: &Point) -> (u64, u16) {
-        let returns =
-            is_call_without_exits(point.function) || is_wait(point.function) && self.may_depart;
+        let returns = is_wait(point.function) && self.may_depart;
         if returns && point.stack_moved > 0 {
             (point.return_offset, 0)
         } else {
@@ -337,7 +339,7 @@ impl Ebpf {
         };
         match point.function {
             Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
-            Function::Call { object, count, .. } => Cookie {
+            Function::Call { object, count } => Cookie {
                 layout: layout::USER,
                 object,
                 count,
@@ -348,29 +350,57 @@ impl Ebpf {
         }
     }
 
-    /// Puts a second set of probes on, for everyone, lets it take over, and
-    /// takes the first one off: nothing is missed or counted twice.
+    /// Goes over to probes for everyone.
     pub fn widen(&mut self) -> anyhow::Result<()> {
         if self.scope == Scope::Everyone {
             return Ok(());
         }
         self.scope = Scope::Everyone;
-        self.generation += 1;
-        let mut old = std::mem::take(&mut self.entries);
-        old.append(&mut self.returns);
-        for file in self.files.clone() {
-            self.attach_file(&file)?;
-        }
-        self.loaded
-            .set_generation(self.generation)
-            .context("switching to the second set of probes")?;
-        detach(old);
+        self.renew()?;
         self.notes.push(
             "the target's first thread ended before the others: from then on every process that \
              uses the same C library paid for the probes"
                 .into(),
         );
         Ok(())
+    }
+
+    /// Puts a second set of probes on, lets it take over, and takes the first
+    /// one off: nothing is missed or counted twice.
+    pub fn renew(&mut self) -> anyhow::Result<()> {
+        let mut old = std::mem::take(&mut self.entries);
+        old.append(&mut self.returns);
+        if !self.paused {
+            self.attach_again()?;
+        }
+        detach(old);
+        Ok(())
+    }
+
+    /// Puts another set of probes on, which counts in the place of any before.
+    fn attach_again(&mut self) -> anyhow::Result<()> {
+        self.generation += 1;
+        for file in self.files.clone() {
+            self.attach_file(&file)?;
+        }
+        self.loaded
+            .set_generation(self.generation)
+            .context("switching to another set of probes")
+    }
+
+    /// Takes the probes off the target: it is as without us. What tells of the
+    /// lives of threads stays.
+    pub fn pause(&mut self) {
+        self.paused = true;
+        let mut links = std::mem::take(&mut self.entries);
+        links.append(&mut self.returns);
+        detach(links);
+    }
+
+    /// Puts them on again. What is known of barriers is from before.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.paused = false;
+        self.attach_again()
     }
 
     fn attach_points(
@@ -407,7 +437,9 @@ impl Ebpf {
         if on == self.departures {
             return Ok(());
         }
-        if on {
+        if self.paused {
+            // With the others, when they come.
+        } else if on {
             for file in self.files.clone() {
                 self.attach_returns(&file)?;
             }

@@ -16,6 +16,27 @@ const COPIES: [&[u8]; 8] = [
 /// The same, where a processor's name follows.
 const VERSIONS: [&[u8]; 3] = [b"arch_", b"avx", b"sse"];
 
+/// What names of variants of a function go on with, for some processors each.
+const PROCESSORS: [&[u8]; 5] = [b"avx", b"evex", b"fma", b"sse", b"ssse"];
+
+/// Whether a name is that of a variant of the function `of` as the C library
+/// calls its own: `__strlen_avx2`.
+pub(super) fn is_variant(name: &[u8], of: &[u8]) -> bool {
+    without_underscores(name)
+        .strip_prefix(without_underscores(of))
+        .and_then(|rest| rest.strip_prefix(b"_"))
+        .is_some_and(|rest| {
+            PROCESSORS
+                .iter()
+                .any(|processor| rest.starts_with(processor))
+        })
+}
+
+fn without_underscores(name: &[u8]) -> &[u8] {
+    let start = name.iter().position(|&byte| byte != b'_');
+    &name[start.unwrap_or(name.len())..]
+}
+
 /// The name of the function of which a symbol is all or a copy. `None` for what
 /// is no function of its own: its cold part, or what chooses among versions.
 pub(super) fn original(name: &[u8]) -> Option<&[u8]> {
@@ -74,6 +95,25 @@ fn is_number(suffix: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variants_of_the_c_library() {
+        for (name, of, expected) in [
+            ("__strlen_avx2", "strlen", true),
+            ("__strlen_sse2", "strlen", true),
+            ("__memcpy_chk_evex_unaligned", "__memcpy_chk", true),
+            ("__memcpy_chk_evex_unaligned", "memcpy", false),
+            ("__strnlen_avx2", "strlen", false),
+            ("strlen", "strlen", false),
+            ("strlen_", "strlen", false),
+        ] {
+            assert_eq!(
+                is_variant(name.as_bytes(), of.as_bytes()),
+                expected,
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn copies_are_told_from_other_functions() {

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use gimli::Range;
+
 use super::rows::{self, Run, Search};
 use super::scopes::{self, Scope};
 use super::symbols::{Symbol, TooMany};
-use super::{DebugInfo, inlined, parameters, units};
+use super::{DebugInfo, inlined, parameters, places, units};
 
 /// How many source files are named to somebody who has mistaken one.
 const MAX_FILES: usize = 1 << 16;
@@ -47,6 +49,12 @@ impl DebugInfo {
     /// There are more than are worth anything.
     pub fn functions(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
         self.symbols().functions(written)
+    }
+
+    /// Of a function that is chosen among variants when the program starts,
+    /// their names as far as they are known; `None` if it is no such function.
+    pub fn variants(&self, written: &str) -> Option<Vec<String>> {
+        self.symbols().variants(written)
     }
 
     /// Those of exactly this name in a symbol table.
@@ -149,6 +157,15 @@ impl DebugInfo {
     /// `None` if in none, or DWARF does not tell.
     pub fn register(&self, vaddr: u64, number: u8) -> Option<u8> {
         parameters::register(self.located()?.dwarf(), vaddr, number)
+    }
+
+    /// The places where functions of these names were inlined: calls `found`
+    /// with the index of the name and the code of the place, by its addresses.
+    /// For none where there is too much to read.
+    pub fn inlined_places(&self, written: &[&str], found: impl FnMut(usize, &[Range])) {
+        if let Some(lines) = self.lines() {
+            places::of(lines.dwarf(), written, found);
+        }
     }
 
     /// The line where a function begins that was inlined; 0 if DWARF does not

@@ -28,8 +28,8 @@ pub(super) fn is_mangled(name: &[u8]) -> bool {
 /// The identifier that ends a function's name, scopes, arguments and operators
 /// aside: it is in every mangled form of the name. `None` where it need not be.
 pub(super) fn identifier(name: &str) -> Option<&str> {
-    // Other letters may be encoded.
-    if !name.is_ascii() {
+    // Other letters may be encoded, and so are the numbers of closures.
+    if !name.is_ascii() || name.contains('#') {
         return None;
     }
     let bare = name.split_once('<').map_or(name, |(bare, _)| bare);
@@ -112,6 +112,7 @@ mod tests {
                 "core::fmt::Write::write_fmt",
             ),
             ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_RNvMCs12jkoC9p3aE_1pNtB2_3Foo4step", "<p::Foo>::step"),
             ("_ZN5Space4stepEi", "Space::step"),
             ("_Z3addIiET_S0_S0_", "add<int>"),
             ("_Z", "_Z"),
@@ -136,6 +137,9 @@ mod tests {
             ("std::string::string", None),
             ("über", None),
             ("core::ops::{{closure}}", Some("closure")),
+            ("Foo::step::{closure#1}", None),
+            ("<rv::Foo>::step", None),
+            ("rv::shared::<u8>", Some("shared")),
             ("::", None),
             ("", None),
         ] {

@@ -4,7 +4,7 @@
 //! program's symbols is not small.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use object::LittleEndian;
 use object::elf::{self, Sym64};
@@ -72,23 +72,42 @@ impl<'a> Symbols<'a> {
     /// Every function that can be called by its address, and the text that
     /// begins with its name.
     fn each(&self) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
-        self.tables().flat_map(|(file, table)| {
+        self.of_type(elf::STT_FUNC)
+    }
+
+    fn of_type(
+        &self,
+        kind: elf::SymbolType,
+    ) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
+        self.tables().flat_map(move |(file, table)| {
             let names = strings(file, table.string_section());
             table
                 .iter()
-                .filter(|symbol| symbol.st_type() == elf::STT_FUNC && !symbol.is_undefined(LE))
+                .filter(move |symbol| symbol.st_type() == kind && !symbol.is_undefined(LE))
                 .map(move |symbol| (symbol, text_at(names, symbol.st_name(LE))))
         })
     }
 
     /// The same with the names as they are, as far as they are read.
     fn named(&self) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
-        let mut left = MAX_READ;
-        self.each().map_while(move |(symbol, text)| {
-            let name = names::raw(text);
-            left = left.checked_sub(name.len())?;
-            Some((symbol, name))
-        })
+        within_limit(self.each())
+    }
+
+    /// Of a function that stands for whichever of its variants suits the
+    /// processor, the variants' names as far as they tell; `None` if there is
+    /// none of that name.
+    pub(super) fn variants(&self, written: &str) -> Option<Vec<String>> {
+        let mut asked = Asked::new(written);
+        let mut chosen = within_limit(self.of_type(elf::STT_GNU_IFUNC));
+        chosen.find(|(_, name)| asked.means(name))?;
+        let of_variant = |name: &[u8]| copies::is_variant(name, written.as_bytes());
+        let variants: BTreeSet<String> = self
+            .named()
+            .filter(|(_, name)| of_variant(name))
+            .take(MAX_FOUND)
+            .map(|(_, name)| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        Some(variants.into_iter().collect())
     }
 
     /// The functions that a user may mean by a name, and the copies that a
@@ -185,6 +204,17 @@ impl<'a> Symbols<'a> {
     }
 }
 
+fn within_limit<'t, 'a>(
+    symbols: impl Iterator<Item = (&'t Sym64<LittleEndian>, &'a [u8])>,
+) -> impl Iterator<Item = (&'t Sym64<LittleEndian>, &'a [u8])> {
+    let mut left = MAX_READ;
+    symbols.map_while(move |(symbol, text)| {
+        let name = names::raw(text);
+        left = left.checked_sub(name.len())?;
+        Some((symbol, name))
+    })
+}
+
 fn of(symbol: &Sym64<LittleEndian>, name: &[u8]) -> Symbol {
     Symbol {
         name: String::from_utf8_lossy(name).into_owned(),
@@ -227,7 +257,7 @@ fn at(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, vaddr: u64) -> Opti
 }
 
 /// A name that is looked for among mangled ones.
-struct Asked<'a> {
+pub(super) struct Asked<'a> {
     written: &'a str,
     /// What every mangled name of it contains, if that is known: most symbols
     /// need not be demangled.
@@ -236,7 +266,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(written: &'a str) -> Self {
+    pub(super) fn new(written: &'a str) -> Self {
         Self {
             written,
             part: names::identifier(written),
@@ -244,7 +274,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn means(&mut self, name: &[u8]) -> bool {
+    pub(super) fn means(&mut self, name: &[u8]) -> bool {
         if name == self.written.as_bytes() {
             return true;
         }

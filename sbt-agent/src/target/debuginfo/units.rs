@@ -73,8 +73,13 @@ impl Entry {
 
     /// A name, in the words of the compiler.
     pub(super) fn text(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<String> {
-        let text = unit.attr_string(self.attribute(name)?).ok()?;
+        let text = self.bytes(unit, name)?;
         Some(text.to_string_lossy().into_owned())
+    }
+
+    /// The same as it is.
+    pub(super) fn bytes(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<Bytes> {
+        unit.attr_string(self.attribute(name)?).ok()
     }
 }
 

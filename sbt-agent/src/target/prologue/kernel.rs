@@ -15,7 +15,7 @@ const REFUSED: [u8; 40] = [
 /// Longer nops are emulated by Linux ≥ 6.16 only, `66 90` cannot be probed at
 /// all before 6.2, and a branch with prefixes may be refused: none of these
 /// count.
-pub(super) fn is_emulated(bytes: &[u8]) -> bool {
+pub fn is_emulated(bytes: &[u8]) -> bool {
     let push_or_nop = matches!(bytes, [0x50..=0x57 | 0x90] | [0x41, 0x50..=0x57]);
     let short_jump = matches!(bytes, [0x70..=0x7f | 0xeb, _]);
     let jump_or_call = matches!(bytes, [0xe8 | 0xe9, _, _, _, _]);

@@ -1,19 +1,30 @@
-//! The instructions by which a function returns.
+//! The instructions by which a function ends.
 //!
-//! A return probe puts an address of the kernel's in the place of the caller's.
-//! Nobody who unwinds the stack for an exception gets past that: the runtime of
-//! C++ ends the program. Where an exception may pass, the probes therefore stand
-//! on the function's `ret` instructions, which the kernel single-steps.
+//! A return probe would tell the end of a call, but puts an address of the
+//! kernel's in the place of the caller's. Nobody who unwinds the stack gets past
+//! that: an exception ends the program, a cancelled thread leaves its destructors
+//! out. So probes stand on the function's `ret` instructions, which the kernel
+//! single-steps, and on its jumps to other functions in its own place (tail
+//! calls), which it emulates.
+//!
+//! A way out that is not found costs the time of that departure and nothing
+//! else: see `Slot::is_in_call` in sbt-ebpf.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 use super::Binary;
 use super::find::MAX_FUNCTION;
 use crate::target::debuginfo::Symbol;
-use crate::target::elf::{self, Code};
-use crate::target::prologue::is_probeable;
+use crate::target::elf::{Code, imported_at};
+use crate::target::prologue::{is_emulated, is_probeable};
+
+/// How many functions that end by jumping to the next are followed.
+const MAX_FOLLOWED: usize = 4;
+
+/// A function with more ways out is not probed at any further.
+const MAX_EXITS: usize = 256;
 
 /// A piece of a function's code.
 struct Piece<'a> {
@@ -27,12 +38,37 @@ impl Piece<'_> {
     }
 }
 
+/// Ways out: offset in the file, and whether the kernel emulates them.
+type Exits = BTreeMap<u64, bool>;
+
 impl Binary<'_> {
-    /// The offsets in the file of the instructions by which a function returns.
-    /// `None` if no exception can pass through it, or if these are not all ways
-    /// out, as with one that ends by jumping to another.
-    pub(super) fn exits(&self, symbol: &Symbol) -> Option<Vec<u64>> {
-        if symbol.size == 0 || symbol.size > MAX_FUNCTION || !elf::may_unwind(self.image) {
+    /// The instructions by which a function ends, as far as they are found: their
+    /// offsets in the file, and whether the kernel emulates them.
+    pub(super) fn exits(&self, symbol: &Symbol) -> Exits {
+        let mut exits = Exits::new();
+        let mut functions = vec![symbol.clone()];
+        let mut next = 0;
+        while let Some(function) = functions.get(next) {
+            next += 1;
+            let (found, followed) = self.ends_of(function).unwrap_or_default();
+            exits.extend(found);
+            for target in followed {
+                let known = functions.iter().any(|known| known.start == target.start);
+                if !known && functions.len() <= MAX_FOLLOWED {
+                    functions.push(target);
+                }
+            }
+        }
+        while exits.len() > MAX_EXITS {
+            exits.pop_last();
+        }
+        exits
+    }
+
+    /// Those of one function, and the functions that it ends by jumping to.
+    /// `None` if its instructions cannot all be told.
+    fn ends_of(&self, symbol: &Symbol) -> Option<(Exits, Vec<Symbol>)> {
+        if symbol.size == 0 || symbol.size > MAX_FUNCTION {
             return None;
         }
         let cold = self.debug.cold_parts(&HashSet::from([&symbol.name[..]]));
@@ -46,44 +82,78 @@ impl Binary<'_> {
                 })
             })
             .collect();
-        let mut exits = Vec::new();
+        let (mut exits, mut followed) = (Exits::new(), Vec::new());
         for piece in &pieces {
-            exits.extend(returns(piece, &pieces)?);
+            let Piece { start, code } = piece;
+            for instruction in Decoder::with_ip(64, code.bytes, *start, DecoderOptions::NONE) {
+                if instruction.is_invalid() {
+                    return None;
+                }
+                let ends = match instruction.flow_control() {
+                    FlowControl::Return => true,
+                    FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+                        let target = instruction.near_branch_target();
+                        let inside = pieces.iter().any(|piece| piece.spans(target));
+                        !inside && self.ends_by_jump(target, &mut followed)
+                    }
+                    FlowControl::IndirectBranch => self.ends_by_indirect_jump(&instruction),
+                    _ => false,
+                };
+                if ends && instruction.flow_control() != FlowControl::ConditionalBranch {
+                    let distance = usize::try_from(instruction.ip() - start).ok()?;
+                    let bytes = code.bytes.get(distance..distance + instruction.len())?;
+                    if is_probeable(bytes) {
+                        let offset = code.offset.checked_add(distance as u64)?;
+                        exits.insert(offset, is_emulated(bytes));
+                    }
+                }
+            }
         }
-        (!exits.is_empty()).then_some(exits)
+        Some((exits, followed))
+    }
+
+    /// Whether a jump to another function ends this one. If that is in this file
+    /// its own ends count, since it may be what does the waiting.
+    fn ends_by_jump(&self, target: u64, followed: &mut Vec<Symbol>) -> bool {
+        if let Some(name) = imported_at(self.image, &self.segments, target) {
+            return !may_wait(&name);
+        }
+        if let Some(function) = self.debug.spanning(&[target]).pop().flatten()
+            && function.start == target
+        {
+            followed.push(function);
+        }
+        false
+    }
+
+    /// Jumps by a register are those of a `switch`, and stay inside.
+    fn ends_by_indirect_jump(&self, instruction: &Instruction) -> bool {
+        instruction.op0_kind() == OpKind::Memory
+            && imported_at(self.image, &self.segments, instruction.ip())
+                .is_some_and(|name| !may_wait(&name))
     }
 }
 
-/// `None` if there is another way out of the function, or it is not known.
-fn returns(piece: &Piece<'_>, pieces: &[Piece<'_>]) -> Option<Vec<u64>> {
-    let Piece { start, code } = piece;
-    let mut offsets = Vec::new();
-    for instruction in Decoder::with_ip(64, code.bytes, *start, DecoderOptions::NONE) {
-        if instruction.is_invalid() {
-            return None;
+/// Whether a function of another library, by its name, may be where a barrier
+/// waits: then a jump to it is not the end.
+fn may_wait(name: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "wait", "barrier", "join", "sleep", "lock", "syscall", "sync", "poll",
+    ];
+    !name.contains("unlock") && WORDS.iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_to_what_waits_are_no_ends() {
+        for name in ["pthread_barrier_wait", "pthread_mutex_lock", "syscall"] {
+            assert!(may_wait(name));
         }
-        let distance = instruction.ip() - start;
-        match instruction.flow_control() {
-            FlowControl::Return => {
-                let bytes = code.bytes.get(usize::try_from(distance).ok()?..)?;
-                if !is_probeable(bytes) {
-                    return None;
-                }
-                offsets.push(code.offset.checked_add(distance)?);
-            }
-            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-                let target = instruction.near_branch_target();
-                if !pieces.iter().any(|piece| piece.spans(target)) {
-                    return None;
-                }
-            }
-            FlowControl::IndirectBranch | FlowControl::XbeginXabortXend => return None,
-            FlowControl::Next
-            | FlowControl::Call
-            | FlowControl::IndirectCall
-            | FlowControl::Interrupt
-            | FlowControl::Exception => {}
+        for name in ["pthread_mutex_unlock", "free", "pthread_cond_broadcast"] {
+            assert!(!may_wait(name));
         }
     }
-    Some(offsets)
 }

@@ -1,5 +1,7 @@
 //! Functions by name, and instructions by their distance from one.
 
+use std::collections::BTreeMap;
+
 use sbt_common::layout;
 
 use super::{Binary, Offer, Purpose, Wish, parts};
@@ -35,7 +37,9 @@ impl Binary<'_> {
 
     fn function(&self, name: &str, purpose: Purpose) -> Offer {
         let symbols = match self.debug.functions(name) {
-            Ok(symbols) if symbols.is_empty() => return Offer::Nothing,
+            Ok(symbols) if symbols.is_empty() => {
+                return self.chosen(name).map_or(Offer::Nothing, Offer::Refused);
+            }
             Ok(symbols) => symbols,
             Err(TooMany) => {
                 return Offer::Refused(format!(
@@ -57,19 +61,32 @@ impl Binary<'_> {
         Offer::Points(points)
     }
 
+    /// Why a function cannot be probed of which the dynamic linker decides what
+    /// it is; `None` if it is no such function. A probe of the code that makes
+    /// the choice would count nothing but that.
+    fn chosen(&self, name: &str) -> Option<String> {
+        let variants = self.debug.variants(name)?;
+        let file = self.name();
+        Some(match variants.first() {
+            Some(variant) => format!(
+                "{name} is chosen when the program starts; give one of its variants, such as \
+                 {file}!{variant}"
+            ),
+            None => format!(
+                "{name} is chosen when the program starts, among functions that {file} does not \
+                 name; its debug symbols may"
+            ),
+        })
+    }
+
     /// The points of a function's calls.
     fn entry(&self, symbol: &Symbol, purpose: Purpose) -> Option<Vec<Point>> {
-        let exits = match purpose {
-            Purpose::Barrier { .. } => self.exits(symbol),
-            Purpose::Mark(_) => None,
-        };
         let (function, layout) = match purpose {
             Purpose::Mark(number) => (Function::Mark(number), layout::OPAQUE),
             Purpose::Barrier { object, count } => (
                 Function::Call {
                     object: self.object(symbol, object),
                     count: self.passed(symbol, count.unwrap_or(0)),
-                    exits: exits.is_some(),
                 },
                 layout::USER,
             ),
@@ -81,14 +98,16 @@ impl Binary<'_> {
             at.and_then(|at| code.bytes.get(at..))
                 .is_some_and(is_probeable)
         };
-        let returns = matches!(purpose, Purpose::Barrier { .. }) && exits.is_none();
-        if !can_be_probed(point.entry_offset) || returns && !can_be_probed(point.return_offset) {
+        if !can_be_probed(point.entry_offset) {
             return None;
         }
-        let exits = exits
-            .unwrap_or_default()
-            .into_iter()
-            .map(|offset| Self::inside(Function::CallExit, &symbol.name, offset, false));
+        let exits = match purpose {
+            Purpose::Barrier { .. } => self.exits(symbol),
+            Purpose::Mark(_) => BTreeMap::new(),
+        };
+        let exits = exits.into_iter().map(|(offset, emulated)| {
+            Self::inside(Function::CallExit, &symbol.name, offset, emulated)
+        });
         Some(std::iter::once(point).chain(exits).collect())
     }
 
@@ -128,7 +147,7 @@ impl Binary<'_> {
         match &symbols[..] {
             // As reports print a call that is in no known function.
             [] if is_function(&self.name(), name) => self.bare_address(offset),
-            [] => Ok(None),
+            [] => self.chosen(name).map_or(Ok(None), Err),
             [symbol] => match symbol.start.checked_add(offset) {
                 Some(address) if offset < size(symbol) => Ok(Some((symbol.clone(), address))),
                 _ => Err(format!("{name} is only {:#x} bytes long", size(symbol))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Offer, Purpose, Wish};
-use crate::pattern::{Code, nearest};
+use crate::pattern::{Code, alike, nearest};
 use crate::place::short;
 use crate::target::debuginfo::DebugInfo;
 use crate::target::files::ProbedFile;
@@ -17,10 +17,7 @@ const MAX_NAME: usize = 256;
 /// Why no file has what was wished for; `None` if one has it, or if it is to be
 /// in a file that is not there yet.
 pub(super) fn explain(index: usize, wish: &Wish, files: &[Arc<ProbedFile>]) -> Option<String> {
-    let concerned: Vec<_> = files
-        .iter()
-        .filter(|file| wish.concerns(&file.shown))
-        .collect();
+    let concerned: Vec<_> = files.iter().filter(|file| wish.concerns(file)).collect();
     let offers = || concerned.iter().filter_map(|file| file.offers.get(index));
     if concerned.is_empty() || offers().any(|offer| matches!(offer, Offer::Points(_))) {
         return None;
@@ -53,6 +50,8 @@ struct Searched {
     place: String,
     /// The first of them, by its name.
     first: String,
+    /// Whether no file was named.
+    any: bool,
     debug: Vec<DebugInfo>,
 }
 
@@ -68,7 +67,17 @@ impl Searched {
                 first.clone()
             },
             first,
+            any,
             debug: files.iter().filter_map(|file| file.debug_info()).collect(),
+        }
+    }
+
+    /// A wrapper executes another program, and libraries may be loaded later.
+    fn later(&self, what: &str) -> String {
+        if self.any {
+            format!(" (in a program or library that comes later it is FILE!{what})")
+        } else {
+            String::new()
         }
     }
 
@@ -96,20 +105,22 @@ impl Searched {
                  probe: {instead}{line}"
             );
         }
-        let scopes = name.matches("::").count();
         let near = self.debug.iter().find_map(|debug| {
             let known = debug.some_functions(MAX_FUNCTIONS);
-            let known = known
+            let known: Vec<_> = known
                 .iter()
                 .filter(|known| known.len() <= MAX_NAME)
-                .map(|known| tail(known, scopes));
-            nearest(name, known).map(str::to_owned)
+                // Compilers put more behind a name: `main._omp_fn.0`.
+                .map(|known| known.split_once('.').map_or(&known[..], |(known, _)| known))
+                .flat_map(|known| alike(known, name))
+                .collect();
+            nearest(name, known.iter().map(String::as_str)).map(str::to_owned)
         });
         match near {
             Some(near) => {
                 format!("no function \"{name}\" in {place}; the nearest is \"{near}\"")
             }
-            None => format!("no function \"{name}\" in {place}"),
+            None => format!("no function \"{name}\" in {place}{}", self.later(name)),
         }
     }
 
@@ -141,21 +152,10 @@ impl Searched {
                 });
                 let near = near.map_or_else(String::new, |near| format!(" (nearest: {near})"));
                 format!(
-                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?"
+                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?{}",
+                    self.later(&format!("{file}:{line}"))
                 )
             }
         }
     }
-}
-
-/// A function's name with so many scopes before it, and without what compilers
-/// put behind it (`f.constprop.0`).
-fn tail(name: &str, scopes: usize) -> &str {
-    let name = name.split_once('.').map_or(name, |(name, _)| name);
-    if name.contains(['<', '(']) {
-        return name;
-    }
-    name.rmatch_indices("::")
-        .nth(scopes)
-        .map_or(name, |(at, colons)| &name[at + colons.len()..])
 }

@@ -113,6 +113,14 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
             let text = format!("  {}: had begun once more and not ended", phase.name);
             line(out, &style.dim(&text));
         }
+        if phase.abandoned > 0 {
+            let text = format!(
+                "  {}: {} given up, as not all of it was seen",
+                phase.name,
+                super::plural(phase.abandoned, "time")
+            );
+            line(out, &style.dim(&text));
+        }
     }
 }
 

@@ -73,7 +73,7 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
             thread_name(report, straggler.thread),
             straggler.share_pct,
             plural(site.episodes, "episode"),
-            pattern(straggler),
+            pattern(straggler, site),
         ));
         facts.push(format!(
             "the last comes {} after the next on average; longest run of one straggler: {}",
@@ -125,11 +125,17 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
 }
 
 /// What the pattern of stragglers means.
-fn pattern(straggler: &StragglerReport) -> &'static str {
-    match straggler.pattern {
-        "persistent" => ": the same thread again and again",
-        "alternating" => ": a few threads take turns",
-        "rotating" => ": no thread in particular",
+fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
+    let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
+    match (straggler.pattern, straggler.sequence) {
+        ("persistent", _) => ": the same thread again and again",
+        ("alternating", "turns") if ever == 2 => ": two threads take turns",
+        ("alternating", "turns") => ": a few threads take turns",
+        ("alternating", "stretches") => ": one of a few threads for a while, then another",
+        ("alternating", _) => ": mostly one of a few threads",
+        ("rotating", "turns") => ": the threads take turns",
+        ("rotating", "stretches") => ": one thread for a while, then another",
+        ("rotating", _) => ": no thread in particular",
         _ => "",
     }
 }

@@ -1,0 +1,254 @@
+//! What each thread did lately, in equal pieces of time: for the timeline of
+//! the live screen. Bounded: of every thread the last [`PIECES`] pieces of each
+//! length in [`LEVELS`], of at most [`MAX_LANES`] threads.
+
+use rustc_hash::FxHashMap;
+
+use super::thread::{Split, ThreadId};
+
+/// The lengths of pieces that there are, ns: the zoom levels.
+pub const LEVELS: [u64; 6] = [
+    131_072,
+    1_048_576,
+    8_388_608,
+    67_108_864,
+    536_870_912,
+    4_294_967_296,
+];
+
+/// The most pieces of a lane.
+pub const PIECES: usize = 512;
+
+/// The most threads whose lanes are kept; those silent longest give way.
+pub const MAX_LANES: usize = 256;
+
+/// What a thread did in a piece of time, ns; what is missing is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// Outside of barriers and on a CPU; also where it is not known whether.
+    pub work: u32,
+    /// Outside of barriers, waiting for a CPU.
+    pub ready: u32,
+    /// Outside of barriers, asleep.
+    pub blocked: u32,
+    /// In a barrier, before the last had arrived.
+    pub idle: u32,
+    /// In a barrier, after that.
+    pub release: u32,
+}
+
+/// What a thread did for some time.
+#[derive(Clone, Copy, Debug)]
+pub enum Doing {
+    /// Work; how it splits up is taken to be spread evenly over it.
+    Work(Split),
+    /// Waiting for others.
+    Idle,
+    /// Waiting to get going again.
+    Release,
+}
+
+impl Piece {
+    /// Adds `part` ns out of a stretch of `whole` ns.
+    fn add(&mut self, doing: Doing, part: u64, whole: u64) {
+        let put = |slot: &mut u32, ns: u64| {
+            *slot = slot.saturating_add(u32::try_from(ns).unwrap_or(u32::MAX));
+        };
+        match doing {
+            Doing::Idle => put(&mut self.idle, part),
+            Doing::Release => put(&mut self.release, part),
+            Doing::Work(split) => {
+                let share = |ns: Option<u64>| {
+                    let share = u128::from(ns.unwrap_or(0).min(whole)) * u128::from(part);
+                    u64::try_from(share / u128::from(whole.max(1))).unwrap_or(part)
+                };
+                let ready = share(split.ready_ns).min(part);
+                let blocked = share(split.blocked_ns).min(part - ready);
+                put(&mut self.ready, ready);
+                put(&mut self.blocked, blocked);
+                put(&mut self.work, part - ready - blocked);
+            }
+        }
+    }
+}
+
+/// Pieces of one length; piece `n` of the run lies at `n % PIECES`.
+#[derive(Clone, Debug)]
+struct Ring {
+    pieces: Box<[Piece]>,
+    /// The number of the newest piece.
+    newest: u64,
+}
+
+impl Ring {
+    fn new(newest: u64) -> Self {
+        Self {
+            pieces: vec![Piece::default(); PIECES].into(),
+            newest,
+        }
+    }
+
+    fn slot(&mut self, number: u64) -> &mut Piece {
+        let length = self.pieces.len() as u64;
+        &mut self.pieces[usize::try_from(number % length).unwrap_or(0)]
+    }
+
+    /// The oldest number that is still kept.
+    fn oldest(&self) -> u64 {
+        self.newest.saturating_sub(PIECES as u64 - 1)
+    }
+
+    fn advance(&mut self, number: u64) {
+        let from = (self.newest + 1).max(number.saturating_sub(PIECES as u64 - 1));
+        for new in from..=number {
+            *self.slot(new) = Piece::default();
+        }
+        self.newest = self.newest.max(number);
+    }
+
+    fn add(&mut self, piece_ns: u64, (from_ns, to_ns): (u64, u64), doing: Doing) {
+        self.advance(to_ns / piece_ns);
+        let whole = to_ns - from_ns;
+        for number in (from_ns / piece_ns).max(self.oldest())..=to_ns / piece_ns {
+            let begin = (number * piece_ns).max(from_ns);
+            let end = ((number + 1) * piece_ns).min(to_ns);
+            let part = end.saturating_sub(begin);
+            self.slot(number).add(doing, part, whole);
+        }
+    }
+}
+
+/// The lanes of all threads.
+#[derive(Clone, Debug, Default)]
+pub struct Lanes {
+    of: FxHashMap<ThreadId, Vec<Ring>>,
+}
+
+impl Lanes {
+    /// A thread did something from one time to another, ns.
+    pub fn add(&mut self, thread: ThreadId, span: (u64, u64), doing: Doing) {
+        if span.1 <= span.0 {
+            return;
+        }
+        if !self.of.contains_key(&thread) {
+            self.make_room();
+        }
+        let rings = self.of.entry(thread).or_insert_with(|| {
+            let rings = LEVELS.iter().map(|piece_ns| Ring::new(span.0 / piece_ns));
+            rings.collect()
+        });
+        for (ring, piece_ns) in rings.iter_mut().zip(LEVELS) {
+            ring.add(piece_ns, span, doing);
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.of.len() < MAX_LANES {
+            return;
+        }
+        let newest = |rings: &Vec<Ring>| rings.first().map(|ring| ring.newest);
+        let silent = self.of.iter().min_by_key(|(_, rings)| newest(rings));
+        if let Some(thread) = silent.map(|(thread, _)| *thread) {
+            self.of.remove(&thread);
+        }
+    }
+
+    /// The threads that have a lane.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadId> {
+        self.of.keys().copied()
+    }
+
+    /// The pieces of one thread from piece `from` of the run on, up to but
+    /// without piece `to`; those that are not kept, or not there yet, are empty.
+    pub fn pieces(&self, thread: ThreadId, level: usize, from: u64, to: u64) -> Vec<Piece> {
+        let ring = self.of.get(&thread).and_then(|rings| rings.get(level));
+        (from..to)
+            .map(|number| match ring {
+                Some(ring) if (ring.oldest()..=ring.newest).contains(&number) => {
+                    let length = ring.pieces.len() as u64;
+                    ring.pieces[usize::try_from(number % length).unwrap_or(0)]
+                }
+                _ => Piece::default(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const THREAD: ThreadId = ThreadId(3);
+
+    fn all(lanes: &Lanes, level: usize, to: u64) -> Vec<Piece> {
+        lanes.pieces(THREAD, level, 0, to)
+    }
+
+    #[test]
+    fn a_span_is_cut_into_pieces() {
+        let mut lanes = Lanes::default();
+        let step = LEVELS[0];
+        lanes.add(THREAD, (step / 2, 2 * step + 10), Doing::Idle);
+        let idle: Vec<u64> = all(&lanes, 0, 4).iter().map(|p| p.idle.into()).collect();
+        assert_eq!(idle, [step / 2, step, 10, 0]);
+        let split = Split {
+            running_ns: Some(step / 2),
+            ready_ns: Some(step / 4),
+            blocked_ns: Some(step / 4),
+        };
+        lanes.add(THREAD, (3 * step, 4 * step), Doing::Work(split));
+        let piece = all(&lanes, 0, 4)[3];
+        let quarter = u32::try_from(step / 4).unwrap();
+        assert_eq!((piece.work, piece.ready), (2 * quarter, quarter));
+        assert_eq!((piece.blocked, piece.idle), (quarter, 0));
+        // The next coarser level has it all in one.
+        assert_eq!(u64::from(all(&lanes, 1, 1)[0].idle), step / 2 + step + 10);
+    }
+
+    #[test]
+    fn what_is_old_gives_way_and_the_whole_of_a_piece_fits() {
+        let mut lanes = Lanes::default();
+        let step = LEVELS[0];
+        lanes.add(THREAD, (0, step), Doing::Release);
+        let later = 10 * PIECES as u64;
+        lanes.add(THREAD, (later * step, (later + 1) * step), Doing::Release);
+        assert_eq!(all(&lanes, 0, 1)[0], Piece::default());
+        let found = lanes.pieces(THREAD, 0, later, later + 1);
+        assert_eq!(u64::from(found[0].release), step);
+        lanes.add(THREAD, (0, LEVELS[5]), Doing::Idle);
+        assert_eq!(all(&lanes, 5, 1)[0].idle, u32::MAX);
+    }
+
+    #[test]
+    fn the_thread_that_was_silent_longest_loses_its_lane() {
+        let mut lanes = Lanes::default();
+        for number in 0..=MAX_LANES {
+            let thread = ThreadId(u32::try_from(number).unwrap());
+            let at = (number as u64 + 1) * LEVELS[0];
+            lanes.add(thread, (at, at + 1000), Doing::Idle);
+        }
+        assert_eq!(lanes.threads().count(), MAX_LANES);
+        assert!(lanes.threads().all(|thread| thread != ThreadId(0)));
+    }
+
+    proptest! {
+        /// Nothing is lost or counted twice, on no level.
+        #[test]
+        fn pieces_add_up(spans in prop::collection::vec((0_u64..50_000_000, 0_u64..9_000_000), 1..20)) {
+            let mut lanes = Lanes::default();
+            let mut sum = 0;
+            for (from, length) in &spans {
+                lanes.add(THREAD, (*from, from + length), Doing::Idle);
+                sum += length;
+            }
+            for (level, piece_ns) in LEVELS.iter().enumerate() {
+                let to = 60_000_000 / piece_ns + 1;
+                let pieces = all(&lanes, level, to);
+                let found: u64 = pieces.iter().map(|piece| u64::from(piece.idle)).sum();
+                prop_assert_eq!(found, sum);
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Gaps in the watching, and beginning to count again.
+
+use super::{Model, Totals, marks::Marks};
+
+impl Model {
+    /// Nothing was seen until `time_ns`: every barrier may be in any round, and
+    /// every thread anywhere. As where watching begins in the middle.
+    pub(super) fn gap(&mut self, time_ns: u64) {
+        for id in self.barriers.ids() {
+            self.settle_leaving(id);
+            self.close_open(id);
+            self.barriers.get(id).open.round = None;
+        }
+        for live in self.threads.living() {
+            live.since = None;
+            live.hint = None;
+            live.seat = None;
+            live.mark = None;
+            live.last_round = None;
+            live.unseated_ns = None;
+        }
+        // A thread that was born meanwhile may have been in anything.
+        self.blurred_ns = self.blurred_ns.max(Some(time_ns));
+        self.conceptual.abandon_all();
+    }
+
+    /// Counts everything from zero on, from `time_ns`. What is going on goes on,
+    /// and counts when it ends.
+    pub fn reset(&mut self, time_ns: u64) {
+        for id in self.barriers.ids() {
+            self.settle_leaving(id);
+            self.barriers.get(id).episodes = 0;
+        }
+        self.threads.reset();
+        self.sites.reset();
+        self.conceptual.reset();
+        self.marks = Marks::default();
+        self.unfinished.clear();
+        self.totals = Totals {
+            // It decides what can be trusted.
+            lost: self.totals.lost,
+            ..Totals::default()
+        };
+        self.start_ns = time_ns;
+        #[cfg(test)]
+        self.log.clear();
+    }
+}

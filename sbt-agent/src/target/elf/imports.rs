@@ -1,0 +1,39 @@
+//! What the stubs are that call functions of other libraries.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object, ObjectSymbol as _, ObjectSymbolTable as _, RelocationTarget};
+
+use super::{Segment, code_at};
+
+/// Instructions of a stub before its jump: a landing pad at most.
+const BEFORE_JUMP: usize = 2;
+
+/// The name of the function of another library that the code at an address goes
+/// on to, without doing anything else: by a jump through a word that the dynamic
+/// linker fills (the procedure linkage table, x86-64 ABI 5.2). `None` if it is
+/// no such code.
+pub(in crate::target) fn imported_at(
+    image: &[u8],
+    segments: &[Segment],
+    vaddr: u64,
+) -> Option<String> {
+    let code = code_at(image, segments, vaddr, 32)?;
+    let jump = Decoder::with_ip(64, code.bytes, vaddr, DecoderOptions::NONE)
+        .into_iter()
+        .take(BEFORE_JUMP)
+        .find(|instruction| instruction.flow_control() != FlowControl::Next)?;
+    if jump.flow_control() != FlowControl::IndirectBranch || !jump.is_ip_rel_memory_operand() {
+        return None;
+    }
+    let word = jump.ip_rel_memory_address();
+    let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+    let (_, relocation) = file
+        .dynamic_relocations()?
+        .find(|(address, _)| *address == word)?;
+    let RelocationTarget::Symbol(index) = relocation.target() else {
+        return None;
+    };
+    let symbol = file.dynamic_symbol_table()?.symbol_by_index(index).ok()?;
+    symbol.name().ok().map(str::to_owned)
+}
