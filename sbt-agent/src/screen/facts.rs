@@ -67,7 +67,8 @@ fn silent_ns(snapshot: &Snapshot) -> Option<u64> {
         .map(|part| part.until_ns)
         .max();
     if let Some(last) = last {
-        return Some(snapshot.now_ns.saturating_sub(last));
+        // Both are counted from where the report begins.
+        return Some(snapshot.report.wall_ns.saturating_sub(last));
     }
     // Sums may have been set to zero since.
     let pace = &snapshot.pace;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::{
     live::{Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Snapshot, Watching},
     report::{
-        EachReport, OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
-        StragglerReport, ThreadReport, TrendReport, UnfinishedReport,
+        ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
+        PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
+        ThreadReport, TrendReport, UnfinishedReport,
     },
 };
 
@@ -152,9 +153,11 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
                 20..50 => "alternating",
                 _ => "rotating",
             },
+            sequence: "none",
             thread: u32::try_from(straggler).unwrap(),
             share_pct: share as f64,
             longest_run: 17,
+            changes: episodes / 3,
             mean_lead_ns: barrier / 5,
         }),
         trend: trend.collect(),
@@ -310,6 +313,7 @@ pub fn imbalanced() -> Snapshot {
         ],
     );
     snapshot.report.sites[1].name = Some("diagonal".into());
+    phases_and_marks(&mut snapshot.report);
     snapshot.output = Some(Arc::new(Output {
         lines: (0..60)
             .map(|at| format!("step {at}: residual {}e-6", 900 - at))
@@ -320,6 +324,45 @@ pub fn imbalanced() -> Snapshot {
         format!("00:0{at}.120 update_rows lu.c:715 #{at}: phase 12.1 ms, barrier 8.20 ms, last T3")
     }).collect());
     snapshot
+}
+
+fn phases_and_marks(report: &mut Report) {
+    report.conceptual_phases = vec![ConceptualReport {
+        name: "elimination".into(),
+        from: "factor_diagonal".into(),
+        to: "swap".into(),
+        phase_ns: Some(stat(512, 15 * MS)),
+        unfinished: true,
+        abandoned: 2,
+        episodes: 1536,
+        work_ns: 30 * S,
+        idle_ns: 12 * S,
+        trend: Vec::new(),
+        threads: Vec::new(),
+    }];
+    report.marks = ["read", "written"]
+        .into_iter()
+        .zip(0..)
+        .map(|(name, id)| MarkReport {
+            id,
+            name: name.into(),
+            at: format!("io.c:{}", 10 + id),
+            hits: 12_345,
+            threads: vec![MarkThreadReport {
+                thread: 0,
+                hits: 12_345,
+            }],
+        })
+        .collect();
+    report.intervals = vec![IntervalReport {
+        from: 0,
+        to: 1,
+        time_ns: Some(stat(12_345, 80_000)),
+        running_ns: Some(700 * MS),
+        ready_ns: None,
+        blocked_ns: None,
+        threads: Vec::new(),
+    }];
 }
 
 /// 64 threads, one of which is late.

@@ -13,6 +13,7 @@ use crate::{
         pager::Pager,
         words::{self, rule},
     },
+    views::table::count,
 };
 
 /// See the module.
@@ -80,8 +81,12 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         let phases = &report.conceptual_phases;
         let mut grid = Grid::default();
         let name = |phase: &ConceptualReport| {
+            let given_up = match phase.abandoned {
+                0 => String::new(),
+                n => format!(", {} given up", count(n)),
+            };
             let open = if phase.unfinished { " (going on)" } else { "" };
-            format!("{}{open}", crate::place::printable(&phase.name))
+            format!("{}{open}{given_up}", crate::place::printable(&phase.name))
         };
         names(&mut grid, "phase", phases.iter().map(name).collect());
         distribution(

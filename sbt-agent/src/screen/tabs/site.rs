@@ -13,7 +13,10 @@ use crate::{
         look::Look,
         words::{self, left, right, since, thread},
     },
-    views::table::{UNKNOWN, count, duration},
+    views::{
+        table::{UNKNOWN, count, duration},
+        text::pattern,
+    },
 };
 
 /// From so many columns on, the full details stand in two columns.
@@ -109,12 +112,7 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
         }
     }
     if let Some(straggler) = &site.straggler {
-        let pattern = match straggler.pattern {
-            "persistent" => ": the same thread again and again",
-            "alternating" => ": a few threads take turns",
-            "rotating" => ": no thread in particular",
-            _ => "",
-        };
+        let pattern = pattern(straggler, site);
         texts.push((
             format!(
                 "{} comes last in {:.0} % of {}{pattern}.",
@@ -220,8 +218,10 @@ fn ledger(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> 
     }
     if let Some(straggler) = &site.straggler {
         let text = format!(
-            "The last comes {} after the one before it (mean); most in a row by one thread: {}.",
+            "The last comes {} after the one before it (mean); it was another thread {} times, \
+             and the same up to {} times in a row.",
             duration(Some(straggler.mean_lead_ns), look.text()),
+            count(straggler.changes),
             count(straggler.longest_run),
         );
         let texts = words::wrap(&text, columns.saturating_sub(2), look);

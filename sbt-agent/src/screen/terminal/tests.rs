@@ -52,6 +52,7 @@ fn child() {
         assert!(began.elapsed() < LIMIT / 5);
         return;
     }
+    // After a hang-up there are no more.
     while let Some(request) = theirs.blocking_recv() {
         match request {
             Request::Save => {
@@ -97,16 +98,19 @@ impl Played {
         // SAFETY: the call has just opened them for us.
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let quiet = role == "stuck";
+        // Nobody reads what these write.
+        let quiet = matches!(role, "stuck" | "hangup");
         command
             .args(["--exact", "screen::terminal::tests::child", "--nocapture"])
             .env(ROLE, role)
             .stdin(theirs.try_clone().unwrap())
             .stdout(Stdio::null())
             .stderr(if quiet { Stdio::null() } else { theirs.into() });
-        // SAFETY: two system calls, which are allowed there.
+        // SAFETY: three system calls, which are allowed there.
         unsafe {
             command.pre_exec(|| {
+                // As under nohup: the screen has to notice by itself.
+                libc::signal(libc::SIGHUP, libc::SIG_IGN);
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -173,16 +177,23 @@ impl Played {
     }
 
     fn status(&mut self) -> Option<i32> {
-        let began = Instant::now();
-        while began.elapsed() < LIMIT {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            thread::sleep(RETRY);
-        }
-        self.child.kill().unwrap();
-        panic!("it does not end: {:?}", self.text());
+        let status = ended(&mut self.child);
+        status.unwrap_or_else(|| panic!("it does not end: {:?}", self.text()))
     }
+}
+
+/// The exit status of a process; `None` if it does not end.
+#[allow(clippy::option_option, reason = "a process may end by a signal")]
+fn ended(child: &mut Child) -> Option<Option<i32>> {
+    let began = Instant::now();
+    while began.elapsed() < LIMIT {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status.code());
+        }
+        thread::sleep(RETRY);
+    }
+    child.kill().unwrap();
+    None
 }
 
 const ENTER: &str = "\x1b[?1049h";
@@ -239,4 +250,14 @@ fn a_terminal_that_takes_nothing_does_not_keep_the_session() {
     let mut played = Played::start("stuck");
     assert_eq!(played.status(), Some(0));
     assert!(played.is_cooked());
+}
+
+#[test]
+fn a_terminal_that_is_gone_ends_the_screen() {
+    let Played {
+        mut child, ours, ..
+    } = Played::start("hangup");
+    thread::sleep(5 * FRAME);
+    drop(ours);
+    assert_eq!(ended(&mut child), Some(Some(0)));
 }

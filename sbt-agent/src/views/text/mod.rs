@@ -8,6 +8,8 @@ use crate::report::{Report, SiteReport, ThreadReport};
 mod phases;
 mod sites;
 
+pub use sites::pattern;
+
 /// Sites whose threads are shown one by one.
 const DETAILED: usize = 3;
 /// Rows of a table before the rest is only counted.

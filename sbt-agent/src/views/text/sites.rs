@@ -125,7 +125,7 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
 }
 
 /// What the pattern of stragglers means.
-fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
+pub fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
     match (straggler.pattern, straggler.sequence) {
         ("persistent", _) => ": the same thread again and again",
