@@ -46,7 +46,7 @@ pub enum Command {
         #[command(flatten)]
         options: Options,
         /// The process, or one of its threads.
-        #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(value_parser = value::process, allow_negative_numbers = true)]
         pid: u32,
     },
     /// Run a built-in parallel program under the monitor.
@@ -58,10 +58,11 @@ pub enum Command {
         #[arg(long)]
         as_root: bool,
         /// Threads of the program.
-        #[arg(short = 't', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=256))]
+        #[arg(short = 't', long, default_value_t = 4, allow_negative_numbers = true,
+              value_parser = clap::value_parser!(u32).range(2..=256))]
         threads: u32,
         /// Size of its problem: 1 takes some seconds.
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
         scale: f64,
         /// Which one; `sbt demo list` tells what each shows.
         #[arg(default_value = "lu-block")]
@@ -96,7 +97,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Stop watching after this time: 10, 10s, 500ms, 2m. The program runs on.
-    #[arg(long, value_name = "TIME", value_parser = value::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
     /// Watch departures too: they tell how long the release took [default: auto].
     #[arg(long, value_enum)]
@@ -124,7 +125,7 @@ pub struct Options {
     #[arg(long = "barrier", value_name = "SYMBOL[:ARG[:COUNT]]", value_parser = spec::barrier)]
     pub barriers: Vec<UserBarrier>,
     /// Warn of episodes that take longer, from first to last arrival [default: 1000].
-    #[arg(long, value_name = "MS", value_parser = value::milliseconds)]
+    #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,
     /// Do not warn of long episodes.
     #[arg(long)]
@@ -164,10 +165,16 @@ mod tests {
             (["--watch", "lu.c:0"], "line"),
             (["--warn-time", "soon"], "1000"),
             (["--duration", "soon"], "10s"),
+            (["--duration", "-1s"], "expected a time such as 10s"),
+            (["--warn-time", "-1"], "expected a time such as 1000"),
         ] {
             let all = ["sbt", "run"].iter().chain(&arguments).chain(&["prog"]);
             let error = Cli::try_parse_from(all).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
+            assert!(!error.contains("-- "), "{error}");
         }
+        let error = Cli::try_parse_from(["sbt", "attach", "-1"]).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("the number of a process"), "{error}");
     }
 }

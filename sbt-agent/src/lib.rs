@@ -23,3 +23,4 @@ pub mod settings;
 pub mod source;
 pub mod target;
 pub mod views;
+pub mod words;

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     io::{IsTerminal as _, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
@@ -16,8 +17,9 @@ use sbt::{
     settings::{self, Detail, Environment, Settings},
     target::{
         launch::{self, ExecError, Invoker},
-        libraries,
+        libraries, process,
     },
+    words::without_codes,
 };
 
 /// sbt itself has failed, as with `env`, `nice` and `timeout`.
@@ -33,7 +35,8 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // What the target is called must not drive the terminal.
-            let text: Vec<String> = format!("{error:#}").lines().map(printable).collect();
+            let text = without_codes(&format!("{error:#}"));
+            let text: Vec<String> = text.lines().map(printable).collect();
             say(&format!("sbt: {}\n", text.join("\n")));
             ExitCode::from(status(&error, if is_run { OWN_FAILURE } else { 1 }))
         }
@@ -61,7 +64,7 @@ fn act(command: Command) -> anyhow::Result<u8> {
             let Some(settings) = settings(&options)? else {
                 anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
             };
-            let wish = wish(&options, true)?;
+            let wish = wish(&options, true, Some(&process::folder(pid).join("exe")))?;
             let target = Target::Attach { pid };
             let narration = narration(&options, &settings);
             session::watch(&target, settings, narration, |report| {
@@ -121,17 +124,17 @@ fn run(
     options: &Options,
 ) -> anyhow::Result<u8> {
     let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let path = command
+        .first()
+        .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
     let Some(settings) = settings(options)? else {
-        let path = command
-            .first()
-            .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
         return Err(launch::become_program(
             &command,
             path.as_deref(),
             invoker.as_ref(),
         ));
     };
-    let wish = wish(options, false)?;
+    let wish = wish(options, false, path.as_deref())?;
     let target = Target::Run {
         command,
         invoker,
@@ -174,14 +177,19 @@ fn narration(options: &Options, settings: &Settings) -> Narration {
     }
 }
 
-fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {
+/// Where the report goes; `program`: where it must not, the target's own file.
+fn wish(
+    options: &Options,
+    stdout_is_ours: bool,
+    program: Option<&Path>,
+) -> anyhow::Result<output::Wish> {
     if options.json && options.output.is_none() && !stdout_is_ours {
         anyhow::bail!(
             "--json needs --output FILE here, since standard output belongs to the program"
         );
     }
     if let Some(path) = &options.output {
-        output::check_file(path)?;
+        output::check_file(path, program)?;
     }
     Ok(output::Wish {
         json: options.json,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     model::site::Roles,
-    pattern::{Pattern, alike, nearest},
+    pattern::{Code, Pattern, alike, is_file, nearest},
     place::{Place, printable, short},
     settings::{MAX_PHASES, Settings},
 };
@@ -67,12 +67,18 @@ impl Naming<'_> {
             .patterns()
             .filter(|(_, pattern)| !places.iter().any(|place| pattern.matches(place)))
             .map(|(option, pattern)| {
+                let near = match &pattern.code {
+                    Code::Line { file, line } => nearest_line(file, *line, places),
+                    _ => None,
+                };
                 let pattern = pattern.to_string();
                 let known: BTreeSet<String> = places
                     .iter()
                     .flat_map(|place| written(place, &pattern))
                     .collect();
-                let near = nearest(&pattern, known.iter().map(String::as_str));
+                let near = near.or_else(|| {
+                    nearest(&pattern, known.iter().map(String::as_str)).map(str::to_owned)
+                });
                 let near = near.map_or_else(String::new, |near| format!("; the nearest is {near}"));
                 format!("{option} {pattern}: no barrier was called from there{near}")
             })
@@ -80,8 +86,27 @@ impl Naming<'_> {
     }
 }
 
+/// The line with a barrier that is the fewest lines away, in the file that was
+/// written or, if no barrier is there, in that whose name is most like it.
+fn nearest_line(file: &str, line: u32, places: &[&Place]) -> Option<String> {
+    let lines = || {
+        let frames = places.iter().flat_map(|place| &place.frames);
+        frames.filter_map(|frame| frame.file.as_deref().zip(frame.line))
+    };
+    let here = |path: &str| file.is_empty() || is_file(path, file);
+    let other = if lines().any(|(path, _)| here(path)) {
+        None
+    } else {
+        Some(nearest(short(file), lines().map(|(path, _)| short(path)))?)
+    };
+    lines()
+        .filter(|(path, _)| other.map_or_else(|| here(path), |other| short(path) == other))
+        .min_by_key(|(_, at)| (at.abs_diff(line), *at))
+        .map(|(path, at)| format!("{}:{at}", printable(short(path))))
+}
+
 /// What a user may write to mean a place, in the form of what was written.
-fn written(place: &Place, like: &str) -> Vec<String> {
+fn written(place: &Place, form: &str) -> Vec<String> {
     let lines = place.frames.iter().filter_map(|frame| {
         let (file, line) = frame.file.as_deref().zip(frame.line)?;
         Some(format!("{}:{line}", printable(short(file))))
@@ -90,7 +115,7 @@ fn written(place: &Place, like: &str) -> Vec<String> {
         .frames
         .iter()
         .filter_map(|frame| frame.function.as_deref())
-        .flat_map(|function| alike(function, like))
+        .flat_map(|function| alike(function, form))
         .map(|function| printable(&function));
     let mut all: Vec<String> = lines.chain(functions).collect();
     if all.is_empty() {
@@ -250,5 +275,27 @@ mod tests {
               rv::Foo::step"
             ]
         );
+    }
+
+    #[test]
+    fn the_nearest_line_is_the_fewest_lines_away() {
+        let places = [place("a", 7), place("b", 10), place("c", 13)];
+        let places: Vec<&Place> = places.iter().collect();
+        for (written, near) in [
+            ("lu.c:11", "lu.c:10"),
+            ("lu.c:17", "lu.c:13"),
+            ("src/lu.c:1", "lu.c:7"),
+            ("900", "lu.c:13"),
+            // Another file, whose name is like it.
+            ("li.c:12", "lu.c:13"),
+        ] {
+            let settings = Settings {
+                watch: vec![pattern(written)],
+                ..Settings::default()
+            };
+            let lines = Naming(&settings).unmatched(&places);
+            assert!(lines[0].ends_with(&format!("is {near}")), "{lines:?}");
+        }
+        assert_eq!(nearest_line("other.c", 7, &places), None);
     }
 }

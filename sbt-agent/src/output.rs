@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -118,8 +119,16 @@ fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Makes sure, before anything is measured, that a file can be written.
-pub fn check_file(path: &Path) -> anyhow::Result<()> {
+/// Makes sure, before anything is measured, that a file can be written, and
+/// that it is not that of the target's `program`.
+pub fn check_file(path: &Path, program: Option<&Path>) -> anyhow::Result<()> {
+    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let program = program.and_then(file);
+    anyhow::ensure!(
+        program.is_none() || file(path) != program,
+        "cannot write {}: it is the program that is to be watched",
+        path.display()
+    );
     open(path)
         .map(drop)
         .with_context(|| format!("cannot write {}", path.display()))

@@ -117,6 +117,7 @@ struct Session {
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
+    had_children: Option<bool>,
     interrupted: bool,
     notes: Vec<String>,
 }
@@ -166,6 +167,7 @@ impl Session {
             start_ns,
             end_ns: start_ns,
             exit_status: None,
+            had_children: None,
             interrupted: false,
             notes: Vec::new(),
         })
@@ -174,6 +176,7 @@ impl Session {
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
             self.end_ns = clock::now_ns();
+            self.had_children = process::had_children(self.pid);
             // On a thread of its own: it waits for the last batches to be
             // handed over, which is for us to take.
             self.stopping = Some(tokio::task::spawn_blocking(move || source.stop()));
@@ -263,9 +266,10 @@ impl Session {
         self.notes.extend(totals.notes);
         self.notes.extend(self.governor.note());
         self.notes.extend(self.resolver.notes());
-        if self.model.totals().arrivals == 0 {
-            self.notes.extend(self.resolver.why_nothing_is_found());
-        }
+        let none_found = self.model.totals().arrivals == 0;
+        let none_found_because = none_found
+            .then(|| self.resolver.why_nothing_is_found())
+            .flatten();
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let naming = Naming(&self.settings);
         self.notes.extend(naming.unmatched(&places));
@@ -292,6 +296,8 @@ impl Session {
             wall_ns: self.end_ns.saturating_sub(self.start_ns),
             ended: ended || self.exit_status.is_some(),
             exit_status: self.exit_status,
+            had_children: self.had_children,
+            none_found_because,
             lost: totals.lost,
             departures: self.governor.summary(),
             notes: std::mem::take(&mut self.notes),
@@ -336,8 +342,9 @@ impl Session {
                 result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
                     drop(result.context("waiting for the program")?);
                     ending = Some(Ending::Target);
-                    self.reap()?;
+                    // What it leaves behind is gone once it has been reaped.
                     self.stop();
+                    self.reap()?;
                 }
                 heard = self.signals.next() => {
                     let heard = heard.context("waiting for signals")?;

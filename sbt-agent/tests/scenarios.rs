@@ -110,7 +110,10 @@ impl Scenario {
         };
         Ok(match words {
             ["departures", on @ ("on" | "off")] => Event::Departures { on: *on == "on" },
-            ["exec"] => Event::Exec { time_ns },
+            ["exec"] => Event::Exec {
+                time_ns,
+                replaced: false,
+            },
             [who, "starts", "since", since] => thread(tid(who)?, Clocks::at(time(since)?)),
             [who, "starts", rest @ ..] => thread(tid(who)?, clocks(rest)?),
             [who, "arrive", object, place, rest @ ..] => Event::Arrive {
@@ -232,7 +235,7 @@ impl Scenario {
                 return Ok(known(site.imbalance_pct().map(|pct| format!("{pct:.0}%"))));
             }
             ["release"] => return Ok(known(site.release.known_sum())),
-            ["pattern"] => return Ok(site.pattern().name().to_owned()),
+            ["pattern"] => return Ok(site.pattern(None).name().to_owned()),
             ["thread", who, what] => {
                 let (row, _) = self.row(tid(who)?)?;
                 let mine = site.threads.iter().find(|thread| thread.id.index() == row);

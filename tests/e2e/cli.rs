@@ -114,6 +114,69 @@ fn a_report_that_cannot_be_written_is_known_beforehand() {
 }
 
 #[test]
+fn the_program_is_no_place_for_the_report() {
+    let folder = folder();
+    let path = folder.path().join("truth");
+    let link = folder.path().join("link");
+    fs::copy(program("truth.c"), &path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let whole = fs::read(&path).unwrap();
+    for output in [&path, &link] {
+        let mut command = sbt_with(&["run", "--output"]);
+        command.arg(output).arg("--").arg(&path);
+        let finished = run(command).expect(125);
+        assert!(
+            finished
+                .one_line()
+                .contains("it is the program that is to be watched"),
+            "{finished}"
+        );
+        assert_eq!(finished.out(), "");
+    }
+    assert!(fs::read(&path).unwrap() == whole);
+}
+
+#[test]
+fn mistakes_are_told_without_numbers_and_without_wrong_advice() {
+    let finished = run(sbt_with(&[
+        "run",
+        "--output",
+        "/no/such/folder/r",
+        "--",
+        "true",
+    ]));
+    assert_eq!(
+        finished.expect(125).one_line().trim_end(),
+        "sbt: cannot write /no/such/folder/r: No such file or directory"
+    );
+    for (arguments, words) in [
+        (
+            ["run", "--duration", "-1s", "true"].as_slice(),
+            "expected a time such as 10s",
+        ),
+        (
+            &["run", "--warn-time", "-1", "true"],
+            "expected a time such as 1000",
+        ),
+        (&["attach", "-1"], "expected the number of a process"),
+    ] {
+        let finished = run(sbt_with(arguments)).expect(2);
+        assert!(finished.stderr.contains(words), "{finished}");
+        assert!(!finished.stderr.contains("-- -1"), "{finished}");
+    }
+}
+
+#[test]
+fn an_empty_name_is_told_as_that() {
+    needs_root!();
+    let finished = run(sbt_with(&["run", "--", ""])).expect(127);
+    assert_eq!(
+        finished.one_line(),
+        "sbt: the name of the program is empty\n"
+    );
+}
+
+#[test]
 fn a_failure_leaves_an_old_report_as_it_is() {
     needs_root!();
     let folder = folder();

@@ -21,6 +21,7 @@ mod lifecycle;
 mod marks;
 mod namespaces;
 mod privilege;
+mod report;
 mod run;
 mod settings;
 mod streams;

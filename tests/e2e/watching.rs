@@ -43,6 +43,21 @@ fn watched_episodes_are_told_with_their_arrivals_in_order() {
     assert!(table.contains("\ntogether "), "{text}");
 }
 
+/// And not the line 2 of a file called step.
+#[test]
+fn a_name_may_look_like_a_line() {
+    needs_root!();
+    let arguments = ["threads=3", "rounds=5", "base=500", "skew=2000"];
+    for name in ["step:2", "lib!step+0x2"] {
+        let (watch, named) = (format!("--watch={name}"), format!("--name=meet={name}"));
+        let text = sbt_run(&[&watch, &named], "truth.c", &arguments);
+        let told = format!("sbt: {name} (meet truth.c:");
+        let episodes = text.lines().filter(|line| line.starts_with(&told));
+        assert_eq!(episodes.count(), 5, "{text}");
+        assert!(!text.contains("no barrier was called"), "{text}");
+    }
+}
+
 #[test]
 fn the_report_lists_watched_episodes() {
     needs_root!();

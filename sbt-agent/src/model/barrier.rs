@@ -85,6 +85,9 @@ pub struct Barrier {
     pub last_members: Vec<ThreadId>,
     /// When a thread last arrived, ns; 0 before the first.
     pub heard_ns: u64,
+    /// Which one it is of all there have been: its entry may have been
+    /// another's before.
+    pub number: u64,
     /// It was used again since the search for an entry to give up came by.
     pub recent: bool,
 }
@@ -162,6 +165,7 @@ impl Barriers {
             last_serial: 0,
             last_members: Vec::new(),
             heard_ns: 0,
+            number: self.seen,
             recent: false,
         };
         self.seen += 1;

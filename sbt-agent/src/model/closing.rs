@@ -59,7 +59,7 @@ impl Model {
         if self.departs(id) && episode.inside > 0 {
             self.barriers.get(id).leaving.push(episode);
         } else {
-            self.settle(episode);
+            self.settle(id, episode);
         }
     }
 
@@ -140,7 +140,7 @@ impl Model {
 
     pub(super) fn settle_leaving(&mut self, id: BarrierId) {
         for episode in std::mem::take(&mut self.barriers.get(id).leaving) {
-            self.settle(episode);
+            self.settle(id, episode);
         }
     }
 
@@ -159,7 +159,7 @@ impl Model {
     }
 
     /// A complete episode enters the sums.
-    pub(super) fn settle(&mut self, episode: Episode) {
+    pub(super) fn settle(&mut self, id: BarrierId, episode: Episode) {
         let (Some(site), Some((first_ns, last_ns))) = (episode.site, episode.span()) else {
             return;
         };
@@ -178,7 +178,9 @@ impl Model {
             phase,
             straggler: straggler(&episode),
         };
-        self.sites.record(site, &done, &self.parts);
+        self.sites.shared = self.threads.shared();
+        let barrier = self.barriers.get(id).number;
+        self.sites.record(site, barrier, &done, &self.parts);
         for part in &self.parts {
             let row = self.threads.row(part.row);
             row.episodes += 1;

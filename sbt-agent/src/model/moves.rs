@@ -317,7 +317,7 @@ impl Model {
         episode.inside -= 1;
         if episode.inside == 0 {
             let episode = barrier.leaving.remove(at);
-            self.settle(episode);
+            self.settle(seat.barrier, episode);
         }
     }
 

@@ -83,6 +83,19 @@ pub struct SiteThread {
     pub split: SplitSum,
 }
 
+/// Who came last at one of a site's barriers.
+#[derive(Clone, Debug, Default)]
+pub struct AtBarrier {
+    /// Complete episodes.
+    pub episodes: u64,
+    /// Participants, summed over them.
+    pub participants: u64,
+    /// Waiting for others, ns.
+    pub lost_ns: u64,
+    /// How often each thread came last, where it ever did.
+    pub lasts: FxHashMap<ThreadId, u64>,
+}
+
 /// Everything about one site.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -117,6 +130,9 @@ pub struct Site {
     uneven: (f64, f64),
     /// Who came last, in their order.
     pub ledger: Ledger,
+    /// The same by barrier, by [`super::barrier::Barrier::number`]: of the
+    /// first [`MAX_NAMED_BARRIERS`]. Each may have stragglers of its own.
+    pub by_barrier: FxHashMap<u64, AtBarrier>,
     /// Participants, summed over episodes.
     pub participants: u64,
     /// How all this changed over the run.
@@ -148,6 +164,7 @@ impl Site {
             longest_ns: 0,
             uneven: (0.0, 0.0),
             ledger: Ledger::default(),
+            by_barrier: FxHashMap::default(),
             participants: 0,
             trend: Trend::default(),
             roles,
@@ -183,18 +200,56 @@ impl Site {
     }
 
     /// How those who come last follow each other.
-    pub fn sequence(&self) -> Sequence {
+    /// `shared`: the row that stands for several threads, if one does.
+    pub fn sequence(&self, shared: Option<ThreadId>) -> Sequence {
         let lasts = self.lasts();
+        let is_unknown = |thread: &SiteThread| Some(thread.id) == shared && thread.last > 0;
         // Of threads that are not kept only the ledger knows.
-        if lasts.iter().sum::<u64>() == self.episodes {
+        if lasts.iter().sum::<u64>() == self.episodes && !self.threads.iter().any(is_unknown) {
             Sequence::of(&lasts, self.ledger.changes)
         } else {
             Sequence::None
         }
     }
 
-    /// Whether the same threads come last again and again.
-    pub fn pattern(&self) -> Pattern {
+    /// Whether the same threads come last again and again. `shared`: the row
+    /// that stands for several threads, if one does.
+    ///
+    /// Where several barriers are used, each may have a straggler of its own: if
+    /// most episodes were at barriers that show the same pattern, it is that.
+    pub fn pattern(&self, shared: Option<ThreadId>) -> Pattern {
+        if self.by_barrier.len() > 1 {
+            let patterns = self.by_barrier.values();
+            let patterns = patterns.map(|at| (self.pattern_at(at, shared), at.episodes));
+            let known: Vec<_> = patterns.filter(|(it, _)| *it != Pattern::None).collect();
+            let episodes: u64 = known.iter().map(|(_, episodes)| episodes).sum();
+            let first = known.first().map(|(pattern, _)| *pattern);
+            let agreed = first.filter(|first| known.iter().all(|(it, _)| it == first));
+            if let Some(pattern) = agreed.filter(|_| 2 * episodes > self.episodes) {
+                return pattern;
+            }
+        }
+        let lasts = self.threads.iter().map(|thread| (thread.id, thread.last));
+        self.pattern_of(lasts, self.sequence(shared), shared)
+    }
+
+    /// The same at one of its barriers.
+    pub fn pattern_at(&self, at: &AtBarrier, shared: Option<ThreadId>) -> Pattern {
+        // Those that never came last there took part, too.
+        let members = at.participants.checked_div(at.episodes).unwrap_or(0);
+        let members = usize::try_from(members).unwrap_or(usize::MAX);
+        let others = members.saturating_sub(at.lasts.len());
+        let others = std::iter::repeat_n((ThreadId(u32::MAX), 0), others);
+        let lasts = at.lasts.iter().map(|(thread, last)| (*thread, *last));
+        self.pattern_of(lasts.chain(others), Sequence::None, shared)
+    }
+
+    fn pattern_of(
+        &self,
+        lasts: impl Iterator<Item = (ThreadId, u64)>,
+        sequence: Sequence,
+        shared: Option<ThreadId>,
+    ) -> Pattern {
         let (idle, work) = (self.idle.sum() as f64, self.work.sum() as f64);
         // Without any known work all of the time went into waiting.
         let waiting = if idle > 0.0 {
@@ -202,7 +257,45 @@ impl Site {
         } else {
             0.0
         };
-        Pattern::of(&self.lasts(), self.sequence(), waiting)
+        let (mut all, mut most, mut unknown) = (Vec::new(), 0, 0);
+        for (thread, last) in lasts {
+            all.push(last);
+            if Some(thread) == shared {
+                unknown = last;
+            } else {
+                most = last.max(most);
+            }
+        }
+        match Pattern::of(&all, sequence, waiting) {
+            // It could be one of those that share a row, or all of them.
+            Pattern::Persistent if unknown > most => Pattern::None,
+            Pattern::Alternating | Pattern::Rotating if unknown * 5 > all.iter().sum::<u64>() => {
+                Pattern::None
+            }
+            pattern => pattern,
+        }
+    }
+
+    /// Notes who came last in an episode at the barrier of this number.
+    fn note_barrier(&mut self, barrier: u64, done: &Done, parts: &[Part], pairs: &mut usize) {
+        let full = self.by_barrier.len() >= MAX_NAMED_BARRIERS || *pairs >= MAX_PAIRS;
+        if full && !self.by_barrier.contains_key(&barrier) {
+            return;
+        }
+        let at = self.by_barrier.entry(barrier).or_default();
+        at.episodes += 1;
+        at.participants += parts.len() as u64;
+        for part in parts {
+            at.lost_ns = at.lost_ns.saturating_add(part.idle_ns);
+        }
+        if let Some((straggler, _)) = done.straggler {
+            if let Some(last) = at.lasts.get_mut(&straggler) {
+                *last += 1;
+            } else if *pairs < MAX_PAIRS {
+                *pairs += 1;
+                at.lasts.insert(straggler, 1);
+            }
+        }
     }
 
     /// Notes a barrier that is used from here.
@@ -283,8 +376,12 @@ pub struct Sites {
     all: Vec<Site>,
     /// What is wanted at places, where anything is.
     roles: FxHashMap<PlaceId, Roles>,
-    /// Pairs of site and thread that are kept.
+    /// Pairs of site and thread that are kept, and likewise of a barrier and
+    /// who came last there.
     pairs: usize,
+    at_barriers: usize,
+    /// The row that several threads share, if one is.
+    pub shared: Option<ThreadId>,
     /// Parts of episodes whose thread is not kept at its site.
     pub unkept_parts: u64,
     /// Phases by their (site before, site after).
@@ -347,13 +444,14 @@ impl Sites {
             *site = Site::new(places, site.kind, site.roles);
         }
         self.pairs = 0;
+        self.at_barriers = 0;
         self.unkept_parts = 0;
         self.phases.clear();
         self.unkept_phases = 0;
     }
 
-    /// Takes one complete episode in.
-    pub fn record(&mut self, id: SiteId, done: &Done, parts: &[Part]) {
+    /// Takes one complete episode in. `barrier`: the number of the barrier.
+    pub fn record(&mut self, id: SiteId, barrier: u64, done: &Done, parts: &[Part]) {
         let site = &mut self.all[id.index()];
         site.episodes += 1;
         site.participants += parts.len() as u64;
@@ -373,8 +471,13 @@ impl Sites {
             thread.split.add(part.split);
         }
         site.note_balance(parts);
+        site.note_barrier(barrier, done, parts, &mut self.at_barriers);
         if let Some((straggler, lead_ns)) = done.straggler {
-            site.ledger.note(straggler, lead_ns);
+            if Some(straggler) == self.shared {
+                site.ledger.note_unknown(lead_ns);
+            } else {
+                site.ledger.note(straggler, lead_ns);
+            }
             if let Some(thread) = site.thread(straggler, &mut self.pairs) {
                 thread.last += 1;
             }

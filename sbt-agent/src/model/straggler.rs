@@ -39,6 +39,12 @@ impl Ledger {
         self.run = Some((id, run));
         self.longest_run = self.longest_run.max(run);
     }
+
+    /// Notes that someone came last of whom it is not known who.
+    pub fn note_unknown(&mut self, lead_ns: u64) {
+        self.lead_ns = self.lead_ns.saturating_add(lead_ns);
+        self.run = None;
+    }
 }
 
 /// How those who come last follow each other.
@@ -271,5 +277,10 @@ mod tests {
         }
         assert_eq!((ledger.longest_run, ledger.lead_ns), (3, 30));
         assert_eq!(ledger.changes, 2);
+        for id in [1, 1] {
+            ledger.note_unknown(5);
+            ledger.note(ThreadId(id), 5);
+        }
+        assert_eq!((ledger.longest_run, ledger.lead_ns), (3, 50));
     }
 }

@@ -183,6 +183,12 @@ impl Threads {
         &self.rows
     }
 
+    /// The row that several threads share, if one is.
+    pub fn shared(&self) -> Option<ThreadId> {
+        let last = self.rows.len().checked_sub(1)?;
+        (self.rows[last].threads > 1).then(|| ThreadId(u32::try_from(last).unwrap_or(u32::MAX)))
+    }
+
     /// A row.
     pub fn row(&mut self, id: ThreadId) -> &mut Row {
         &mut self.rows[id.index()]

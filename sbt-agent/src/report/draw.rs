@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use super::{
-    BarrierReport, ConceptualReport, ConceptualThreadReport, EachReport, IntervalReport,
-    IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport, Report, SCHEMA,
-    SiteReport, SiteThreadReport, StatReport, StragglerReport, ThreadReport, TrendReport,
-    UnfinishedReport, WarningReport, WatchedReport,
+    BarrierReport, BarrierStragglerReport, ConceptualReport, ConceptualThreadReport, EachReport,
+    IntervalReport, IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport,
+    Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport, ThreadReport,
+    ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
     order::Order,
     place_names::{label, labels},
 };
@@ -14,13 +14,14 @@ use crate::{
     event::MarkId,
     model::{
         Model,
-        site::{MAX_PAIRS, MAX_PHASES, MAX_SITES, Site, SiteId, SiteThread, Sites},
+        site::{AtBarrier, MAX_PAIRS, MAX_PHASES, MAX_SITES, Site, SiteId, SiteThread, Sites},
         stats::Stat,
         thread::{Row, SplitSum, ThreadId},
         told::Told,
         trend::{Bucket, Trend},
     },
     place::{Place, printable},
+    words::without_codes,
 };
 
 /// Buckets of a trend in a report, at most.
@@ -47,6 +48,10 @@ pub struct Run {
     pub ended: bool,
     /// How it ended; `None` if it had not, or if we did not start it.
     pub exit_status: Option<u8>,
+    /// Whether it had children and waited for one, if that is known.
+    pub had_children: Option<bool>,
+    /// Why no barrier could be found.
+    pub none_found_because: Option<String>,
     /// Events lost, wherever.
     pub lost: u64,
     /// Whether departures were watched: at the end, and all the time.
@@ -114,6 +119,9 @@ impl Report {
         let totals = model.totals();
         let marks = draw.marks();
         let hits: u64 = marks.iter().map(|mark| mark.hits).sum();
+        let threads = draw.threads();
+        let unfinished = draw.unfinished();
+        let because = run.none_found_because.clone();
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -121,7 +129,8 @@ impl Report {
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
             lost_events: run.lost,
-            threads: draw.threads(),
+            thread_time: thread_time(&threads, &unfinished),
+            threads,
             barriers: draw.barriers(),
             sites: draw.sites(),
             phases: draw.phases(),
@@ -131,7 +140,7 @@ impl Report {
             warnings: draw.warnings(),
             watched: draw.watched(),
             watched_omitted: run.watched_omitted,
-            unfinished: draw.unfinished(),
+            unfinished,
             efficiency: None,
             verdicts: None,
             hang: None,
@@ -151,7 +160,15 @@ impl Report {
             ended: run.ended,
             exit_status: run.exit_status,
             departures: run.departures,
-            notes: [run.notes, beyond_bounds(model.sites())].concat(),
+            had_children: run.had_children,
+            none_found_because: because.clone(),
+            notes: run
+                .notes
+                .into_iter()
+                .chain(because)
+                .chain(beyond_bounds(model.sites()))
+                .map(|note| without_codes(&note))
+                .collect(),
         }
     }
 }
@@ -245,6 +262,7 @@ impl Draw<'_> {
             episodes: site.episodes,
             incomplete: site.incomplete,
             lost_ns: site.idle.sum(),
+            lost_wall_pct: self.lost_wall_pct(site),
             gain_ns: ns(site.gain_ns),
             imbalance_pct: site.imbalance_pct(),
             phase_ns: stat(&site.phase),
@@ -253,6 +271,7 @@ impl Draw<'_> {
             release_ns: stat(&site.release),
             work_ns: stat(&site.work),
             straggler: self.straggler(site),
+            straggler_by_barrier: self.by_barrier(site),
             trend: self.trend(&site.trend),
             threads: self
                 .order
@@ -264,17 +283,69 @@ impl Draw<'_> {
         }
     }
 
-    fn straggler(&self, site: &Site) -> Option<StragglerReport> {
-        let (thread, most) = self
-            .order
-            .sorted(site.threads.iter().map(|thread| (thread.id, thread.last)))
+    /// How much of its wall time a thread loses at a site, in the mean. The
+    /// threads are those of one team, or, where several teams are there at once,
+    /// as many as there are on average.
+    fn lost_wall_pct(&self, site: &Site) -> Option<f64> {
+        let team = site.participants as f64 / site.episodes as f64;
+        let rows = self.model.threads().rows();
+        let lives = site.threads.iter().map(|thread| {
+            let row = &rows[thread.id.index()];
+            row.idle_ns as f64
+                + row.work.get().unwrap_or(0) as f64
+                + row.release.get().unwrap_or(0) as f64
+        });
+        let wall_ns = self.run.wall_ns as f64;
+        let all = (team * wall_ns).max(lives.sum());
+        (site.episodes > 0 && all > 0.0).then(|| site.idle.sum() as f64 / all * 100.0)
+    }
+
+    /// Who came last most often and how often, of those with a row of their own.
+    fn most_often(&self, lasts: impl Iterator<Item = (ThreadId, u64)>) -> Option<(u32, u64)> {
+        let shared = self.model.threads().shared();
+        let known = lasts.filter(|(thread, last)| *last > 0 && Some(*thread) != shared);
+        self.order
+            .sorted(known)
             .into_iter()
-            .max_by_key(|(id, last)| (*last, std::cmp::Reverse(*id)))?;
+            .max_by_key(|(id, last)| (*last, std::cmp::Reverse(*id)))
+    }
+
+    fn by_barrier(&self, site: &Site) -> Vec<BarrierStragglerReport> {
+        if site.by_barrier.len() < 2 {
+            return Vec::new();
+        }
+        let report = |(number, at): (&u64, &AtBarrier)| {
+            let mut barriers = (0..).zip(self.model.barriers().all());
+            let most = self.most_often(at.lasts.iter().map(|(id, last)| (*id, *last)));
+            let pattern = site.pattern_at(at, self.model.threads().shared());
+            BarrierStragglerReport {
+                barrier: barriers
+                    .find(|(_, barrier)| barrier.number == *number)
+                    .map(|(id, _)| id),
+                episodes: at.episodes,
+                lost_ns: at.lost_ns,
+                pattern: pattern.name(),
+                thread: most.map(|(thread, _)| thread),
+                share_pct: most.map_or(0, |(_, last)| last) as f64 / at.episodes as f64 * 100.0,
+            }
+        };
+        let mut all: Vec<_> = site.by_barrier.iter().map(report).collect();
+        all.sort_by_key(|at| (std::cmp::Reverse(at.lost_ns), at.barrier));
+        all
+    }
+
+    fn straggler(&self, site: &Site) -> Option<StragglerReport> {
+        let shared = self.model.threads().shared();
+        let lasts = || site.threads.iter().map(|thread| (thread.id, thread.last));
+        let (thread, most) = self.most_often(lasts())?;
+        let unknown = lasts().find(|(thread, _)| Some(*thread) == shared);
+        let share = |last: u64| last as f64 / site.episodes as f64 * 100.0;
         (site.episodes > 0).then(|| StragglerReport {
-            pattern: site.pattern().name(),
-            sequence: site.sequence().name(),
+            pattern: site.pattern(shared).name(),
+            sequence: site.sequence(shared).name(),
             thread,
-            share_pct: most as f64 / site.episodes as f64 * 100.0,
+            share_pct: share(most),
+            unknown_pct: share(unknown.map_or(0, |(_, last)| last)),
             longest_run: site.ledger.longest_run,
             changes: site.ledger.changes,
             mean_lead_ns: site.ledger.lead_ns / site.episodes,
@@ -443,18 +514,49 @@ impl Draw<'_> {
         };
         let end_ns = self.run.start_ns + self.run.wall_ns;
         let all = self.model.unfinished().iter();
-        all.map(|open| UnfinishedReport {
-            barrier: open.barrier.0,
-            site: open.site.0,
-            participants: self.model.barriers().all()[open.barrier.index()].count,
-            arrived: ids(&mut open.arrived.iter().map(|(thread, _)| *thread)),
-            missing: ids(&mut open.missing.iter().copied()),
-            waiting_ns: open
-                .arrived
-                .first()
-                .map_or(0, |(_, time)| end_ns.saturating_sub(*time)),
+        all.filter_map(|open| {
+            // The probes come off a little after the end: who came meanwhile
+            // was not there yet.
+            let there = || open.arrived.iter().filter(|(_, time)| *time <= end_ns);
+            let (_, first_ns) = there().next()?;
+            let barrier = &self.model.barriers().all()[open.barrier.index()];
+            let mut missing = open.missing.clone();
+            let later = open.arrived.iter().filter(|(_, time)| *time > end_ns);
+            let later = later.filter(|(thread, _)| barrier.last_members.contains(thread));
+            missing.extend(later.map(|(thread, _)| *thread));
+            missing.sort_unstable();
+            Some(UnfinishedReport {
+                barrier: open.barrier.0,
+                site: open.site.0,
+                participants: barrier.count,
+                arrived: ids(&mut there().map(|(thread, _)| *thread)),
+                missing: ids(&mut missing.into_iter()),
+                waiting_ns: end_ns - first_ns,
+                idle_ns: there().fold(0, |sum: u64, (_, time)| sum.saturating_add(end_ns - time)),
+            })
         })
         .collect()
+    }
+}
+
+fn thread_time(threads: &[ThreadReport], unfinished: &[UnfinishedReport]) -> ThreadTimeReport {
+    let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+    let work_ns = sum(&mut threads.iter().filter_map(|thread| thread.work_ns));
+    let idle_ns = sum(&mut threads.iter().map(|thread| thread.idle_ns));
+    let known = threads.iter().any(|thread| thread.release_ns.is_some());
+    let release_ns = sum(&mut threads.iter().filter_map(|thread| thread.release_ns));
+    let release_ns = known.then_some(release_ns);
+    let total_ns = sum(&mut [work_ns, idle_ns, release_ns.unwrap_or(0)].into_iter());
+    let pct = |ns: u64| (total_ns > 0).then(|| ns as f64 / total_ns as f64 * 100.0);
+    ThreadTimeReport {
+        total_ns,
+        work_ns,
+        idle_ns,
+        release_ns,
+        work_pct: pct(work_ns),
+        idle_pct: pct(idle_ns),
+        release_pct: release_ns.and_then(pct),
+        unfinished_ns: sum(&mut unfinished.iter().map(|open| open.idle_ns)),
     }
 }
 

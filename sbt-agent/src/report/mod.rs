@@ -57,6 +57,8 @@ pub struct Report {
     pub incomplete_episodes: u64,
     /// Records that found no room in the kernel, or could not be read.
     pub lost_events: u64,
+    /// Where the time of all threads together went.
+    pub thread_time: ThreadTimeReport,
     /// Those that arrived at a barrier or passed a mark, in the order of their
     /// birth.
     pub threads: Vec<ThreadReport>,
@@ -92,8 +94,37 @@ pub struct Report {
     pub own_cost: OwnCost,
     /// Whether departures were watched: all the time, never, or (null) in part.
     pub departures: Option<bool>,
+    /// Whether the target started processes of its own, which are not watched,
+    /// and waited for one of them; null if that could not be asked.
+    pub had_children: Option<bool>,
+    /// Why no barrier could be found; null if some were, or if none is known to
+    /// be hidden. Also among `notes`.
+    pub none_found_because: Option<String>,
     /// What the user should know.
     pub notes: Vec<String>,
+}
+
+/// Where the time of all threads together went, as far as it was seen.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ThreadTimeReport {
+    /// Work, idle and release together.
+    pub total_ns: u64,
+    /// Between barriers; where departures were not watched, with the release.
+    pub work_ns: u64,
+    /// Waiting for the last to arrive.
+    pub idle_ns: u64,
+    /// Getting going again: from the last arrival to the own departure. Null if
+    /// departures were not watched; if they were in part, of that part.
+    pub release_ns: Option<u64>,
+    /// `work_ns` of `total_ns`; null if that is 0.
+    pub work_pct: Option<f64>,
+    /// `idle_ns` of `total_ns`.
+    pub idle_pct: Option<f64>,
+    /// `release_ns` of `total_ns`.
+    pub release_pct: Option<f64>,
+    /// Apart from that: waiting in the episodes of `unfinished`.
+    pub unfinished_ns: u64,
 }
 
 /// A thread.
@@ -183,6 +214,9 @@ pub struct SiteReport {
     pub incomplete: u64,
     /// Sum of idle over threads and episodes: what the ranking goes by.
     pub lost_ns: u64,
+    /// `lost_ns` of the wall time of the threads that are here at a time; null
+    /// without complete episodes.
+    pub lost_wall_pct: Option<f64>,
     /// Wall time that perfect balance would save.
     pub gain_ns: u64,
     /// 0: even, 100: one thread does it all.
@@ -198,8 +232,12 @@ pub struct SiteReport {
     pub release_ns: Option<StatReport>,
     /// From the departure before to the arrival: one value a thread and episode.
     pub work_ns: Option<StatReport>,
-    /// Who comes last; null without complete episodes.
+    /// Who comes last; null without complete episodes, or if it is not known of
+    /// any.
     pub straggler: Option<StragglerReport>,
+    /// Who comes last by barrier, if there are several: of the first 64, most
+    /// `lost_ns` first.
+    pub straggler_by_barrier: Vec<BarrierStragglerReport>,
     /// How the site changed over the run: consecutive episodes in at most 128
     /// buckets of equal numbers (the last may hold fewer).
     pub trend: Vec<TrendReport>,
@@ -236,25 +274,48 @@ pub struct StatReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
     /// `persistent`: one thread more often than all others together;
+    /// `persistent`: one thread more often than all others together;
     /// `alternating`: a few, at most half of all, or two that take turns;
     /// `rotating`: any of them, at random or in turns;
-    /// `none`: too few episodes or too little waiting to tell.
+    /// `none`: too few episodes or too little waiting to tell, or it is not known
+    /// who came last. If several barriers are used from here and most episodes
+    /// show the same at each, it is that.
     pub pattern: &'static str,
     /// How they follow each other. `turns`: a thread comes last twice running
     /// less than half as often as by chance; `stretches`: it is another than
     /// before less than half as often as by chance; `none`: neither, or too few
     /// episodes to tell.
     pub sequence: &'static str,
-    /// Who came last most often.
+    /// Who came last most often, of those with an entry of their own.
     pub thread: u32,
     /// In how many of the episodes.
     pub share_pct: f64,
+    /// In how many it was one of the threads that share an entry.
+    pub unknown_pct: f64,
     /// Most episodes in a row with the same straggler, whoever it was.
     pub longest_run: u64,
     /// How often it was another thread than in the episode before.
     pub changes: u64,
     /// By how much the last came after the one before it, mean.
     pub mean_lead_ns: u64,
+}
+
+/// Who comes last at one of a site's barriers.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BarrierStragglerReport {
+    /// Which; null if it is no longer listed.
+    pub barrier: Option<u32>,
+    /// Its complete episodes at this site.
+    pub episodes: u64,
+    /// Sum of idle in them.
+    pub lost_ns: u64,
+    /// As of the site.
+    pub pattern: &'static str,
+    /// Who came last most often; null if that is not known of any.
+    pub thread: Option<u32>,
+    /// In how many of the episodes.
+    pub share_pct: f64,
 }
 
 /// Some consecutive episodes.
@@ -506,6 +567,8 @@ pub struct UnfinishedReport {
     pub missing: Vec<u32>,
     /// Since the first of `arrived`.
     pub waiting_ns: u64,
+    /// Waiting of all that were there.
+    pub idle_ns: u64,
 }
 
 /// What watching cost.

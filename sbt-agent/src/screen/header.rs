@@ -15,7 +15,11 @@ use super::{
 use crate::{
     live::Snapshot,
     place::printable,
-    views::table::{UNKNOWN, count, duration},
+    views::{
+        table::{UNKNOWN, count, duration},
+        text,
+    },
+    words::command_line,
 };
 
 /// Rows of the header.
@@ -42,10 +46,10 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
         _ => pace(snapshot, columns.saturating_sub(44) / 2, look),
     };
     let room = columns.saturating_sub(width(&pace) + 3);
-    let (text, style) = sentence(snapshot, room, look);
-    let text = format!(" {}", words::left(&text, room, look));
+    let (words, style) = sentence(snapshot, room, look);
+    let words = format!(" {}", words::left(&words, room, look));
     let line = Line::from_iter([
-        Span::styled(text, style),
+        Span::styled(words, style),
         Span::raw(" "),
         Span::styled(pace, look.good()),
     ]);
@@ -104,9 +108,10 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let own = snapshot.own_share_pct;
     let own = own.map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
     let lost = report.lost_events;
+    let threads = report.threads.iter().map(|thread| thread.threads).sum();
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.pid), plain),
-        (3, plural(report.threads.len(), "thread"), plain),
+        (3, plural(threads, "thread"), plain),
         (0, clock(snapshot.now_ns), plain),
         (1, rate, plain),
         if lost > 0 {
@@ -121,7 +126,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         facts.insert(0, (0, "PAUSED".into(), look.alarm()));
     }
     let dot = look.dot();
-    let command = printable(&report.command.join(" "));
+    let command = printable(&command_line(&report.command));
     let room = usize::from(columns);
     let fixed = 1 + width(&mark) + 2;
     let needed = |facts: &[Fact], command: usize| {
@@ -190,7 +195,7 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
 }
 
 fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
-    let Some(pct) = facts::waiting_pct(snapshot) else {
+    let Some(pct) = snapshot.report.thread_time.idle_pct else {
         return "not measured yet where time goes".into();
     };
     let whole = format!("{pct:.0} % of thread time waits");
@@ -199,7 +204,7 @@ fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     };
     let name = site_name(site);
     let (mut who, mut who_short) = (String::new(), String::new());
-    if let Some(straggler) = &site.straggler {
+    if let Some(straggler) = text::known(site) {
         let (thread, share) = (straggler.thread, straggler.share_pct);
         who = format!(", T{thread} last in {share:.0} %");
         who_short = format!(", T{thread} {share:.0} %");

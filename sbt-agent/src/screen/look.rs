@@ -168,7 +168,8 @@ impl Look {
 
     /// A line of bars, as high as their values; nothing where there is none.
     pub fn spark(self, values: &[u64]) -> String {
-        let sparks = self.text().spark(values);
+        let most = values.iter().copied().max().unwrap_or(0);
+        let sparks = self.text().spark(values, most);
         let with_values = sparks.chars().zip(values);
         with_values
             .map(|(spark, value)| if *value == 0 { ' ' } else { spark })

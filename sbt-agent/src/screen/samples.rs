@@ -33,6 +33,16 @@ pub fn empty() -> Snapshot {
             episodes: 0,
             incomplete_episodes: 0,
             lost_events: 0,
+            thread_time: ThreadTimeReport {
+                total_ns: 0,
+                work_ns: 0,
+                idle_ns: 0,
+                release_ns: None,
+                work_pct: None,
+                idle_pct: None,
+                release_pct: None,
+                unfinished_ns: 0,
+            },
             threads: Vec::new(),
             barriers: Vec::new(),
             sites: Vec::new(),
@@ -54,6 +64,8 @@ pub fn empty() -> Snapshot {
                 cpu_ns: 0,
             },
             departures: Some(true),
+            had_children: Some(false),
+            none_found_because: None,
             notes: Vec::new(),
         },
         now_ns: 400 * MS,
@@ -140,6 +152,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         episodes,
         incomplete: 0,
         lost_ns: idle * episodes,
+        lost_wall_pct: Some((idle * episodes) as f64 / (n * 124 * S / 10) as f64 * 100.0),
         gain_ns: (max_work - work / n) * episodes,
         imbalance_pct: Some((1.0 - (work / n) as f64 / max_work as f64) * 100.0),
         phase_ns: Some(stat(episodes, max_work)),
@@ -158,8 +171,10 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
             share_pct: share as f64,
             longest_run: 17,
             changes: episodes / 3,
+            unknown_pct: 0.0,
             mean_lead_ns: barrier / 5,
         }),
+        straggler_by_barrier: Vec::new(),
         trend: trend.collect(),
         threads: threads.collect(),
     }
@@ -199,6 +214,19 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             }
         })
         .collect();
+    let (work, idle) = report.threads.iter().fold((0, 0), |(work, idle), thread| {
+        (work + thread.work_ns.unwrap(), idle + thread.idle_ns)
+    });
+    report.thread_time = ThreadTimeReport {
+        total_ns: work + idle,
+        work_ns: work,
+        idle_ns: idle,
+        release_ns: Some(0),
+        work_pct: Some(work as f64 / (work + idle) as f64 * 100.0),
+        idle_pct: Some(idle as f64 / (work + idle) as f64 * 100.0),
+        release_pct: Some(0.0),
+        unfinished_ns: 0,
+    };
     report.episodes = sites.iter().map(|site| site.episodes).sum();
     report.phases = sites
         .iter()
@@ -457,6 +485,7 @@ pub fn hanging() -> Snapshot {
         arrived: vec![0, 1, 2],
         missing: vec![3],
         waiting_ns: 40 * S,
+        idle_ns: 120 * S,
     }];
     let full = u32::try_from(snapshot.lanes.piece_ns).unwrap();
     for lane in &mut snapshot.lanes.lanes {

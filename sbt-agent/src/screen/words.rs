@@ -9,6 +9,7 @@ use super::look::Look;
 use crate::{
     place::printable,
     report::{Report, SiteReport, ThreadReport},
+    views::table::count,
 };
 
 /// Columns that a text takes.
@@ -145,6 +146,9 @@ pub fn site(report: &Report, id: u32) -> String {
 
 /// `T3 worker`.
 pub fn thread_name(thread: &ThreadReport) -> String {
+    if thread.threads > 1 {
+        return format!("{} further threads", count(thread.threads));
+    }
     format!("T{} {}", thread.id, printable(&thread.name))
         .trim_end()
         .to_owned()
@@ -213,9 +217,9 @@ pub fn clock(ns: u64) -> String {
 }
 
 /// `1 site`, `2 sites`.
-pub fn plural(n: usize, what: &str) -> String {
+pub fn plural(n: u64, what: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
-    format!("{} {what}{s}", crate::views::table::count(n as u64))
+    format!("{} {what}{s}", count(n))
 }
 
 #[cfg(test)]

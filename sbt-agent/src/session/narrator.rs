@@ -184,6 +184,9 @@ impl Names<'_> {
 
     fn thread(&self, id: crate::model::thread::ThreadId) -> String {
         let row = &self.model.threads().rows()[id.index()];
+        if row.threads > 1 {
+            return format!("one of {} further threads", row.threads);
+        }
         let number = self.order.number(id);
         let name = printable(&row.name);
         format!("T{number} {} {name}", row.shown.0)

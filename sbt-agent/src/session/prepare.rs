@@ -9,7 +9,8 @@ use crate::{
     target::{
         files::ProbedFile,
         launch::{self, Held, Invoker},
-        libraries, process,
+        libraries::{self, WillMap},
+        process,
         sites::{self, Resolver},
         wanted::{Purpose, Wanted, Wish},
     },
@@ -98,15 +99,10 @@ fn attach_to_program(
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
-    let (own, others) = program
-        .map(|path| libraries::will_map(path, user))
-        .unwrap_or_default();
-    let own = sites::open_all(&own, wanted);
-    check_wanted(wanted, program, &own)?;
-    // What is wanted is wanted of the program, and not of a library that it may
-    // have nothing to do with.
-    let others = sites::open_all(&others, &Wanted::default());
-    let files = [own, others].concat();
+    let paths = program.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
+    let mut files = sites::open_all(&paths.certain, wanted);
+    check_wanted(wanted, program, &files)?;
+    files.extend(sites::open_all(&paths.possible, wanted));
     source.attach(&files)?;
     Ok((source, files))
 }

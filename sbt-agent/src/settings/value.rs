@@ -19,6 +19,14 @@ pub fn milliseconds(text: &str) -> Result<Duration, String> {
     duration(text, 1e-3, "1000, 2s or 500us")
 }
 
+/// Reads the number of a process.
+pub fn process(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|pid| *pid > 0)
+        .ok_or_else(|| "expected the number of a process; `ps -e` lists them".into())
+}
+
 /// `plain`: seconds in one of a number without unit.
 fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
     let split = text

@@ -26,7 +26,11 @@ use crate::place::printable;
 
 /// The program could not be executed; said as a shell would say it.
 #[derive(Debug, Error)]
-#[error("{}: {}", printable(program), errno.desc())]
+#[error("{}", if program.is_empty() {
+    "the name of the program is empty".into()
+} else {
+    format!("{}: {}", printable(program), errno.desc())
+})]
 pub struct ExecError {
     program: String,
     errno: Errno,

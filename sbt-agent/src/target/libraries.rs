@@ -47,31 +47,50 @@ const WELL_KNOWN: [&str; 7] = [
 /// Where execvp looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The files that will be mapped when `program` is executed: itself, its
-/// interpreter and its libraries; and, apart from them, the system's C
-/// libraries, since wrappers execute another program that will use one. Each
-/// file is there once, and all are readable 64-bit x86 ELF files.
+/// Files that a program maps. Each is there once, and all are readable 64-bit
+/// x86 ELF files.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct WillMap {
+    /// Itself, its interpreter and its libraries; whatever there is, if these
+    /// are not known.
+    pub certain: Vec<PathBuf>,
+    /// The system's C libraries besides: wrappers execute another program that
+    /// will use them.
+    pub possible: Vec<PathBuf>,
+}
+
+/// The files that will be mapped when `program` is executed.
 ///
 /// To ask the interpreter means to execute it, with this process's environment
 /// (which names libraries to preload and folders to search) and as `user`, a
 /// pair of user and group id, if given: sbt may be running as root for somebody.
-pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> WillMap {
     let mut files = Files::default();
+    let mut all_listed = true;
     for program in executed(program) {
         let interpreter = files.add(&program);
         if let Some(interpreter) = &interpreter {
             files.add(interpreter);
-            for library in list(interpreter, &program, user).unwrap_or_default() {
+            let listed = list(interpreter, &program, user);
+            all_listed &= listed.is_some();
+            for library in listed.unwrap_or_default() {
                 files.add(&library);
             }
         }
     }
-    let own = files.paths.len();
-    if files.any_dynamic || own == 0 {
+    let known = files.paths.len();
+    if files.any_dynamic || known == 0 {
         files.add_well_known();
     }
-    let others = files.paths.split_off(own);
-    (files.paths, others)
+    let possible = if all_listed && known > 0 {
+        files.paths.split_off(known)
+    } else {
+        Vec::new()
+    };
+    WillMap {
+        certain: files.paths,
+        possible,
+    }
 }
 
 /// The C libraries of this system that have barriers of their own.

@@ -42,10 +42,10 @@ fn has(paths: &[PathBuf], file: &Path) -> bool {
         .any(|path| fs::canonicalize(path).unwrap() == file)
 }
 
-/// What the program maps, and what one that it executes may map.
-fn all_of(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
-    let (own, others) = will_map(program, user);
-    [own, others].concat()
+/// Certain or not.
+fn will_map(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
+    let WillMap { certain, possible } = super::will_map(program, user);
+    [certain, possible].concat()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_dynamic_program() {
     let folder = TempDir::new().unwrap();
     let options = ["-Wl,--no-as-needed", "-lm"];
     let program = build(&folder, "gcc", &options);
-    let files = all_of(&program, None);
+    let files = will_map(&program, None);
     assert_eq!(files[0], program);
     let names = names(&files);
     for library in ["ld-linux-x86-64.so.2", "libm.so.6", "libc.so.6"] {
@@ -88,17 +88,16 @@ fn a_dynamic_program() {
 #[test]
 fn a_dynamic_program_of_musl() {
     let folder = TempDir::new().unwrap();
-    let files = all_of(&build(&folder, "musl-gcc", &[]), None);
-    let names = names(&files);
-    assert_eq!(names[..2], ["a", "ld-musl-x86_64.so.1"]);
-    assert!(names.contains(&"libc.so.6"), "{files:?}");
+    let WillMap { certain, possible } = super::will_map(&build(&folder, "musl-gcc", &[]), None);
+    assert_eq!(names(&certain), ["a", "ld-musl-x86_64.so.1"]);
+    assert!(names(&possible).contains(&"libc.so.6"), "{possible:?}");
 }
 
 #[test]
 fn a_static_program_maps_itself_only() {
     let folder = TempDir::new().unwrap();
     let program = build(&folder, "gcc", &["-static"]);
-    assert_eq!(all_of(&program, None), [program]);
+    assert_eq!(will_map(&program, None), [program]);
 }
 
 #[test]
@@ -107,7 +106,7 @@ fn scripts_stand_for_their_interpreters() {
     let script = folder.path().join("script");
     for first in ["#!/bin/sh", "#! /bin/sh -e", "#!/bin/sh\t-e\nexit"] {
         executable(&script, first);
-        let files = all_of(&script, None);
+        let files = will_map(&script, None);
         assert!(has(&files, &sh()), "{first}: {files:?}");
         assert!(names(&files).contains(&"libc.so.6"), "{first}: {files:?}");
         assert!(!files.contains(&script));
@@ -118,13 +117,13 @@ fn scripts_stand_for_their_interpreters() {
         "#!/usr/bin/env -i A=1 sh\n",
     ] {
         executable(&script, first);
-        let files = all_of(&script, None);
+        let files = will_map(&script, None);
         assert!(has(&files, Path::new("/usr/bin/env")));
         assert!(has(&files, &sh()), "{first}: {files:?}");
     }
     let second = folder.path().join("second");
     executable(&second, &format!("#!{}\n", script.display()));
-    assert!(has(&all_of(&second, None), &sh()));
+    assert!(has(&will_map(&second, None), &sh()));
 }
 
 #[test]
@@ -136,11 +135,11 @@ fn scripts_without_end_and_things_that_are_none() {
     for text in ["#!", "#! \n", "", "#!/does/not/exist", "\x7fELF"] {
         executable(&script, text);
         // The program is unknown: at least the C library is not missed.
-        assert!(names(&all_of(&script, None)).contains(&"libc.so.6"));
+        assert!(names(&will_map(&script, None)).contains(&"libc.so.6"));
     }
-    all_of(Path::new("/does/not/exist"), None);
-    all_of(folder.path(), None);
-    all_of(Path::new("/dev/zero"), None);
+    will_map(Path::new("/does/not/exist"), None);
+    will_map(folder.path(), None);
+    will_map(Path::new("/dev/zero"), None);
 }
 
 /// A folder, a program in it that asks for an interpreter, and that one.
@@ -158,7 +157,7 @@ fn with_interpreter(name: &str, text: &str) -> (TempDir, PathBuf, PathBuf) {
 fn an_interpreter_that_does_not_answer() {
     let (_folder, program, _) = with_interpreter("ld-slow", "#!/bin/sh\nexec sleep 20\n");
     let start = Instant::now();
-    let files = all_of(&program, None);
+    let files = will_map(&program, None);
     assert!(start.elapsed() < Duration::from_secs(10));
     assert!(names(&files).contains(&"libc.so.6"), "{files:?}");
 }
@@ -166,14 +165,14 @@ fn an_interpreter_that_does_not_answer() {
 #[test]
 fn an_interpreter_that_does_not_stop() {
     let (_folder, program, _) = with_interpreter("ld-loud", "#!/bin/sh\nexec yes\n");
-    all_of(&program, None);
+    will_map(&program, None);
 }
 
 #[test]
 fn only_linkers_are_executed() {
     let (folder, program, interpreter) = with_interpreter("other", "#!/bin/sh\n>\"$0.ran\"\n");
     assert_eq!(list(&interpreter, &program, None), None);
-    all_of(&program, None);
+    will_map(&program, None);
     assert!(!folder.path().join("other.ran").exists());
 }
 

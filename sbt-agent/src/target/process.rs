@@ -135,6 +135,20 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
     Ok(Found { pid: tgid, command })
 }
 
+/// Whether a process, which may have ended but not been reaped, had children
+/// and waited for one: those have left their page faults with it.
+pub fn had_children(pid: u32) -> Option<bool> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    waited_for_any(&stat)
+}
+
+fn waited_for_any(stat: &str) -> Option<bool> {
+    // The name, in parentheses, may hold anything; behind it follows the third field.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let faults: u64 = fields.split_whitespace().nth(11 - 3)?.parse().ok()?;
+    Some(faults > 0)
+}
+
 /// What each thread of a process has used so far: run time and run delay, ns,
 /// from /proc/PID/task/TID/schedstat.
 pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
@@ -147,4 +161,17 @@ pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
             Some((tid, (next(), next())))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_that_were_waited_for_leave_their_faults() {
+        let stat = |faults| format!("7 (a) b (c) S 1 7 7 0 -1 4194304 90 {faults} 0 0 1 2 0 0");
+        assert_eq!(waited_for_any(&stat("0")), Some(false));
+        assert_eq!(waited_for_any(&stat("41")), Some(true));
+        assert_eq!(waited_for_any("7 (a) S 1"), None);
+    }
 }

@@ -804,7 +804,10 @@ fn what_is_missing_is_told_with_the_nearest() {
             "meett",
             r#"no function "meett" in lu; the nearest is "meet""#,
         ),
-        ("zzzzz", r#"no function "zzzzz" in lu"#),
+        (
+            "zzzzz",
+            r#"no function "zzzzz" in lu (in a program or library that comes later it is FILE!zzzzz)"#,
+        ),
         (
             "twice",
             "\"twice\" was inlined wherever lu calls it, and there is no function to probe: \

@@ -50,15 +50,23 @@ const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 const ASCII_SPARKS: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
 
 impl Style {
-    /// A character for each value, as high as its share of the greatest.
-    pub fn spark(self, values: &[u64]) -> String {
+    /// A character for each value, as high as its share of `top`; a mark for
+    /// those above.
+    pub fn spark(self, values: &[u64], top: u64) -> String {
         let sparks = if self.unicode { SPARKS } else { ASCII_SPARKS };
-        let most = values.iter().copied().max().unwrap_or(0).max(1);
-        let height = |value: u64| {
-            let height = u128::from(value) * SPARKS.len() as u128 / u128::from(most);
-            usize::try_from(height).unwrap_or(0).min(SPARKS.len() - 1)
+        let draw = |value: u64| {
+            if value > top {
+                return self.above();
+            }
+            let height = u128::from(value) * SPARKS.len() as u128 / u128::from(top.max(1));
+            sparks[usize::try_from(height).unwrap_or(0).min(SPARKS.len() - 1)]
         };
-        values.iter().map(|value| sparks[height(*value)]).collect()
+        values.iter().map(|value| draw(*value)).collect()
+    }
+
+    /// The mark for what is too high to be drawn.
+    pub fn above(self) -> char {
+        if self.unicode { '↑' } else { '^' }
     }
 }
 
@@ -278,9 +286,10 @@ mod tests {
 
     #[test]
     fn sparks_are_as_high_as_their_value() {
-        assert_eq!(PLAIN.spark(&[0, 4, 8]), "▁▅█");
-        assert_eq!(PLAIN.spark(&[0, 0]), "▁▁");
-        assert_eq!(PLAIN.spark(&[]), "");
+        assert_eq!(PLAIN.spark(&[0, 4, 8], 8), "▁▅█");
+        assert_eq!(PLAIN.spark(&[0, 80, 8], 8), "▁↑█");
+        assert_eq!(PLAIN.spark(&[0, 0], 0), "▁▁");
+        assert_eq!(PLAIN.spark(&[], 0), "");
     }
 
     #[test]

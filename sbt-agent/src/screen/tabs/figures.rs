@@ -13,7 +13,10 @@ use crate::{
         look::Look,
         words::{left, right},
     },
-    views::table::{UNKNOWN, Unit, count, duration},
+    views::{
+        table::{UNKNOWN, Unit, count, duration},
+        text::top,
+    },
 };
 
 type Figure = (&'static str, fn(&StatReport) -> u64);
@@ -159,7 +162,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
             " {}{} {} {}",
             left(what, 14, look),
             right(&time(*first), 8, look),
-            look.text().spark(&means),
+            look.text().spark(&means, top(&means)),
             time(*last),
         )));
         if full {

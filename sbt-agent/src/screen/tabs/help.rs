@@ -54,11 +54,11 @@ const KEYS: [(&str, &str); 20] = [
     ("", ""),
     (
         "",
-        "Times are of single episodes (means) or sums; ? is what was not measured.",
+        "phase and barrier are medians of episodes; ? is what was not measured.",
     ),
 ];
 
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 10] = [
     ("site", "from where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
     (
@@ -71,6 +71,10 @@ const WORDS: [(&str, &str); 9] = [
     (
         "lost",
         "idle time of all threads together: what the order goes by",
+    ),
+    (
+        "wall",
+        "the same, of the wall time of the threads that are there",
     ),
     (
         "imbalance",

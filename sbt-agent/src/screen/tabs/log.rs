@@ -51,10 +51,9 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
         ));
     }
     if report.incomplete_episodes > 0 {
-        let n = usize::try_from(report.incomplete_episodes).unwrap_or(0);
         facts.push(format!(
             "{} apart from the {} complete ones",
-            plural(n, "incomplete episode"),
+            plural(report.incomplete_episodes, "incomplete episode"),
             count(report.episodes),
         ));
     }

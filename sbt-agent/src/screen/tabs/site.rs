@@ -8,14 +8,15 @@ use ratatui::{
 
 use super::{View, arrivals, figures};
 use crate::{
+    place::printable,
     report::{SiteReport, SiteThreadReport, UnfinishedReport},
     screen::{
         look::Look,
         words::{self, left, right, since, thread},
     },
     views::{
-        table::{UNKNOWN, count, duration},
-        text::pattern,
+        table::{UNKNOWN, count},
+        text,
     },
 };
 
@@ -111,34 +112,13 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
             texts.push((waits_still(open), look.alarm()));
         }
     }
-    if let Some(straggler) = &site.straggler {
-        let pattern = pattern(straggler, site);
-        texts.push((
-            format!(
-                "{} comes last in {:.0} % of {}{pattern}.",
-                thread(report, straggler.thread),
-                straggler.share_pct,
-                words::plural(usize::try_from(site.episodes).unwrap_or(0), "episode"),
-            ),
-            look.bold(),
-        ));
-    }
-    if let Some(imbalance) = site.imbalance_pct {
-        texts.push((
-            format!(
-                "Imbalance {imbalance:.0} %: perfect balance would save {}{}.",
-                duration(Some(site.gain_ns), look.text()),
-                site.phase_ns.as_ref().map_or_else(String::new, |stat| {
-                    format!(" of {}", duration(Some(stat.sum), look.text()))
-                }),
-            ),
-            Style::new(),
-        ));
+    for (index, fact) in text::facts(report, site, look.text()).iter().enumerate() {
+        let style = if index == 0 { look.bold() } else { Style::new() };
+        texts.push((printable(fact), style));
     }
     if site.incomplete > 0 {
-        let n = usize::try_from(site.incomplete).unwrap_or(0);
         texts.push((
-            format!("{} not counted in.", words::plural(n, "incomplete episode")),
+            format!("{} not counted in.", words::plural(site.incomplete, "incomplete episode")),
             look.dim(),
         ));
     }
@@ -176,7 +156,7 @@ fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
     if !site.callers.is_empty() {
         texts.push(format!("called from {}", site.callers.join(" < ")));
     }
-    let barriers = words::plural(site.barriers.len(), "barrier");
+    let barriers = words::plural(site.barriers.len() as u64, "barrier");
     texts.push(format!(
         "{barriers} of kind {}, in {}",
         site.kind, site.binary
@@ -185,7 +165,7 @@ fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
         .iter()
         .flat_map(|text| {
             words::wrap(
-                &crate::place::printable(text),
+                &printable(text),
                 columns.saturating_sub(2),
                 look,
             )
@@ -216,17 +196,7 @@ fn ledger(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> 
             ),
         ]));
     }
-    if let Some(straggler) = &site.straggler {
-        let text = format!(
-            "The last comes {} after the one before it (mean); it was another thread {} times, \
-             and the same up to {} times in a row.",
-            duration(Some(straggler.mean_lead_ns), look.text()),
-            count(straggler.changes),
-            count(straggler.longest_run),
-        );
-        let texts = words::wrap(&text, columns.saturating_sub(2), look);
-        lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
-    } else {
+    if lines.is_empty() {
         lines.push(Line::raw(format!(" {UNKNOWN}")));
     }
     lines

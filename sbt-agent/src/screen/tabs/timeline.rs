@@ -176,7 +176,7 @@ impl Tab for Timeline {
         let note = self.threads.range().map_or_else(
             || match snapshot.report.threads.len() {
                 threads if threads > all.len() => format!("{} of {threads} threads", all.len()),
-                threads => plural(threads, "thread"),
+                threads => plural(threads as u64, "thread"),
             },
             |range| format!("threads {range}"),
         );

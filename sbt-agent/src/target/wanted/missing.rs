@@ -152,8 +152,7 @@ impl Searched {
                 });
                 let near = near.map_or_else(String::new, |near| format!(" (nearest: {near})"));
                 format!(
-                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?{}",
-                    self.later(&format!("{file}:{line}"))
+                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?"
                 )
             }
         }

@@ -1,17 +1,22 @@
 //! The text report: what one pastes into a bug report.
 
-use std::fmt::Write as _;
-
-use super::table::{Style, Table, count, duration, percent};
-use crate::report::{Report, SiteReport, ThreadReport};
+use super::table::{Style, Table, Unit, count, duration, percent};
+use crate::{
+    report::{Report, SiteReport, ThreadReport, UnfinishedReport},
+    words::command_line,
+};
 
 mod phases;
 mod sites;
+#[cfg(test)]
+mod tests;
 
-pub use sites::pattern;
+pub use sites::{facts, known, top};
 
-/// Sites whose threads are shown one by one.
+/// Sites whose threads are shown one by one, at most.
 const DETAILED: usize = 3;
+/// Those at which less of all that is lost is lost are not, but the worst one.
+const DETAILED_SHARE: f64 = 0.05;
 /// Rows of a table before the rest is only counted.
 const MOST_ROWS: usize = 24;
 
@@ -27,13 +32,12 @@ pub fn render(report: &Report, style: Style) -> String {
         summary(&mut out, report, style);
         phases::warnings(&mut out, report, style);
         sites::barriers(&mut out, report, style);
-        for site in report
-            .sites
-            .iter()
-            .filter(|site| site.lost_ns > 0)
-            .take(DETAILED)
-        {
-            sites::details(&mut out, report, site, style);
+        let lost: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
+        for (index, site) in report.sites.iter().take(DETAILED).enumerate() {
+            let counts = index == 0 || site.lost_ns as f64 >= DETAILED_SHARE * lost as f64;
+            if site.lost_ns > 0 && counts {
+                sites::details(&mut out, report, site, style);
+            }
         }
         phases::phases(&mut out, report, style);
         phases::conceptual(&mut out, report, style);
@@ -46,12 +50,12 @@ pub fn render(report: &Report, style: Style) -> String {
 }
 
 fn line(out: &mut String, text: &str) {
-    out.push_str(text.trim_end());
+    out.push_str(&text.trim_end().replace(NO_BREAK, " "));
     out.push('\n');
 }
 
 fn header(out: &mut String, report: &Report, style: Style) {
-    let command = crate::place::printable(&report.command.join(" "));
+    let command = crate::place::printable(&command_line(&report.command));
     let status = match report.exit_status {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
@@ -68,13 +72,27 @@ fn header(out: &mut String, report: &Report, style: Style) {
 }
 
 fn nothing_found(out: &mut String, report: &Report, style: Style) {
-    let _infallible = writeln!(
-        out,
-        "No barrier was used in {}. Watched for: pthread_barrier_wait of glibc and musl, in the\n\
-         program and in every library it mapped. Barriers made otherwise (OpenMP, condition\n\
-         variables, atomics) are not recognised yet.",
-        duration(Some(report.wall_ns), style)
+    let wall = duration(Some(report.wall_ns), style);
+    let mut text = match &report.none_found_because {
+        Some(because) => {
+            format!("No barrier was used in {wall} that could be found: {because}.")
+        }
+        None => format!("No barrier was used in {wall}."),
+    };
+    if report.had_children == Some(true) {
+        text.push_str(
+            " The program started processes of its own, which are not watched: put sbt in front \
+             of the one that has the threads.",
+        );
+    }
+    text.push_str(
+        " Watched for: pthread_barrier_wait of glibc and musl, in the program and in every \
+         library it mapped, but not in child processes. Barriers made otherwise (OpenMP, \
+         condition variables, atomics) are not recognised yet.",
     );
+    for part in wrapped(&text, style.width) {
+        line(out, &part);
+    }
 }
 
 fn plural(n: u64, what: &str) -> String {
@@ -83,34 +101,83 @@ fn plural(n: u64, what: &str) -> String {
 }
 
 fn summary(out: &mut String, report: &Report, style: Style) {
-    let idle: u64 = report.threads.iter().map(|thread| thread.idle_ns).sum();
-    let work: u64 = report
-        .threads
-        .iter()
-        .filter_map(|thread| thread.work_ns)
-        .sum();
+    let threads = report.threads.iter().map(|thread| thread.threads).sum();
     line(
         out,
         &format!(
             "{} watched, {}, {}, {}",
             duration(Some(report.wall_ns), style),
-            plural(report.threads.len() as u64, "thread"),
+            plural(threads, "thread"),
             plural(report.barriers.len() as u64, "barrier"),
             plural(report.episodes, "episode"),
         ),
     );
-    if idle + work > 0 {
-        let share = idle as f64 / (idle + work) as f64 * 100.0;
-        line(
-            out,
-            &format!(
-                "{} of the threads' time went into waiting for the last to arrive: {} of {}",
-                percent(Some(share)),
-                duration(Some(idle), style),
-                duration(Some(idle + work), style),
-            ),
-        );
+    let time = &report.thread_time;
+    let part = |ns: u64, share: Option<f64>, what: &str| {
+        let figures = format!("{} ({})", duration(Some(ns), style), percent(share));
+        format!("{} {what}", figures.replace(' ', NO_BREAK))
+    };
+    let release = match (time.release_ns, report.departures) {
+        (Some(ns), Some(true)) => part(ns, time.release_pct, "getting going again"),
+        (Some(ns), _) => format!(
+            "at least {}",
+            part(ns, time.release_pct, "getting going again")
+        ),
+        // It is in the work then.
+        (None, _) => "? getting going again".into(),
+    };
+    let waiting: u64 = report
+        .unfinished
+        .iter()
+        .filter(|open| !is_usual(report, open))
+        .map(|open| open.idle_ns)
+        .sum();
+    let mut parts = Vec::new();
+    if time.total_ns > 0 {
+        let idle = part(time.idle_ns, time.idle_pct, "waiting for the last");
+        let total = duration(Some(time.total_ns), style);
+        parts.push(format!("of {total} thread time: {idle},"));
+        parts.push(format!("{release},"));
+        parts.push(part(time.work_ns, time.work_pct, "work"));
     }
+    if waiting > 0 {
+        if let Some(last) = parts.last_mut() {
+            last.push(';');
+        }
+        let waiting = duration(Some(waiting), style);
+        parts.push(format!("{waiting} in barriers not completed"));
+    }
+    if parts.is_empty() {
+        return;
+    }
+    // Two lines, broken between the parts if that is enough.
+    let whole: Vec<String> = parts
+        .iter()
+        .map(|part| part.replace(' ', NO_BREAK))
+        .collect();
+    let whole = wrapped(&whole.join(" "), style.width);
+    let lines = if whole.len() > 2 {
+        wrapped(&parts.join(" "), style.width)
+    } else {
+        whole
+    };
+    for part in lines {
+        line(out, &part);
+    }
+}
+
+/// A blank at which no line is broken.
+const NO_BREAK: &str = "\u{a0}";
+
+/// Whether threads waited no longer at an open barrier than they always do
+/// there: watching ended in the middle of an episode, and that was all.
+fn is_usual(report: &Report, open: &UnfinishedReport) -> bool {
+    // With some of its threads missing an episode may be of another site.
+    let sites = report.sites.iter();
+    sites
+        .filter(|site| site.id == open.site || site.barriers.contains(&open.barrier))
+        .filter_map(|site| site.barrier_ns.as_ref())
+        .any(|barrier| open.waiting_ns <= barrier.max)
 }
 
 /// The name of a site: the user's, or all places that it is called from.
@@ -127,6 +194,9 @@ fn name_of(report: &Report, site: u32) -> String {
 
 fn thread_name(report: &Report, id: u32) -> String {
     match report.thread(id) {
+        Some(thread) if thread.threads > 1 => {
+            format!("{} further threads", count(thread.threads))
+        }
         Some(thread) if !thread.name.is_empty() => format!("T{id} {}", thread.name),
         _ => format!("T{id}"),
     }
@@ -145,6 +215,88 @@ fn rest(out: &mut String, all: usize, what: &str, style: Style) {
     }
 }
 
+/// Of threads, the rows to be shown in their order, and the others.
+struct Chosen<'a, T> {
+    shown: Vec<&'a T>,
+    others: Vec<&'a T>,
+}
+
+/// Chooses those who come last most often, then those with the most work, then
+/// those with the most idle time. `figures`: a thread's number, and these three.
+fn choose<'a, T>(
+    report: &Report,
+    rows: &'a [T],
+    figures: impl Fn(&T) -> (u32, [u64; 3]),
+) -> Chosen<'a, T> {
+    let mut chosen = std::collections::BTreeSet::new();
+    if rows.len() > MOST_ROWS {
+        let mut ranked: Vec<(usize, [u64; 3])> = Vec::new();
+        for (index, row) in rows.iter().enumerate() {
+            let (thread, figures) = figures(row);
+            if is_shared(report, thread) {
+                // Sums of many do not compare with those of one.
+                chosen.insert(index);
+            } else {
+                ranked.push((index, figures));
+            }
+        }
+        for (rank, most) in [(0, MOST_ROWS / 3), (1, MOST_ROWS * 2 / 3), (2, MOST_ROWS)] {
+            ranked.sort_by_key(|(index, figures)| (std::cmp::Reverse(figures[rank]), *index));
+            for (index, figures) in &ranked {
+                if chosen.len() < most && figures[rank] > 0 {
+                    chosen.insert(*index);
+                }
+            }
+        }
+    } else {
+        chosen.extend(0..rows.len());
+    }
+    let (shown, others): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .enumerate()
+        .partition(|(index, _)| chosen.contains(index));
+    let rows = |some: Vec<(usize, &'a T)>| some.into_iter().map(|(_, row)| row).collect();
+    Chosen {
+        shown: rows(shown),
+        others: rows(others),
+    }
+}
+
+/// Whether an entry stands for several threads.
+fn is_shared(report: &Report, thread: u32) -> bool {
+    report
+        .thread(thread)
+        .is_some_and(|thread| thread.threads > 1)
+}
+
+/// One line for the threads that a table leaves out.
+fn others(out: &mut String, work: &[Option<u64>], idle: &[Option<u64>], style: Style) {
+    if work.is_empty() {
+        return;
+    }
+    let range = |values: &[Option<u64>]| {
+        let known = || values.iter().flatten().copied();
+        let (least, most) = (known().min(), known().max());
+        let unit = Unit::fitting([most]);
+        match most {
+            Some(_) => format!(
+                "{} to {} {}",
+                unit.write(least),
+                unit.write(most),
+                unit.label(style)
+            ),
+            None => "?".into(),
+        }
+    };
+    let text = format!(
+        "and {} more: work {}, idle {}",
+        plural(work.len() as u64, "thread"),
+        range(work),
+        range(idle),
+    );
+    line(out, &style.dim(&text));
+}
+
 fn each<T>(rows: &[&T], f: impl Fn(&T) -> Option<u64>) -> Vec<Option<u64>> {
     rows.iter().map(|row| f(row)).collect()
 }
@@ -152,7 +304,11 @@ fn each<T>(rows: &[&T], f: impl Fn(&T) -> Option<u64>) -> Vec<Option<u64>> {
 fn threads(out: &mut String, report: &Report, style: Style) {
     line(out, "");
     line(out, &style.bold("THREADS, over the whole run"));
-    let shown: Vec<&ThreadReport> = report.threads.iter().take(MOST_ROWS).collect();
+    let chosen = choose(report, &report.threads, |thread| {
+        let work_ns = thread.work_ns.unwrap_or(0);
+        (thread.id, [thread.last, work_ns, thread.idle_ns])
+    });
+    let shown: Vec<&ThreadReport> = chosen.shown;
     let mut table = Table::default();
     table
         .column(
@@ -164,7 +320,13 @@ fn threads(out: &mut String, report: &Report, style: Style) {
         )
         .column(
             "tid",
-            shown.iter().map(|thread| thread.tid.to_string()).collect(),
+            shown
+                .iter()
+                .map(|thread| match thread.threads {
+                    0 | 1 => thread.tid.to_string(),
+                    _ => String::new(),
+                })
+                .collect(),
         )
         .durations("work", &each(&shown, |thread| thread.work_ns), style)
         .durations("running", &each(&shown, |thread| thread.running_ns), style)
@@ -175,49 +337,84 @@ fn threads(out: &mut String, report: &Report, style: Style) {
             "last",
             shown.iter().map(|thread| count(thread.last)).collect(),
         );
-    table.write(out, style, 20);
-    rest(out, report.threads.len(), "thread", style);
+    table.write(out, style, 18);
+    others(
+        out,
+        &each(&chosen.others, |thread| thread.work_ns),
+        &each(&chosen.others, |thread| Some(thread.idle_ns)),
+        style,
+    );
+}
+
+/// Names of threads, of many only the first.
+fn names(report: &Report, ids: &[u32], name: impl Fn(u32) -> String) -> String {
+    const MOST: usize = 12;
+    let mut names: Vec<String> = ids
+        .iter()
+        .filter(|id| !is_shared(report, **id))
+        .map(|id| name(*id))
+        .collect();
+    let shared = ids.len() - names.len();
+    let more = names.len().saturating_sub(MOST);
+    names.truncate(MOST);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    if let Some(id) = ids.iter().find(|id| is_shared(report, **id)) {
+        names.push(format!("{shared} of {}", thread_name(report, *id)));
+    }
+    names.join(", ")
 }
 
 fn unfinished(out: &mut String, report: &Report, style: Style) {
-    if report.unfinished.is_empty() {
-        return;
+    let (usual, long): (Vec<_>, Vec<_>) = report
+        .unfinished
+        .iter()
+        .partition(|open| is_usual(report, open));
+    if !long.is_empty() {
+        line(out, "");
+        line(out, &style.bold("WAITING STILL, when watching ended"));
     }
-    line(out, "");
-    line(out, &style.bold("WAITING STILL, when watching ended"));
-    for open in report.unfinished.iter().take(MOST_ROWS) {
+    for open in long.iter().take(MOST_ROWS) {
         let site = name_of(report, open.site);
-        let names = |ids: &[u32]| {
-            let names: Vec<_> = ids.iter().map(|id| thread_name(report, *id)).collect();
-            names.join(", ")
-        };
         let of = open
             .participants
             .map_or_else(String::new, |n| format!(" of {n}"));
-        line(
-            out,
-            &format!(
-                "{site}: {}{of} there for {}: {}",
-                open.arrived.len(),
-                duration(Some(open.waiting_ns), style),
-                names(&open.arrived),
-            ),
+        let text = format!(
+            "{site}: {}{of} there for {}: {}",
+            open.arrived.len(),
+            duration(Some(open.waiting_ns), style),
+            names(report, &open.arrived, |id| thread_name(report, id)),
         );
+        for part in wrapped(&text, style.width) {
+            line(out, &part);
+        }
         if !open.missing.is_empty() {
-            let gone = |id: &u32| {
-                let ended = report.thread(*id).is_some_and(|thread| thread.ended);
-                let name = thread_name(report, *id);
+            let gone = |id: u32| {
+                let ended = report.thread(id).is_some_and(|thread| thread.ended);
+                let name = thread_name(report, id);
                 if ended {
                     format!("{name} (ended)")
                 } else {
                     name
                 }
             };
-            let missing: Vec<_> = open.missing.iter().map(gone).collect();
-            line(out, &format!("  missing: {}", missing.join(", ")));
+            let missing = names(report, &open.missing, gone);
+            for part in wrapped(&format!("missing: {missing}"), style.width - 2) {
+                line(out, &format!("  {part}"));
+            }
         }
     }
-    rest(out, report.unfinished.len(), "barrier", style);
+    rest(out, long.len(), "barrier", style);
+    if let Some(first) = usual.first() {
+        let at = match usual.len() {
+            1 => name_of(report, first.site),
+            several => plural(several as u64, "barrier"),
+        };
+        let text = format!("when watching ended threads waited at {at}, no longer than usual");
+        line(out, "");
+        paragraph(out, &text, style);
+    }
 }
 
 fn footer(out: &mut String, report: &Report, style: Style) {
@@ -244,24 +441,36 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         facts[0].push_str(" (what they belonged to is counted as incomplete)");
     }
     paragraph(out, &facts.join(", "), style);
-    for note in &report.notes {
+    let told = |note: &&String| {
+        report.sites.is_empty() && Some(*note) == report.none_found_because.as_ref()
+    };
+    for note in report.notes.iter().filter(|note| !told(note)) {
         paragraph(out, &format!("note: {note}"), style);
     }
 }
 
-/// Text broken between words to fit the width.
+/// Text in the background, broken between words to fit the width.
 fn paragraph(out: &mut String, text: &str, style: Style) {
+    for part in wrapped(text, style.width) {
+        line(out, &style.dim(&part));
+    }
+}
+
+/// Lines of a text, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut current = String::new();
+    let text = text.replace(" %", "\u{a0}%");
     for word in text.split(' ') {
         let length = current.chars().count() + 1 + word.chars().count();
-        if !current.is_empty() && length > style.width {
-            line(out, &style.dim(&current));
-            current.clear();
+        if !current.is_empty() && length > width {
+            lines.push(std::mem::take(&mut current));
         }
         if !current.is_empty() {
             current.push(' ');
         }
         current.push_str(word);
     }
-    line(out, &style.dim(&current));
+    lines.push(current);
+    lines
 }

@@ -3,23 +3,35 @@
 use std::fmt::Write as _;
 
 use super::{
-    MOST_ROWS, Table, count, duration, each, line, name, percent, plural, rest, thread_name,
+    Chosen, MOST_ROWS, NO_BREAK, Table, choose, count, duration, each, is_shared, line, name,
+    others, percent, plural, rest, thread_name, wrapped,
 };
 use crate::{
-    report::{Report, SiteReport, StatReport, StragglerReport, TrendReport},
+    report::{
+        BarrierStragglerReport, Report, SiteReport, StatReport, StragglerReport, TrendReport,
+    },
     views::table::{Style, UNKNOWN, Unit},
 };
 
 /// Characters of a sparkline.
 const SPARKS: usize = 32;
 
+/// Barriers of a site that are shown one by one.
+const MOST_BARRIERS: usize = 8;
+/// Threads that take turns and are named, at most.
+const MOST_TURNS: usize = 6;
+/// What balance would save is told from this share of the wall time on.
+const WORTH_SAVING: f64 = 0.001;
+
 /// All sites in a table.
 pub fn barriers(out: &mut String, report: &Report, style: Style) {
     line(out, "");
-    line(out, &style.bold("BARRIERS, by thread-time lost there"));
+    // A median, since the first phase holds the program's start, and one slow
+    // episode would hide what the others are like.
+    let title = "BARRIERS, by thread-time lost (wall: of the wall time; phase, barrier: median)";
+    line(out, &style.bold(title));
     let shown: Vec<&SiteReport> = report.sites.iter().take(MOST_ROWS).collect();
-    let total: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
-    let mean = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.mean);
+    let median = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.p50);
     let column = |f: &dyn Fn(&SiteReport) -> Option<u64>| -> Vec<Option<u64>> {
         shown.iter().map(|site| f(site)).collect()
     };
@@ -30,16 +42,14 @@ pub fn barriers(out: &mut String, report: &Report, style: Style) {
             "episodes",
             shown.iter().map(|site| count(site.episodes)).collect(),
         )
-        .durations("phase", &column(&|site| mean(&site.phase_ns)), style)
-        .durations("barrier", &column(&|site| mean(&site.barrier_ns)), style)
+        .durations("phase", &column(&|site| median(&site.phase_ns)), style)
+        .durations("barrier", &column(&|site| median(&site.barrier_ns)), style)
         .durations("lost", &column(&|site| Some(site.lost_ns)), style)
         .column(
-            "share",
+            "wall",
             shown
                 .iter()
-                .map(|site| {
-                    percent((total > 0).then(|| site.lost_ns as f64 / total as f64 * 100.0))
-                })
+                .map(|site| percent(site.lost_wall_pct))
                 .collect(),
         )
         .column(
@@ -47,14 +57,14 @@ pub fn barriers(out: &mut String, report: &Report, style: Style) {
             shown
                 .iter()
                 .map(|site| {
-                    site.straggler.as_ref().map_or_else(
+                    known(site).map_or_else(
                         || UNKNOWN.into(),
                         |straggler| format!("T{} {:.0} %", straggler.thread, straggler.share_pct),
                     )
                 })
                 .collect(),
         );
-    table.write(out, style, style.width.saturating_sub(54).max(20));
+    table.write(out, style, style.width.saturating_sub(58).max(20));
     rest(out, report.sites.len(), "site", style);
 }
 
@@ -66,37 +76,38 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
         let _infallible = write!(title, " ({})", site.places.join(" | "));
     }
     line(out, &style.bold(&title));
-    let mut facts = Vec::new();
-    if let Some(straggler) = &site.straggler {
-        facts.push(format!(
-            "{} comes last in {:.0} % of {}{}",
-            thread_name(report, straggler.thread),
-            straggler.share_pct,
-            plural(site.episodes, "episode"),
-            pattern(straggler, site),
-        ));
-        facts.push(format!(
-            "the last comes {} after the next on average; longest run of one straggler: {}",
-            duration(Some(straggler.mean_lead_ns), style),
-            count(straggler.longest_run),
-        ));
-    }
-    if let Some(imbalance) = site.imbalance_pct {
-        facts.push(format!(
-            "imbalance {imbalance:.0} %: perfect balance would save {}",
-            duration(Some(site.gain_ns), style),
-        ));
-    }
+    let mut facts = facts(report, site, style);
     if !site.callers.is_empty() {
         facts.push(format!("called from {}", site.callers.join(" < ")));
     }
     facts.extend(trend(&site.trend, style));
     for fact in facts {
-        line(out, &format!("  {fact}"));
+        let one = wrapped(&fact, style.width - 2);
+        let lines = if one.len() > 1 {
+            wrapped(&fact, style.width - 4)
+        } else {
+            one
+        };
+        for (index, part) in lines.iter().enumerate() {
+            let indent = if index == 0 { "  " } else { "    " };
+            line(out, &format!("{indent}{part}"));
+        }
     }
+    several(out, report, site, style);
     distributions(out, site, style);
-    let shown: Vec<_> = site.threads.iter().take(MOST_ROWS).collect();
-    let most = shown.iter().map(|thread| thread.idle_ns).max().unwrap_or(0);
+    let Chosen {
+        shown,
+        others: left_out,
+    } = choose(report, &site.threads, |thread| {
+        let work_ns = thread.work_ns.unwrap_or(0);
+        (thread.thread, [thread.last, work_ns, thread.idle_ns])
+    });
+    let bars = || {
+        shown
+            .iter()
+            .filter(|thread| !is_shared(report, thread.thread))
+    };
+    let most = bars().map(|thread| thread.idle_ns).max().unwrap_or(0);
     let mut table = Table::default();
     table
         .column(
@@ -112,7 +123,13 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
             "",
             shown
                 .iter()
-                .map(|thread| style.bar(thread.idle_ns as f64 / most.max(1) as f64, 20))
+                .map(|thread| {
+                    if is_shared(report, thread.thread) {
+                        String::new()
+                    } else {
+                        style.bar(thread.idle_ns as f64 / most.max(1) as f64, 20)
+                    }
+                })
                 .collect(),
         )
         .durations("release", &each(&shown, |thread| thread.release_ns), style)
@@ -121,22 +138,221 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
             shown.iter().map(|thread| count(thread.last)).collect(),
         );
     table.write(out, style, 24);
-    rest(out, site.threads.len(), "thread", style);
+    others(
+        out,
+        &each(&left_out, |thread| thread.work_ns),
+        &each(&left_out, |thread| Some(thread.idle_ns)),
+        style,
+    );
+}
+
+/// What a reader should know of a site first, a sentence each: who comes last,
+/// and what balance would save.
+pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
+    let mut facts = stragglers(report, site, style);
+    let saved_ns = saved_ns(report, site);
+    let share = saved_ns / report.wall_ns.max(1) as f64;
+    if let Some(imbalance) = site.imbalance_pct.filter(|_| share >= WORTH_SAVING) {
+        let decimals = usize::from(share < 0.01);
+        facts.push(format!(
+            "imbalance {imbalance:.0} %: perfect balance would save {} of {} wall time ({:.*} %)",
+            duration(Some(whole_ns(saved_ns)), style),
+            duration(Some(report.wall_ns), style),
+            decimals,
+            share * 100.0,
+        ));
+    }
+    facts
 }
 
 /// What the pattern of stragglers means.
 pub fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
     match (straggler.pattern, straggler.sequence) {
-        ("persistent", _) => ": the same thread again and again",
-        ("alternating", "turns") if ever == 2 => ": two threads take turns",
-        ("alternating", "turns") => ": a few threads take turns",
-        ("alternating", "stretches") => ": one of a few threads for a while, then another",
-        ("alternating", _) => ": mostly one of a few threads",
-        ("rotating", "turns") => ": the threads take turns",
-        ("rotating", "stretches") => ": one thread for a while, then another",
-        ("rotating", _) => ": no thread in particular",
+        ("persistent", _) => "the same thread again and again",
+        ("alternating", "turns") if ever == 2 => "two threads take turns",
+        ("alternating", "turns") => "a few threads take turns",
+        ("alternating", "stretches") => "one of a few threads for a while, then another",
+        ("alternating", _) => "mostly one of a few threads",
+        ("rotating", "turns") => "the threads take turns",
+        ("rotating", "stretches") => "one thread for a while, then another",
+        ("rotating", _) => "no thread in particular",
         _ => "",
+    }
+}
+
+/// Who comes last most often, unless one of those of whom it is not known may.
+pub fn known(site: &SiteReport) -> Option<&StragglerReport> {
+    let straggler = site.straggler.as_ref();
+    straggler.filter(|straggler| straggler.share_pct >= straggler.unknown_pct)
+}
+
+/// Who comes last.
+fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
+    let mut facts = Vec::new();
+    let each = if differ(site) { " at each barrier" } else { "" };
+    // Where each barrier has its own, the site has none.
+    let own = |it: &&StragglerReport| !each.is_empty() && it.pattern == "persistent";
+    if let Some(straggler) = known(site).filter(|it| !own(it)) {
+        let pattern = match pattern(straggler, site) {
+            "" => String::new(),
+            words if straggler.pattern == "alternating" && each.is_empty() => {
+                format!(": {words}, {}", turns(report, site))
+            }
+            words => format!(": {words}{each}"),
+        };
+        facts.push(format!(
+            "{} comes last in {:.0} % of {}{pattern}",
+            thread_name(report, straggler.thread),
+            straggler.share_pct,
+            plural(site.episodes, "episode"),
+        ));
+    }
+    let shared = site
+        .threads
+        .iter()
+        .find(|thread| is_shared(report, thread.thread) && thread.last > 0);
+    if let Some(shared) = shared {
+        facts.push(format!(
+            "in {:.0} % the last is one of {}: it is unknown which of them",
+            shared.last as f64 / site.episodes.max(1) as f64 * 100.0,
+            thread_name(report, shared.thread),
+        ));
+    }
+    if let Some(straggler) = &site.straggler {
+        let lead = duration(Some(straggler.mean_lead_ns), style);
+        let mut fact = format!("the last comes {lead} after the one before on average");
+        // At several barriers one straggler's runs are cut by the others'.
+        if each.is_empty() {
+            let run = count(straggler.longest_run);
+            fact = format!("{fact}; most in a row: {run}");
+        }
+        facts.push(fact);
+    }
+    facts
+}
+
+/// The fewest threads that account for four of five episodes, with their shares.
+fn turns(report: &Report, site: &SiteReport) -> String {
+    let mut threads: Vec<_> = site
+        .threads
+        .iter()
+        .filter(|thread| !is_shared(report, thread.thread))
+        .collect();
+    threads.sort_by_key(|thread| std::cmp::Reverse(thread.last));
+    let mut together = 0;
+    let few = threads.iter().take_while(|thread| {
+        let more = together * 5 < site.episodes * 4;
+        together += if more { thread.last } else { 0 };
+        more
+    });
+    let mut names: Vec<String> = few
+        .map(|thread| {
+            let share = thread.last as f64 / site.episodes.max(1) as f64 * 100.0;
+            format!("T{} {share:.0} %", thread.thread)
+        })
+        .collect();
+    let more = names.len().saturating_sub(MOST_TURNS);
+    names.truncate(MOST_TURNS);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
+}
+
+/// Whether the barriers used from a site have different stragglers, and not by
+/// chance.
+fn differ(site: &SiteReport) -> bool {
+    let all = &site.straggler_by_barrier;
+    let mut clear = all.iter().filter(|at| at.pattern != "none");
+    let marked = |at: &BarrierStragglerReport| matches!(at.pattern, "persistent" | "alternating");
+    let first = clear.next();
+    first.is_some_and(|first| clear.any(|at| at.thread != first.thread)) && all.iter().any(marked)
+}
+
+/// The barriers used from a site, where that tells more than the site does.
+fn several(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
+    if !differ(site) {
+        return;
+    }
+    let number = site.barriers.len() as u64;
+    // Not more of them are named.
+    let or_more = if number >= 64 { " or more" } else { "" };
+    let persistent = site
+        .straggler
+        .as_ref()
+        .is_some_and(|it| it.pattern == "persistent");
+    let how = if persistent { ", one to each" } else { "" };
+    line(
+        out,
+        &format!("  {number}{or_more} barriers are used from here; their stragglers differ{how}:"),
+    );
+    let all = &site.straggler_by_barrier;
+    let shown: Vec<&BarrierStragglerReport> = all.iter().take(MOST_BARRIERS).collect();
+    let address = |at: &&BarrierStragglerReport| {
+        let barrier = at.barrier.and_then(|id| report.barrier(id));
+        barrier.map_or_else(|| UNKNOWN.into(), |barrier| barrier.address.clone())
+    };
+    let straggler = |at: &&BarrierStragglerReport| {
+        at.thread.map_or_else(
+            || UNKNOWN.into(),
+            |thread| format!("{} {:.0} %", thread_name(report, thread), at.share_pct),
+        )
+    };
+    let mut table = Table::default();
+    table
+        .column(
+            "  barrier",
+            shown
+                .iter()
+                .map(|at| format!("  {}", address(at)))
+                .collect(),
+        )
+        .column(
+            "episodes",
+            shown.iter().map(|at| count(at.episodes)).collect(),
+        )
+        .durations("lost", &each(&shown, |at| Some(at.lost_ns)), style)
+        .column("last", shown.iter().map(straggler).collect());
+    table.write(out, style, 24);
+    if all.len() > MOST_BARRIERS {
+        let more = plural((all.len() - MOST_BARRIERS) as u64, "barrier");
+        line(out, &style.dim(&format!("  and {more} more")));
+    }
+}
+
+/// Wall time that perfect balance would save at a site, ns: the gain of each
+/// team, of which there may be several at once.
+fn saved_ns(report: &Report, site: &SiteReport) -> f64 {
+    let parts: u64 = site.threads.iter().map(|thread| thread.episodes).sum();
+    let team_ns = parts as f64 / site.episodes.max(1) as f64 * report.wall_ns as f64;
+    let of_one_team = site.lost_ns as f64 / team_ns.max(1.0) * 100.0;
+    let teams = site.lost_wall_pct.map_or(1.0, |share| of_one_team / share);
+    site.gain_ns as f64 / if teams > 1.0 { teams } else { 1.0 }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a duration in ns is positive and far below 2^63"
+)]
+fn whole_ns(ns: f64) -> u64 {
+    ns.round() as u64
+}
+
+/// The greatest value that is drawn in full: a few that tower above all others,
+/// like the phase with the program's start, would press those flat.
+pub fn top(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let most = sorted.last().copied().unwrap_or(0);
+    let few = values.len().div_ceil(16);
+    match sorted.len().checked_sub(few + 1) {
+        Some(index) if most > 2 * sorted[index] => {
+            let usual = values.iter().filter(|value| **value <= 2 * sorted[index]);
+            usual.copied().max().unwrap_or(most)
+        }
+        _ => most,
     }
 }
 
@@ -160,11 +376,17 @@ pub fn trend(trend: &[TrendReport], style: Style) -> Option<String> {
     if means.len() < 4 {
         return None;
     }
+    let top = top(&means);
+    let above = means.iter().copied().filter(|mean| *mean > top).max();
+    let above = above.map_or_else(String::new, |most| {
+        let most = duration(Some(most), style);
+        format!(" ({}: to {most})", style.above()).replace(' ', NO_BREAK)
+    });
     Some(format!(
-        "phase time over the run: {} to {}  {}",
+        "phase time over the run: {} to {}  {}{above}",
         duration(Some(first), style),
         duration(Some(last), style),
-        style.spark(&means),
+        style.spark(&means, top),
     ))
 }
 

@@ -1,0 +1,68 @@
+//! Text as a reader wants it.
+
+/// A message without the numbers that the system gives its errors: their words
+/// stand before them.
+pub fn without_codes(text: &str) -> String {
+    const CODE: &str = " (os error ";
+    let mut parts = text.split(CODE);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                out.push_str(rest);
+            }
+            _ => {
+                out.push_str(CODE);
+                out.push_str(part);
+            }
+        }
+    }
+    out
+}
+
+/// A command line as it may be typed into a shell.
+pub fn command_line(arguments: &[String]) -> String {
+    let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
+    quoted.join(" ")
+}
+
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%^".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_left_out_and_nothing_else() {
+        for (text, expected) in [
+            ("a: No such file (os error 2)", "a: No such file"),
+            ("x (os error 2); y (os error 13).", "x; y."),
+            ("x (os error of mine)", "x (os error of mine)"),
+            ("x (os error 2", "x (os error 2"),
+            ("", ""),
+        ] {
+            assert_eq!(without_codes(text), expected);
+        }
+    }
+
+    #[test]
+    fn arguments_are_quoted_where_a_shell_would_need_it() {
+        let line = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+            command_line(&arguments)
+        };
+        assert_eq!(line(&["./lu", "-n", "2048", "--a=b"]), "./lu -n 2048 --a=b");
+        assert_eq!(line(&["sh", "-c", "a | b", ""]), "sh -c 'a | b' ''");
+        assert_eq!(
+            line(&["it's", "$HOME", "*", "~"]),
+            r"'it'\''s' '$HOME' '*' '~'"
+        );
+    }
+}
