@@ -113,12 +113,19 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
         }
     }
     for (index, fact) in text::facts(report, site, look.text()).iter().enumerate() {
-        let style = if index == 0 { look.bold() } else { Style::new() };
+        let style = if index == 0 {
+            look.bold()
+        } else {
+            Style::new()
+        };
         texts.push((printable(fact), style));
     }
     if site.incomplete > 0 {
         texts.push((
-            format!("{} not counted in.", words::plural(site.incomplete, "incomplete episode")),
+            format!(
+                "{} not counted in.",
+                words::plural(site.incomplete, "incomplete episode")
+            ),
             look.dim(),
         ));
     }
@@ -163,13 +170,7 @@ fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
     ));
     texts
         .iter()
-        .flat_map(|text| {
-            words::wrap(
-                &printable(text),
-                columns.saturating_sub(2),
-                look,
-            )
-        })
+        .flat_map(|text| words::wrap(&printable(text), columns.saturating_sub(2), look))
         .map(|text| Line::styled(format!(" {text}"), look.dim()))
         .collect()
 }

@@ -111,7 +111,10 @@ impl Tab for Threads {
         let (title, body) = site::split(area);
         let all = view.snapshot.report.threads.len();
         self.list.draw(&grid(view), view.look, buffer, body);
-        let note = self.list.range().unwrap_or_else(|| plural(all as u64, "thread"));
+        let note = self
+            .list
+            .range()
+            .unwrap_or_else(|| plural(all as u64, "thread"));
         let name = if self.list.filter.is_empty() {
             "threads, over the whole run".to_owned()
         } else {

@@ -166,7 +166,7 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
 }
 
 /// What the pattern of stragglers means.
-pub fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
+fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
     match (straggler.pattern, straggler.sequence) {
         ("persistent", _) => "the same thread again and again",
