@@ -111,6 +111,8 @@ impl Write for Tty {
 /// try for ever.
 fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<()> {
     let mut fds = [PollFd::new(tty.as_fd(), PollFlags::POLLIN)];
+    // Whole ms, and not fewer than asked for: it would be asked for again at once.
+    let timeout = timeout + Duration::from_millis(1);
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
     match poll(&mut fds, timeout) {
         Ok(_) | Err(Errno::EINTR) => {}
