@@ -67,11 +67,15 @@ fn silent_ns(snapshot: &Snapshot) -> Option<u64> {
         .map(|part| part.until_ns)
         .max();
     if let Some(last) = last {
-        return Some(snapshot.now_ns.saturating_sub(last));
+        // Both are counted from where the report begins.
+        return Some(snapshot.report.wall_ns.saturating_sub(last));
     }
     // Sums may have been set to zero since.
-    let steps = snapshot.pace.iter().rev().position(|count| *count > 0)?;
-    Some(steps as u64 * PACE_STEP_NS)
+    let pace = &snapshot.pace;
+    let steps = pace.iter().rev().position(|count| *count > 0);
+    // There was one, but it is further back.
+    let steps = steps.or_else(|| (snapshot.report.episodes > 0).then_some(pace.len()));
+    Some(steps? as u64 * PACE_STEP_NS)
 }
 
 /// Steps of the pace that make up its present value.
@@ -90,24 +94,10 @@ pub fn rate(snapshot: &Snapshot) -> Option<f64> {
     Some(sum as f64 / seconds)
 }
 
-/// The share of the threads' time that went into waiting, percent.
-pub fn waiting_pct(snapshot: &Snapshot) -> Option<f64> {
-    let threads = &snapshot.report.threads;
-    let idle: u64 = threads.iter().map(|thread| thread.idle_ns).sum();
-    let work: u64 = threads.iter().filter_map(|thread| thread.work_ns).sum();
-    (idle + work > 0).then(|| idle as f64 / (idle + work) as f64 * 100.0)
-}
-
 /// The site with the most lost thread-time, if any was lost.
 pub fn worst(snapshot: &Snapshot) -> Option<&SiteReport> {
     let worst = snapshot.report.sites.iter().max_by_key(|site| site.lost_ns);
     worst.filter(|site| site.lost_ns > 0)
-}
-
-/// A site's share of all lost thread-time, percent.
-pub fn lost_pct(snapshot: &Snapshot, site: &SiteReport) -> Option<f64> {
-    let total: u64 = snapshot.report.sites.iter().map(|site| site.lost_ns).sum();
-    (total > 0).then(|| site.lost_ns as f64 / total as f64 * 100.0)
 }
 
 /// Who does what now.

@@ -5,14 +5,14 @@ use std::cmp::Ordering;
 
 use super::{
     look::Look,
-    words::{left, right, width},
+    words::{fit_middle, left, right, width},
 };
 use crate::views::table::{UNKNOWN, Unit, count, percent};
 
 /// The cells of a column.
 #[derive(Clone, Debug)]
 pub enum Cells {
-    /// To the left, in the order of the alphabet.
+    /// To the left, in the order of the alphabet, cut in the middle.
     Text(Vec<String>),
     /// To the left, in the order in which the rows come.
     Label(Vec<String>),
@@ -53,7 +53,7 @@ pub struct Grid {
 /// Columns of a bar.
 const BAR: usize = 12;
 /// What a column of text has at least.
-const TEXT_AT_LEAST: usize = 14;
+const TEXT_AT_LEAST: usize = 20;
 /// Columns between columns.
 const SPACE: usize = 2;
 
@@ -68,6 +68,8 @@ pub struct Shown {
     pub title: String,
     /// Whether it stands to the right.
     pub to_right: bool,
+    /// Whether it is cut in the middle.
+    is_text: bool,
     /// By row.
     pub texts: Vec<String>,
 }
@@ -77,6 +79,8 @@ impl Shown {
     pub fn pad(&self, text: &str, look: Look) -> String {
         if self.to_right {
             right(text, self.width, look)
+        } else if self.is_text {
+            left(&fit_middle(text, self.width, look), self.width, look)
         } else {
             left(text, self.width, look)
         }
@@ -165,15 +169,25 @@ impl Column {
                 .collect(),
             Cells::Ranked(values) => values.iter().map(|(_, text)| text.clone()).collect(),
         };
-        let mark = usize::from(sorted);
+        let mark = if sorted { width(mark(false, look)) } else { 0 };
         let widths = texts.iter().map(|text| width(text));
         Shown {
             index,
             width: widths.max().unwrap_or(0).max(width(&title) + mark),
             title,
             to_right: !matches!(self.cells, Cells::Text(_) | Cells::Label(_) | Cells::Bar(_)),
+            is_text: matches!(self.cells, Cells::Text(_)),
             texts,
         }
+    }
+}
+
+/// The mark of the column that rows are sorted by.
+pub const fn mark(reverse: bool, look: Look) -> &'static str {
+    if reverse {
+        look.pick("▲", "^ ")
+    } else {
+        look.pick("▼", "v ")
     }
 }
 
@@ -244,7 +258,7 @@ mod tests {
     fn what_can_be_spared_is_left_out() {
         let grid = grid();
         assert_eq!(grid.shown(40, 1, LOOK).len(), 3);
-        assert_eq!(grid.shown(16, 1, LOOK).len(), 2);
+        assert_eq!(grid.shown(13, 1, LOOK).len(), 2);
         assert_eq!(grid.shown(1, 1, LOOK).len(), 2);
     }
 }

@@ -15,11 +15,18 @@ use super::{
 use crate::{
     live::Snapshot,
     place::printable,
-    views::table::{UNKNOWN, count, duration},
+    views::{
+        table::{UNKNOWN, count, duration},
+        text,
+    },
+    words::command_line,
 };
 
 /// Rows of the header.
 pub const HEIGHT: u16 = 2;
+
+/// Columns that a place has at least.
+const PLACE_AT_LEAST: usize = 12;
 
 /// Columns that a command has at least.
 const COMMAND_AT_LEAST: usize = 12;
@@ -33,12 +40,16 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
         &facts_line(snapshot, paused, area.width, look),
     );
     let columns = usize::from(area.width);
-    let pace = pace(snapshot, columns / 5, look);
+    let pace = match facts::motion(snapshot) {
+        // Who is missing needs the room more.
+        Motion::Silent { unusual: true, .. } => String::new(),
+        _ => pace(snapshot, columns.saturating_sub(44) / 2, look),
+    };
     let room = columns.saturating_sub(width(&pace) + 3);
-    let (text, style) = sentence(snapshot, room, look);
-    let text = format!(" {}", words::left(&text, room, look));
+    let (words, style) = sentence(snapshot, room, look);
+    let words = format!(" {}", words::left(&words, room, look));
     let line = Line::from_iter([
-        Span::styled(text, style),
+        Span::styled(words, style),
         Span::raw(" "),
         Span::styled(pace, look.good()),
     ]);
@@ -86,15 +97,23 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let report = &snapshot.report;
     let plain = Style::new();
     let (mark, mark_style) = mark(snapshot, look);
-    let rate = facts::rate(snapshot).map_or_else(|| UNKNOWN.into(), rate);
+    let rate = match facts::motion(snapshot) {
+        Motion::Moving | Motion::NoneYet => {
+            let rate = facts::rate(snapshot).map_or_else(|| UNKNOWN.into(), rate);
+            format!("{rate} episodes/s")
+        }
+        // There is no pace any more.
+        _ => format!("{} episodes", count(report.episodes)),
+    };
     let own = snapshot.own_share_pct;
     let own = own.map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
     let lost = report.lost_events;
+    let threads = report.threads.iter().map(|thread| thread.threads).sum();
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.pid), plain),
-        (3, plural(report.threads.len(), "thread"), plain),
+        (3, plural(threads, "thread"), plain),
         (0, clock(snapshot.now_ns), plain),
-        (1, format!("{rate} episodes/s"), plain),
+        (1, rate, plain),
         if lost > 0 {
             (0, format!("lost {}", count(lost)), look.alarm())
         } else {
@@ -107,7 +126,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         facts.insert(0, (0, "PAUSED".into(), look.alarm()));
     }
     let dot = look.dot();
-    let command = printable(&report.command.join(" "));
+    let command = printable(&command_line(&report.command));
     let room = usize::from(columns);
     let fixed = 1 + width(&mark) + 2;
     let needed = |facts: &[Fact], command: usize| {
@@ -153,14 +172,7 @@ fn pace(snapshot: &Snapshot, columns: usize, look: Look) -> String {
     let done = snapshot.pace.split_last().map_or(&[][..], |(_, done)| done);
     let recent = &done[done.len().saturating_sub(columns)..];
     let values: Vec<u64> = recent.iter().map(|count| u64::from(*count)).collect();
-    // Nothing is not as high as a little.
-    let sparks = look.text().spark(&values);
-    let nothing = look.pick(" ", " ").chars().next().unwrap_or(' ');
-    sparks
-        .chars()
-        .zip(&values)
-        .map(|(spark, value)| if *value == 0 { nothing } else { spark })
-        .collect()
+    look.spark(&values)
 }
 
 /// Where time goes; or, if nothing moves, who waits for whom.
@@ -168,7 +180,7 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
     match facts::motion(snapshot) {
         Motion::Silent { unusual, .. } => {
             let style = if unusual { look.bold() } else { Style::new() };
-            (who_waits(snapshot), style)
+            (who_waits(snapshot, room, look), style)
         }
         Motion::NoneYet if snapshot.report.threads.is_empty() => (
             format!(
@@ -177,35 +189,41 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
             ),
             Style::new(),
         ),
-        Motion::NoneYet => (who_waits(snapshot), Style::new()),
+        Motion::NoneYet => (who_waits(snapshot, room, look), Style::new()),
         _ => (where_time_goes(snapshot, room, look), Style::new()),
     }
 }
 
 fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
-    let Some(pct) = facts::waiting_pct(snapshot) else {
+    let Some(pct) = snapshot.report.thread_time.idle_pct else {
         return "not measured yet where time goes".into();
     };
-    let mut text = format!("{pct:.0} % of thread time waits");
-    if let Some(site) = facts::worst(snapshot) {
-        let last = site
-            .straggler
-            .as_ref()
-            .map_or_else(String::new, |straggler| {
-                format!(
-                    ", T{} last in {:.0} %",
-                    straggler.thread, straggler.share_pct
-                )
-            });
-        let rest = width(&text) + "; most: ".len() + width(&last);
-        let name = fit(&site_name(site), room.saturating_sub(rest).max(10), look);
-        text += &format!("; most: {name}{last}");
+    let whole = format!("{pct:.0} % of thread time waits");
+    let Some(site) = facts::worst(snapshot) else {
+        return whole;
+    };
+    let name = site_name(site);
+    let (mut who, mut who_short) = (String::new(), String::new());
+    if let Some(straggler) = text::known(site) {
+        let (thread, share) = (straggler.thread, straggler.share_pct);
+        who = format!(", T{thread} last in {share:.0} %");
+        who_short = format!(", T{thread} {share:.0} %");
     }
-    text
+    let texts = [
+        format!("{whole}; most: {name}{who}"),
+        format!("{pct:.0} % waits; most: {name}{who}"),
+    ];
+    let fitting = texts.into_iter().find(|text| width(text) <= room);
+    fitting.unwrap_or_else(|| {
+        let begin = format!("{pct:.0} % waits; most: ");
+        let rest = width(&begin) + width(&who_short);
+        let name = words::fit_middle(&name, room.saturating_sub(rest), look);
+        begin + &name + &who_short
+    })
 }
 
 /// Who waits, since when, and who is missing.
-pub fn who_waits(snapshot: &Snapshot) -> String {
+fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let now = facts::now(snapshot);
     let ago = |ns: u64| since(snapshot.now_ns.saturating_sub(ns));
     let all = now.waiting.len() + now.working.len() + now.unknown.len();
@@ -213,11 +231,14 @@ pub fn who_waits(snapshot: &Snapshot) -> String {
         return "no thread is there".into();
     }
     let mut parts = Vec::new();
-    if let Some((since_ns, _)) = &now.longest {
+    let mut place = String::new();
+    if let Some((since_ns, at)) = &now.longest {
+        place = printable(at);
         let waiting = now.waiting.len();
         let wait = if waiting == 1 { "waits" } else { "wait" };
+        let threads = if room < 60 { "" } else { " threads" };
         parts.push(format!(
-            "{waiting} of {all} threads {wait}, up to {}",
+            "{waiting} of {all}{threads} {wait}, up to {}",
             ago(*since_ns)
         ));
     }
@@ -231,7 +252,7 @@ pub fn who_waits(snapshot: &Snapshot) -> String {
             some(&now.working, "works", "work"),
             ago(since_ns)
         ));
-    } else {
+    } else if now.unknown.is_empty() {
         parts.push("nobody works".into());
     }
     if !now.unknown.is_empty() {
@@ -240,5 +261,12 @@ pub fn who_waits(snapshot: &Snapshot) -> String {
     if !now.ended.is_empty() {
         parts.push(some(&now.ended, "has ended", "have ended"));
     }
+    let text = parts.join("; ");
+    let left = room.saturating_sub(width(&text) + " at ".len());
+    if place.is_empty() || left < PLACE_AT_LEAST {
+        return text;
+    }
+    // After the first part, which says that some wait.
+    parts[0] += &format!(" at {}", words::fit_middle(&place, left, look));
     parts.join("; ")
 }

@@ -1,9 +1,6 @@
 //! Swim lanes: what threads did lately, a row each.
 
-use ratatui::{
-    style::Style,
-    text::{Line, Span},
-};
+use ratatui::text::{Line, Span};
 
 use super::{
     look::{Ink, Look},
@@ -25,7 +22,7 @@ pub struct Window {
 }
 
 /// Pieces over which the glyphs add up to what was measured.
-const GROUP: u64 = 16;
+const GROUP: u64 = 64;
 
 /// The kinds of time in a piece, in the order of [`amounts`].
 const KINDS: [Ink; 6] = [
@@ -167,18 +164,24 @@ pub fn line(
     Line::from(spans)
 }
 
-/// The key to the characters.
-pub fn key(look: Look) -> Line<'static> {
+/// How many of [`Ink::NAMED`] a key explains: all,
+pub const ALL: usize = Ink::NAMED.len();
+/// those that are measured,
+pub const KNOWN: usize = ALL - 1;
+/// those that there always are.
+pub const MAIN: usize = 2;
+
+/// The key to the first so many characters.
+pub fn key(names: usize, look: Look) -> Line<'static> {
     let mut spans = Vec::new();
-    for (ink, name) in Ink::NAMED {
-        spans.push(Span::styled(ink.glyph(look).to_string(), ink.style(look)));
-        spans.push(Span::styled(format!(" {name}  "), Style::new()));
+    for (ink, name) in Ink::NAMED.iter().take(names) {
+        if !spans.is_empty() {
+            spans.push(Span::raw(" "));
+        }
+        let glyph = ink.glyph(look).to_string();
+        spans.push(Span::styled(glyph, ink.style(look)));
+        spans.push(Span::raw(format!(" {name}")));
     }
-    spans.push(Span::styled(
-        Ink::Gap.glyph(look).to_string(),
-        Ink::Gap.style(look),
-    ));
-    spans.push(Span::raw(" not watched"));
     Line::from(spans)
 }
 
@@ -232,12 +235,11 @@ mod tests {
         let mixed = row(&lane(&[(75, 25); 64]), 64);
         assert_eq!(mixed.matches('.').count(), 16, "{mixed}");
         let half = row(&lane(&[(40, 20); 64]), 64);
-        assert_eq!(half.matches('.').count(), 13, "{half}");
-        assert_eq!(
-            half.matches(' ').count(),
-            25,
-            "the unknown shows too: {half}"
-        );
+        // Of 64, the unknown as well.
+        for (glyph, expected) in [('#', 25.6), ('.', 12.8), (' ', 25.6)] {
+            let drawn = half.matches(glyph).count() as f64;
+            assert!((drawn - expected).abs() <= 1.0, "{glyph} in {half}");
+        }
     }
 
     #[test]

@@ -8,7 +8,12 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use super::{grid::Grid, keys::Move, look::Look, words::put};
+use super::{
+    grid::{Grid, mark},
+    keys::Move,
+    look::Look,
+    words::put,
+};
 
 /// Where the user is in a grid.
 #[derive(Clone, Debug, Default)]
@@ -74,10 +79,7 @@ impl List {
                 title.push(Span::raw("  "));
                 x = x.saturating_add(2);
             }
-            let arrow = match self.reverse {
-                false => look.pick("▼", "v"),
-                true => look.pick("▲", "^"),
-            };
+            let arrow = mark(self.reverse, look);
             let (text, style) = match (column.index == self.sorted, column.to_right) {
                 (true, true) => (format!("{arrow}{}", column.title), look.bold()),
                 (true, false) => (format!("{}{arrow}", column.title), look.bold()),
@@ -92,7 +94,7 @@ impl List {
         let height = usize::from(self.rows.height);
         for (at, row) in order.iter().skip(self.top).take(height).enumerate() {
             let mine = selected == Some(grid.ids[*row]);
-            let mark = if mine { look.pick("▸ ", "> ") } else { "  " };
+            let pointer = if mine { look.pick("▸ ", "> ") } else { "  " };
             let cells = columns.iter().map(|column| {
                 let text = column.texts.get(*row).map_or("", String::as_str);
                 column.pad(text, look)
@@ -104,7 +106,7 @@ impl List {
                 ratatui::style::Style::new()
             };
             let line = Line::styled(
-                format!("{mark}{text}{}", " ".repeat(usize::from(area.width))),
+                format!("{pointer}{text}{}", " ".repeat(usize::from(area.width))),
                 style,
             );
             put(

@@ -53,12 +53,13 @@ const REDDISH_PURPLE: Color = Color::Indexed(175);
 
 impl Ink {
     /// Those of a key to the picture, with their names.
-    pub const NAMED: [(Self, &'static str); 5] = [
+    pub const NAMED: [(Self, &'static str); 6] = [
         (Self::Work, "work"),
         (Self::Idle, "idle"),
         (Self::Release, "release"),
         (Self::Ready, "ready"),
         (Self::Blocked, "blocked"),
+        (Self::Gap, "not watched"),
     ];
 
     /// Its character.
@@ -165,6 +166,16 @@ impl Look {
         }
     }
 
+    /// A line of bars, as high as their values; nothing where there is none.
+    pub fn spark(self, values: &[u64]) -> String {
+        let most = values.iter().copied().max().unwrap_or(0);
+        let sparks = self.text().spark(values, most);
+        let with_values = sparks.chars().zip(values);
+        with_values
+            .map(|(spark, value)| if *value == 0 { ' ' } else { spark })
+            .collect()
+    }
+
     /// A bar for a share from 0 to 1, in eighths of a column where the
     /// terminal can.
     pub fn bar(self, share: f64, width: usize) -> String {
@@ -180,6 +191,7 @@ impl Look {
         let eighths = (share.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
         // What is there at all is seen.
         let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+        let eighths = eighths.min(width * 8);
         let mut bar = "█".repeat(eighths / 8) + PARTS[eighths % 8];
         let filled = eighths.div_ceil(8);
         bar.extend(std::iter::repeat_n(' ', width.saturating_sub(filled)));

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::{
     live::{Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Snapshot, Watching},
     report::{
-        EachReport, OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
-        StragglerReport, ThreadReport, TrendReport, UnfinishedReport,
+        ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
+        PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
+        ThreadReport, TrendReport, UnfinishedReport,
     },
 };
 
@@ -32,6 +33,16 @@ pub fn empty() -> Snapshot {
             episodes: 0,
             incomplete_episodes: 0,
             lost_events: 0,
+            thread_time: ThreadTimeReport {
+                total_ns: 0,
+                work_ns: 0,
+                idle_ns: 0,
+                release_ns: None,
+                work_pct: None,
+                idle_pct: None,
+                release_pct: None,
+                unfinished_ns: 0,
+            },
             threads: Vec::new(),
             barriers: Vec::new(),
             sites: Vec::new(),
@@ -53,6 +64,8 @@ pub fn empty() -> Snapshot {
                 cpu_ns: 0,
             },
             departures: Some(true),
+            had_children: Some(false),
+            none_found_because: None,
             notes: Vec::new(),
         },
         now_ns: 400 * MS,
@@ -139,6 +152,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         episodes,
         incomplete: 0,
         lost_ns: idle * episodes,
+        lost_wall_pct: Some((idle * episodes) as f64 / (n * 124 * S / 10) as f64 * 100.0),
         gain_ns: (max_work - work / n) * episodes,
         imbalance_pct: Some((1.0 - (work / n) as f64 / max_work as f64) * 100.0),
         phase_ns: Some(stat(episodes, max_work)),
@@ -152,11 +166,15 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
                 20..50 => "alternating",
                 _ => "rotating",
             },
+            sequence: "none",
             thread: u32::try_from(straggler).unwrap(),
             share_pct: share as f64,
             longest_run: 17,
+            changes: episodes / 3,
+            unknown_pct: 0.0,
             mean_lead_ns: barrier / 5,
         }),
+        straggler_by_barrier: Vec::new(),
         trend: trend.collect(),
         threads: threads.collect(),
     }
@@ -196,6 +214,19 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             }
         })
         .collect();
+    let (work, idle) = report.threads.iter().fold((0, 0), |(work, idle), thread| {
+        (work + thread.work_ns.unwrap(), idle + thread.idle_ns)
+    });
+    report.thread_time = ThreadTimeReport {
+        total_ns: work + idle,
+        work_ns: work,
+        idle_ns: idle,
+        release_ns: Some(0),
+        work_pct: Some(work as f64 / (work + idle) as f64 * 100.0),
+        idle_pct: Some(idle as f64 / (work + idle) as f64 * 100.0),
+        release_pct: Some(0.0),
+        unfinished_ns: 0,
+    };
     report.episodes = sites.iter().map(|site| site.episodes).sum();
     report.phases = sites
         .iter()
@@ -310,6 +341,7 @@ pub fn imbalanced() -> Snapshot {
         ],
     );
     snapshot.report.sites[1].name = Some("diagonal".into());
+    phases_and_marks(&mut snapshot.report);
     snapshot.output = Some(Arc::new(Output {
         lines: (0..60)
             .map(|at| format!("step {at}: residual {}e-6", 900 - at))
@@ -320,6 +352,45 @@ pub fn imbalanced() -> Snapshot {
         format!("00:0{at}.120 update_rows lu.c:715 #{at}: phase 12.1 ms, barrier 8.20 ms, last T3")
     }).collect());
     snapshot
+}
+
+fn phases_and_marks(report: &mut Report) {
+    report.conceptual_phases = vec![ConceptualReport {
+        name: "elimination".into(),
+        from: "factor_diagonal".into(),
+        to: "swap".into(),
+        phase_ns: Some(stat(512, 15 * MS)),
+        unfinished: true,
+        abandoned: 2,
+        episodes: 1536,
+        work_ns: 30 * S,
+        idle_ns: 12 * S,
+        trend: Vec::new(),
+        threads: Vec::new(),
+    }];
+    report.marks = ["read", "written"]
+        .into_iter()
+        .zip(0..)
+        .map(|(name, id)| MarkReport {
+            id,
+            name: name.into(),
+            at: format!("io.c:{}", 10 + id),
+            hits: 12_345,
+            threads: vec![MarkThreadReport {
+                thread: 0,
+                hits: 12_345,
+            }],
+        })
+        .collect();
+    report.intervals = vec![IntervalReport {
+        from: 0,
+        to: 1,
+        time_ns: Some(stat(12_345, 80_000)),
+        running_ns: Some(700 * MS),
+        ready_ns: None,
+        blocked_ns: None,
+        threads: Vec::new(),
+    }];
 }
 
 /// 64 threads, one of which is late.
@@ -414,6 +485,7 @@ pub fn hanging() -> Snapshot {
         arrived: vec![0, 1, 2],
         missing: vec![3],
         waiting_ns: 40 * S,
+        idle_ns: 120 * S,
     }];
     let full = u32::try_from(snapshot.lanes.piece_ns).unwrap();
     for lane in &mut snapshot.lanes.lanes {

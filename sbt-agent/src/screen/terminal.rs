@@ -5,7 +5,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, BufWriter, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt as _,
+    os::{fd::AsFd as _, unix::fs::OpenOptionsExt as _},
     sync::{
         Arc, Once,
         atomic::{AtomicBool, Ordering},
@@ -17,6 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
 use ratatui::{
     Terminal,
     backend::CrosstermBackend,
@@ -68,6 +72,7 @@ struct Tty {
 impl Tty {
     fn open(until: Option<Instant>) -> io::Result<Self> {
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open("/dev/tty")?;
@@ -95,6 +100,28 @@ impl Write for Tty {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Waits until there is something to read or time is up.
+///
+/// # Errors
+///
+/// Nobody is at the other end any more. The library that reads the keys would
+/// try for ever.
+fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<()> {
+    let mut fds = [PollFd::new(tty.as_fd(), PollFlags::POLLIN)];
+    // Whole ms, and not fewer than asked for: it would be asked for again at once.
+    let timeout = timeout + Duration::from_millis(1);
+    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut fds, timeout) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    match fds[0].revents() {
+        Some(events) if events.intersects(gone) => Err(ErrorKind::BrokenPipe.into()),
+        _ => Ok(()),
     }
 }
 
@@ -216,6 +243,7 @@ impl Screen {
         let mut state = State::new(self.look);
         let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, Tty::open(None)?));
         let mut terminal = Terminal::new(backend)?;
+        let keys = Tty::open(None)?.file;
         let mut snapshot = self.latest.borrow_and_update().clone();
         self.ask_size();
         let mut drawn: Option<Instant> = None;
@@ -228,7 +256,9 @@ impl Screen {
                     if !self.suspend(&done)? {
                         return Ok(());
                     }
-                    terminal.clear()?;
+                    // All of it anew. `clear` would ask the terminal for its
+                    // cursor, on standard output.
+                    terminal.resize(terminal.size()?.into())?;
                     self.ask_size();
                     is_old = true;
                 }
@@ -243,9 +273,8 @@ impl Screen {
                 terminal.draw(|frame| state.draw(frame, &snapshot))?;
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
-            let mut wait = if is_old { wait.min(LOOK) } else { LOOK };
-            while event::poll(wait)? {
-                wait = Duration::ZERO;
+            wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
+            while event::poll(Duration::ZERO)? {
                 let event = event::read()?;
                 match event {
                     Event::FocusGained => frame = FRAME,
@@ -337,3 +366,6 @@ impl Drop for Handle {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests;

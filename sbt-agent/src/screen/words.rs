@@ -9,6 +9,7 @@ use super::look::Look;
 use crate::{
     place::printable,
     report::{Report, SiteReport, ThreadReport},
+    views::table::count,
 };
 
 /// Columns that a text takes.
@@ -35,6 +36,23 @@ pub fn fit(text: &str, columns: usize, look: Look) -> String {
         out.push_str(look.cut());
     }
     out
+}
+
+/// The same, cut in the middle: of a place, the end says more than the
+/// beginning.
+pub fn fit_middle(text: &str, columns: usize, look: Look) -> String {
+    if width(text) <= columns || columns < 8 {
+        return fit(text, columns, look);
+    }
+    let head = fit(text, columns / 3, look);
+    let room = columns - width(&head);
+    let mut tail = text;
+    while width(tail) > room {
+        let mut chars = tail.chars();
+        chars.next();
+        tail = chars.as_str();
+    }
+    head + tail
 }
 
 /// A text of exactly so many columns, to the left.
@@ -128,6 +146,9 @@ pub fn site(report: &Report, id: u32) -> String {
 
 /// `T3 worker`.
 pub fn thread_name(thread: &ThreadReport) -> String {
+    if thread.threads > 1 {
+        return format!("{} further threads", count(thread.threads));
+    }
     format!("T{} {}", thread.id, printable(&thread.name))
         .trim_end()
         .to_owned()
@@ -196,9 +217,9 @@ pub fn clock(ns: u64) -> String {
 }
 
 /// `1 site`, `2 sites`.
-pub fn plural(n: usize, what: &str) -> String {
+pub fn plural(n: u64, what: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
-    format!("{} {what}{s}", crate::views::table::count(n as u64))
+    format!("{} {what}{s}", count(n))
 }
 
 #[cfg(test)]
@@ -218,6 +239,11 @@ mod tests {
         assert_eq!(width(&left("漢字漢字", 6, LOOK)), 6);
         assert_eq!(right("ab", 4, LOOK), "  ab");
         assert_eq!(fit("abc", 0, LOOK), "");
+        assert_eq!(
+            fit_middle("update_rows lu.c:715", 16, LOOK),
+            "upda…ws lu.c:715"
+        );
+        assert_eq!(fit_middle("漢字漢字漢字漢字", 9, LOOK), "漢…字漢字");
     }
 
     #[test]

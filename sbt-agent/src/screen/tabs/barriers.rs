@@ -12,14 +12,13 @@ use crate::{
     live::Request,
     report::{SiteReport, StatReport},
     screen::{
-        facts,
         grid::{Cells, Grid},
         keys::Action,
         list::List,
         pager::Pager,
         words::{self, plural, printable_site, put, rule},
     },
-    views::table::UNKNOWN,
+    views::{table::UNKNOWN, text},
 };
 
 /// The column of [`grid`] that sites are sorted by at first: lost.
@@ -47,9 +46,11 @@ impl Default for Barriers {
 
 fn grid(view: &View) -> Grid {
     let sites = &view.snapshot.report.sites;
-    let lost = |site: &SiteReport| facts::lost_pct(view.snapshot, site);
-    let mean = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.mean);
-    let last = |site: &SiteReport| match &site.straggler {
+    let wall = || sites.iter().map(|site| site.lost_wall_pct).collect();
+    // The first phase holds the program's start, and one slow episode would
+    // hide what the others are like.
+    let median = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.p50);
+    let last = |site: &SiteReport| match text::known(site) {
         Some(straggler) => (
             Some(straggler.share_pct),
             format!("T{} {:3.0} %", straggler.thread, straggler.share_pct),
@@ -75,11 +76,11 @@ fn grid(view: &View) -> Grid {
         3,
         Cells::Count(sites.iter().map(|site| Some(site.episodes)).collect()),
     )
-    .column("phase", 4, times(&|site| mean(&site.phase_ns)))
-    .column("barrier", 5, times(&|site| mean(&site.barrier_ns)))
+    .column("phase", 4, times(&|site| median(&site.phase_ns)))
+    .column("barrier", 5, times(&|site| median(&site.barrier_ns)))
     .column("lost", 0, times(&|site| Some(site.lost_ns)))
-    .column("share", 2, Cells::Share(sites.iter().map(lost).collect()))
-    .column("", 8, Cells::Bar(sites.iter().map(lost).collect()))
+    .column("wall", 6, Cells::Share(wall()))
+    .column("", 8, Cells::Bar(wall()))
     .column(
         "imbalance",
         7,
@@ -100,15 +101,18 @@ impl Tab for Barriers {
             self.draw_open(site, view, buffer, area);
             return;
         }
+        self.open = None;
         let strip = strip::height(view.snapshot.lanes.lanes.len(), area.height);
         let [above, below] =
             Layout::vertical([Constraint::Length(strip), Constraint::Min(0)]).areas(area);
         if strip > 0 {
             strip::draw(view, buffer, above);
         }
-        let (table, beside) = if area.width >= WIDE {
+        let (table, beside) = if report.sites.is_empty() {
+            (below, Rect::ZERO)
+        } else if area.width >= WIDE {
             let [table, line, beside] = Layout::horizontal([
-                Constraint::Percentage(56),
+                Constraint::Percentage(58),
                 Constraint::Length(1),
                 Constraint::Min(0),
             ])
@@ -193,7 +197,7 @@ impl Barriers {
         let note = self
             .list
             .range()
-            .unwrap_or_else(|| plural(sites.len(), "site"));
+            .unwrap_or_else(|| plural(sites.len() as u64, "site"));
         let name = if self.list.filter.is_empty() {
             "barriers, where thread-time is lost".to_owned()
         } else {

@@ -13,7 +13,10 @@ use crate::{
         look::Look,
         words::{left, right},
     },
-    views::table::{UNKNOWN, Unit, count, duration},
+    views::{
+        table::{UNKNOWN, Unit, count, duration},
+        text::top,
+    },
 };
 
 type Figure = (&'static str, fn(&StatReport) -> u64);
@@ -106,7 +109,10 @@ pub fn histogram(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'st
                 right(&count(*times), 10, look),
                 right(&format!("{share:.0} %"), 6, look),
             )),
-            Span::raw(look.bar(*times as f64 / most as f64, columns.saturating_sub(33))),
+            Span::raw(look.bar(
+                *times as f64 / most as f64,
+                columns.saturating_sub(33).min(40),
+            )),
         ])
     };
     ranges.iter().map(line).collect()
@@ -120,17 +126,11 @@ pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line
         return Vec::new();
     };
     let values: Vec<u64> = ranges.iter().map(|range| range.1).collect();
-    let sparks = look.text().spark(&values);
-    let nothing = ' ';
-    let sparks: String = sparks
-        .chars()
-        .zip(&values)
-        .map(|(spark, value)| if *value == 0 { nothing } else { spark })
-        .collect();
     let text = format!(
-        " {}{} {sparks} {}",
-        left("barrier time", 17, look),
-        duration(Some(first.0), look.text()),
+        " {}{} {} {}",
+        left("barrier times", 14, look),
+        right(&duration(Some(first.0), look.text()), 8, look),
+        look.spark(&values),
         duration(Some(last.0.saturating_mul(2)), look.text()),
     );
     vec![Line::raw(crate::screen::words::fit(&text, columns, look))]
@@ -142,31 +142,27 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
     let barrier: fn(&TrendReport) -> Option<u64> = |part| Some(part.barrier_ns);
     let idle: fn(&TrendReport) -> Option<u64> = |part| Some(part.idle_ns);
     let rows: &[(&str, fn(&TrendReport) -> Option<u64>)] = if full {
-        &[
-            ("phase", phase),
-            ("barrier", barrier),
-            ("lost an episode", idle),
-        ]
+        &[("phase", phase), ("barrier", barrier), ("lost", idle)]
     } else {
-        &[("phase", phase), ("lost an episode", idle)]
+        &[("phase trend", phase), ("lost trend", idle)]
     };
     let mut lines = Vec::new();
     for (what, f) in rows {
         // Label, first and last value.
-        let room = columns.saturating_sub(1 + 17 + 2 * 9 + 1).min(64);
+        let room = columns.saturating_sub(1 + 14 + 2 * 9 + 1).min(64);
         let means = means(&site.trend, *f, room.max(1));
         let (Some(first), Some(last)) = (means.first(), means.last()) else {
             if full {
-                lines.push(Line::raw(format!(" {} {UNKNOWN}", left(what, 16, look))));
+                lines.push(Line::raw(format!(" {} {UNKNOWN}", left(what, 13, look))));
             }
             continue;
         };
         let time = |value: u64| duration(Some(value), look.text());
         lines.push(Line::raw(format!(
             " {}{} {} {}",
-            left(what, 17, look),
-            time(*first),
-            look.text().spark(&means),
+            left(what, 14, look),
+            right(&time(*first), 8, look),
+            look.text().spark(&means, top(&means)),
             time(*last),
         )));
         if full {
@@ -179,7 +175,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
                 .max()
                 .map_or_else(String::new, |value| time(*value));
             lines.push(Line::from(Span::styled(
-                format!(" {}least {least}, most {most}", left("", 17, look)),
+                format!(" {}least {least}, most {most}", left("", 14, look)),
                 Style::new().patch(look.dim()),
             )));
         }

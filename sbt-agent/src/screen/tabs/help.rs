@@ -26,7 +26,7 @@ pub struct Help {
 const KEYS: [(&str, &str); 20] = [
     ("1-7, Tab, Shift-Tab", "tabs; or click on one"),
     ("arrows, j k, wheel", "select, scroll"),
-    ("PgUp PgDn, g G, Home End", "by pages, to both ends"),
+    ("PgUp PgDn g G", "by pages, to both ends"),
     ("Enter", "details of the selected site; Esc goes back"),
     (
         "s S",
@@ -54,11 +54,11 @@ const KEYS: [(&str, &str); 20] = [
     ("", ""),
     (
         "",
-        "Times are of single episodes (means) or sums; ? is what was not measured.",
+        "phase and barrier are medians of episodes; ? is what was not measured.",
     ),
 ];
 
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 10] = [
     ("site", "from where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
     (
@@ -71,6 +71,10 @@ const WORDS: [(&str, &str); 9] = [
     (
         "lost",
         "idle time of all threads together: what the order goes by",
+    ),
+    (
+        "wall",
+        "the same, of the wall time of the threads that are there",
     ),
     (
         "imbalance",
@@ -105,7 +109,7 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     lines.extend(rows(&WORDS));
     lines.push(Line::default());
     lines.push(heading("timeline"));
-    let mut key = lanes::key(look);
+    let mut key = lanes::key(lanes::ALL, look);
     key.spans.insert(0, Span::raw(" "));
     lines.push(key);
     let text = "A piece of time in which several things happened shows one of them, so that the \

@@ -1,6 +1,10 @@
 //! What was told of single episodes, warnings, and what the user should know.
 
-use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::Line,
+};
 
 use super::{Tab, View, site};
 use crate::{
@@ -9,7 +13,7 @@ use crate::{
     screen::{
         keys::Action,
         pager::Pager,
-        words::{plural, rule, since, wrap},
+        words::{plural, put, put_all, rule, since, wrap},
     },
     views::table::{count, duration},
 };
@@ -27,15 +31,11 @@ impl Default for Log {
     }
 }
 
-fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
+/// What the user should know.
+fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;
     let columns = columns.saturating_sub(2);
-    let mut lines: Vec<Line> = snapshot
-        .told
-        .iter()
-        .map(|text| Line::raw(format!(" {}", printable(text))))
-        .collect();
     let mut facts = Vec::new();
     for (from, to) in &snapshot.gaps {
         let length = since(to.saturating_sub(*from));
@@ -51,10 +51,9 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         ));
     }
     if report.incomplete_episodes > 0 {
-        let n = usize::try_from(report.incomplete_episodes).unwrap_or(0);
         facts.push(format!(
             "{} apart from the {} complete ones",
-            plural(n, "incomplete episode"),
+            plural(report.incomplete_episodes, "incomplete episode"),
             count(report.episodes),
         ));
     }
@@ -81,12 +80,11 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         }
     ));
     facts.extend(report.notes.iter().map(|note| printable(note)));
-    lines.push(Line::styled(" notes", look.title()));
-    for fact in facts {
-        let texts = wrap(&printable(&fact), columns, look);
-        lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
-    }
-    lines
+    facts
+        .iter()
+        .flat_map(|fact| wrap(&printable(fact), columns, look))
+        .map(|text| Line::raw(format!(" {text}")))
+        .collect()
 }
 
 impl Tab for Log {
@@ -95,11 +93,41 @@ impl Tab for Log {
     }
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
-        let (title, body) = site::split(area);
-        let lines = contents(view, usize::from(area.width));
-        self.pager.draw(&lines, buffer, body);
+        let notes = notes(view, usize::from(area.width));
+        let most = usize::from(area.height / 3);
+        let rows = u16::try_from(notes.len().min(most)).unwrap_or(0);
+        let [above, below] =
+            Layout::vertical([Constraint::Length(rows + 1), Constraint::Min(0)]).areas(area);
+        let (title, body) = site::split(above);
+        let hidden = notes.len() - usize::from(rows);
+        let note = if hidden > 0 {
+            format!("{hidden} more; the report has them all")
+        } else {
+            String::new()
+        };
+        rule(buffer, title, "notes", &note, view.look);
+        put_all(buffer, body, notes);
+        let (title, body) = site::split(below);
+        let told = &view.snapshot.told;
+        let in_sight = self.pager.view(told.len(), body.height);
+        let shown = told[in_sight].iter();
+        put_all(
+            buffer,
+            body,
+            shown.map(|text| Line::raw(format!(" {}", printable(text)))),
+        );
         let note = self.pager.range().unwrap_or_default();
-        rule(buffer, title, "log", &note, view.look);
+        rule(
+            buffer,
+            title,
+            "episodes, phases and warnings",
+            &note,
+            view.look,
+        );
+        if told.is_empty() {
+            let text = " Nothing yet. --watch SITE tells its episodes one by one.";
+            put(buffer, body, 0, &Line::raw(text));
+        }
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {

@@ -8,6 +8,7 @@ use ratatui::{
 use super::{keys::Action, look::Look};
 use crate::live::{Request, Snapshot};
 
+mod arrivals;
 mod barriers;
 mod figures;
 mod help;

@@ -13,6 +13,7 @@ use crate::{
         pager::Pager,
         words::{self, rule},
     },
+    views::table::count,
 };
 
 /// See the module.
@@ -75,14 +76,17 @@ fn idle(phase: &ConceptualReport) -> Option<f64> {
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let report = &view.snapshot.report;
-    let arrow = view.look.pick("→", "->");
     let mut all = Vec::new();
     if !report.conceptual_phases.is_empty() {
         let phases = &report.conceptual_phases;
         let mut grid = Grid::default();
         let name = |phase: &ConceptualReport| {
+            let given_up = match phase.abandoned {
+                0 => String::new(),
+                n => format!(", {} given up", count(n)),
+            };
             let open = if phase.unfinished { " (going on)" } else { "" };
-            format!("{}{open}", crate::place::printable(&phase.name))
+            format!("{}{open}{given_up}", crate::place::printable(&phase.name))
         };
         names(&mut grid, "phase", phases.iter().map(name).collect());
         distribution(
@@ -102,17 +106,13 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         let sum = |phase: &&PhaseReport| phase.phase_ns.as_ref().map(|stat| stat.sum);
         phases.sort_by_key(|phase| std::cmp::Reverse(sum(phase)));
         let mut grid = Grid::default();
-        let name = |phase: &&PhaseReport| {
-            let from = phase
-                .from
-                .map_or_else(|| "start".into(), |id| words::site(report, id));
-            format!("{from} {arrow} {}", words::site(report, phase.to))
+        let from = |phase: &&PhaseReport| match phase.from {
+            Some(id) => words::site(report, id),
+            None => "start".into(),
         };
-        names(
-            &mut grid,
-            "from barrier to barrier",
-            phases.iter().map(name).collect(),
-        );
+        names(&mut grid, "from", phases.iter().map(from).collect());
+        let to = phases.iter().map(|phase| words::site(report, phase.to));
+        grid.column("to", 0, Cells::Text(to.collect()));
         distribution(
             &mut grid,
             &phases.iter().map(|phase| phase.phase_ns.as_ref()).collect(),

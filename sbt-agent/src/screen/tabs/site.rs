@@ -6,14 +6,18 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use super::{View, figures};
+use super::{View, arrivals, figures};
 use crate::{
+    place::printable,
     report::{SiteReport, SiteThreadReport, UnfinishedReport},
     screen::{
-        look::{Ink, Look},
-        words::{self, fit, left, right, since, thread},
+        look::Look,
+        words::{self, left, right, since, thread},
     },
-    views::table::{UNKNOWN, Unit, count, duration},
+    views::{
+        table::{UNKNOWN, count},
+        text,
+    },
 };
 
 /// From so many columns on, the full details stand in two columns.
@@ -30,13 +34,27 @@ pub fn overview(site: &SiteReport, view: &View, columns: usize, rows: u16) -> Ve
     let rows = usize::from(rows);
     let mut lines = facts(site, view, columns);
     let mut extras = vec![Line::default()];
-    extras.extend(figures::trend(site, view.look, columns, false));
-    extras.extend(figures::histogram_row(site, view, columns));
-    extras.push(Line::default());
     extras.extend(figures::distributions(site, view.look, columns));
+    extras.push(Line::default());
+    extras.extend(figures::trend(site, view.look, columns, false));
+    let histogram = figures::histogram(site, view, columns);
     let room = rows.saturating_sub(lines.len());
-    let of_threads = (room.saturating_sub(extras.len())).max(room.min(6));
-    lines.extend(arrivals(site, view, columns, of_threads, false));
+    // In rows of their own, if all of them and all threads have room.
+    if room > extras.len() + site.threads.len() + histogram.len() + 2 {
+        extras.push(Line::default());
+        extras.push(Line::styled(" barrier times", view.look.dim()));
+        extras.extend(histogram);
+    } else {
+        extras.extend(figures::histogram_row(site, view, columns));
+    }
+    let of_threads = room.saturating_sub(extras.len()).max(room.min(6));
+    lines.extend(arrivals::lines(site, view, columns, of_threads, false));
+    if lines.len() + extras.len() > rows {
+        // No room for all: what a line each says.
+        extras = vec![Line::default()];
+        extras.extend(figures::trend(site, view.look, columns, false));
+        extras.extend(figures::histogram_row(site, view, columns));
+    }
     lines.extend(extras);
     lines
 }
@@ -51,7 +69,7 @@ pub fn full(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>
     first.extend(origin(site, look, each));
     first.push(Line::default());
     first.push(heading("in the order of arrival, means of an episode"));
-    first.extend(arrivals(site, view, each, usize::MAX, true));
+    first.extend(arrivals::lines(site, view, each, usize::MAX, true));
     first.push(Line::default());
     first.push(heading("who comes last"));
     first.extend(ledger(site, view, each));
@@ -94,39 +112,19 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
             texts.push((waits_still(open), look.alarm()));
         }
     }
-    if let Some(straggler) = &site.straggler {
-        let pattern = match straggler.pattern {
-            "persistent" => ": the same thread again and again",
-            "alternating" => ": a few threads take turns",
-            "rotating" => ": no thread in particular",
-            _ => "",
+    for (index, fact) in text::facts(report, site, look.text()).iter().enumerate() {
+        let style = if index == 0 {
+            look.bold()
+        } else {
+            Style::new()
         };
-        texts.push((
-            format!(
-                "{} comes last in {:.0} % of {}{pattern}.",
-                thread(report, straggler.thread),
-                straggler.share_pct,
-                words::plural(usize::try_from(site.episodes).unwrap_or(0), "episode"),
-            ),
-            look.bold(),
-        ));
-    }
-    if let Some(imbalance) = site.imbalance_pct {
-        texts.push((
-            format!(
-                "Imbalance {imbalance:.0} %: perfect balance would save {} of {}.",
-                duration(Some(site.gain_ns), look.text()),
-                duration(site.phase_ns.as_ref().map(|stat| stat.sum), look.text()),
-            ),
-            Style::new(),
-        ));
+        texts.push((printable(fact), style));
     }
     if site.incomplete > 0 {
-        let n = usize::try_from(site.incomplete).unwrap_or(0);
         texts.push((
             format!(
-                "Apart from these, {}.",
-                words::plural(n, "incomplete episode")
+                "{} not counted in.",
+                words::plural(site.incomplete, "incomplete episode")
             ),
             look.dim(),
         ));
@@ -146,7 +144,7 @@ fn waits_still(open: &UnfinishedReport) -> String {
         .participants
         .map_or_else(String::new, |n| format!(" of {n}"));
     let mut text = format!(
-        "{}{of} there since {}",
+        "{}{of} threads have waited here for {}",
         open.arrived.len(),
         since(open.waiting_ns)
     );
@@ -165,169 +163,16 @@ fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
     if !site.callers.is_empty() {
         texts.push(format!("called from {}", site.callers.join(" < ")));
     }
-    let barriers = words::plural(site.barriers.len(), "barrier");
+    let barriers = words::plural(site.barriers.len() as u64, "barrier");
     texts.push(format!(
         "{barriers} of kind {}, in {}",
         site.kind, site.binary
     ));
     texts
         .iter()
-        .flat_map(|text| {
-            words::wrap(
-                &crate::place::printable(text),
-                columns.saturating_sub(2),
-                look,
-            )
-        })
+        .flat_map(|text| words::wrap(&printable(text), columns.saturating_sub(2), look))
         .map(|text| Line::styled(format!(" {text}"), look.dim()))
         .collect()
-}
-
-fn mean(sum: Option<u64>, of: u64) -> Option<u64> {
-    sum.and_then(|sum| sum.checked_div(of))
-}
-
-/// The threads, the earliest first: how long they worked and then waited. Of
-/// more than fit, those in the middle are left out.
-fn arrivals(
-    site: &SiteReport,
-    view: &View,
-    columns: usize,
-    rows: usize,
-    with_release: bool,
-) -> Vec<Line<'static>> {
-    let look = view.look;
-    let idle = |thread: &SiteThreadReport| mean(Some(thread.idle_ns), thread.episodes);
-    let work = |thread: &SiteThreadReport| mean(thread.work_ns, thread.episodes);
-    let release = |thread: &SiteThreadReport| mean(thread.release_ns, thread.episodes);
-    let mut threads: Vec<&SiteThreadReport> = site.threads.iter().collect();
-    threads.sort_by_key(|thread| std::cmp::Reverse(idle(thread)));
-    if rows < 2 || threads.is_empty() {
-        return Vec::new();
-    }
-    let all = |f: &dyn Fn(&SiteThreadReport) -> Option<u64>| -> Vec<Option<u64>> {
-        threads.iter().map(|thread| f(thread)).collect()
-    };
-    let (works, idles, releases) = (all(&work), all(&idle), all(&release));
-    let unit = |values: &[Option<u64>]| Unit::fitting(values.iter().copied());
-    let (work_unit, idle_unit) = (unit(&works), unit(&idles));
-    let release_unit = unit(&releases);
-    let names: Vec<String> = threads
-        .iter()
-        .map(|row| thread(&view.snapshot.report, row.thread))
-        .collect();
-    let name = names.iter().map(|name| words::width(name)).max();
-    let name = name.unwrap_or(0).clamp("thread".len(), 16);
-    let release_columns = if with_release { 12 } else { 0 };
-    let last_columns = 11;
-    let fixed = 1 + name + 9 + 9 + release_columns + last_columns + 2;
-    let bar = columns.saturating_sub(fixed);
-    let longest = works
-        .iter()
-        .zip(&idles)
-        .map(|(work, idle)| work.unwrap_or(0) + idle.unwrap_or(0))
-        .max()
-        .unwrap_or(0)
-        .max(1);
-    let head = |title: &str, unit: Unit| format!("{title} {}", unit.label(look.text()));
-    let mut title = format!(
-        " {}{}{}  {}",
-        left("thread", name, look),
-        right(&head("work", work_unit), 9, look),
-        right(&head("idle", idle_unit), 9, look),
-        left("", bar, look),
-    );
-    if with_release {
-        title += &right(&head("release", release_unit), release_columns, look);
-    }
-    title += &right("last", last_columns, look);
-    let mut lines = vec![Line::styled(title, look.dim())];
-    let rows = rows - 1;
-    let hidden = if threads.len() > rows {
-        threads.len() - rows.saturating_sub(1)
-    } else {
-        0
-    };
-    // The last matter more than the first.
-    let before = (rows.saturating_sub(1)) / 3;
-    for (at, row) in threads.iter().enumerate() {
-        if hidden > 0 && at == before {
-            let text = format!(
-                " {} {} more in between",
-                look.cut(),
-                words::plural(hidden, "thread")
-            );
-            lines.push(Line::styled(fit(&text, columns, look), look.dim()));
-        }
-        if hidden > 0 && (before..before + hidden).contains(&at) {
-            continue;
-        }
-        let share = mean_share(row.last, site.episodes);
-        let last = format!("{} {share:>5}", count(row.last));
-        let mut spans = vec![Span::raw(format!(
-            " {}{}{}  ",
-            left(&names[at], name, look),
-            right(&work_unit.write(works[at]), 9, look),
-            right(&idle_unit.write(idles[at]), 9, look),
-        ))];
-        spans.extend(stretch(works[at], idles[at], longest, bar, look));
-        if with_release {
-            let text = release_unit.write(releases[at]);
-            spans.push(Span::raw(right(&text, release_columns, look)));
-        }
-        spans.push(Span::raw(right(&last, last_columns, look)));
-        lines.push(Line::from(spans));
-    }
-    lines
-}
-
-fn mean_share(part: u64, of: u64) -> String {
-    if of == 0 {
-        return UNKNOWN.into();
-    }
-    format!("{:.0} %", part as f64 / of as f64 * 100.0)
-}
-
-/// Work and then waiting, drawn as long as they took.
-fn stretch(
-    work: Option<u64>,
-    idle: Option<u64>,
-    longest: u64,
-    columns: usize,
-    look: Look,
-) -> Vec<Span<'static>> {
-    let scale = |ns: u64| {
-        let columns = u128::from(ns) * columns as u128 + u128::from(longest / 2);
-        usize::try_from(columns / u128::from(longest)).unwrap_or(0)
-    };
-    // Unknown work stays empty: when it arrived is known all the same.
-    let ink = if work.is_some() {
-        Ink::Work
-    } else {
-        Ink::Unknown
-    };
-    let arrival = match (work, idle) {
-        (Some(work), _) => scale(work),
-        (None, Some(idle)) => scale(longest.saturating_sub(idle)),
-        (None, None) => 0,
-    }
-    .min(columns);
-    let waits = scale(work.unwrap_or(0) + idle.unwrap_or(0))
-        .max(arrival)
-        .min(columns)
-        - arrival;
-    let waits = if work.is_none() && idle.is_some() {
-        columns - arrival
-    } else {
-        waits
-    };
-    let run =
-        |ink: Ink, n: usize| Span::styled(ink.glyph(look).to_string().repeat(n), ink.style(look));
-    vec![
-        run(ink, arrival),
-        run(Ink::Idle, waits),
-        Span::raw(" ".repeat(columns - arrival - waits)),
-    ]
 }
 
 /// Who comes last how often.
@@ -344,20 +189,15 @@ fn ledger(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> 
                 " {}{} {} ",
                 left(&thread(&view.snapshot.report, row.thread), 16, look),
                 right(&count(row.last), 10, look),
-                right(&mean_share(row.last, site.episodes), 6, look),
+                right(&arrivals::share(row.last, site.episodes), 6, look),
             )),
-            Span::styled(look.bar(share, columns.saturating_sub(37)), Style::new()),
+            Span::styled(
+                look.bar(share, columns.saturating_sub(37).min(40)),
+                Style::new(),
+            ),
         ]));
     }
-    if let Some(straggler) = &site.straggler {
-        let text = format!(
-            "The last comes {} after the one before it (mean); most in a row by one thread: {}.",
-            duration(Some(straggler.mean_lead_ns), look.text()),
-            count(straggler.longest_run),
-        );
-        let texts = words::wrap(&text, columns.saturating_sub(2), look);
-        lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
-    } else {
+    if lines.is_empty() {
         lines.push(Line::raw(format!(" {UNKNOWN}")));
     }
     lines

@@ -37,14 +37,11 @@ pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
     let last = duration(Some(lanes::length_ns(snapshot, window)), look.text());
     let all = snapshot.lanes.lanes.len();
     let title = if shown.len() < all {
-        format!(
-            "the last {last}: {} of {all} threads, the latest",
-            shown.len()
-        )
+        format!("the last {last}, {} of {all} threads", shown.len())
     } else {
         format!("the last {last}")
     };
-    words::rule(buffer, area, &title, "waiting", look);
+    words::rule(buffer, area, &title, WAITING, look);
     draw_key(view, &title, buffer, area);
     let below = Rect {
         y: area.y + 1,
@@ -57,24 +54,31 @@ pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
     words::put_all(buffer, below, lines);
 }
 
-/// The key to the characters, in the rule if there is room.
+/// What the figures at the ends of the lanes are.
+const WAITING: &str = "waiting";
+
+/// The key to the characters in the rule, as much of it as fits.
 fn draw_key(view: &View, title: &str, buffer: &mut Buffer, area: Rect) {
-    let mut key = lanes::key(view.look);
-    key.spans.insert(0, " ".into());
-    key.spans.push(" ".into());
-    let columns = u16::try_from(key.width()).unwrap_or(u16::MAX);
-    let title = u16::try_from(words::width(title)).unwrap_or(u16::MAX);
-    let end = area.width.saturating_sub(" waiting --".len() as u16 + 2);
-    if let Some(x) = end
-        .checked_sub(columns)
-        .filter(|x| *x > title.saturating_add(5))
-    {
+    let used = words::width(title) + WAITING.len() + "--  - -  --".len();
+    let room = usize::from(area.width).saturating_sub(used);
+    for names in [lanes::ALL, lanes::KNOWN, lanes::MAIN] {
+        let mut key = lanes::key(names, view.look);
+        key.spans.insert(0, " ".into());
+        key.spans.push(" ".into());
+        let columns = key.width();
+        if columns > room {
+            continue;
+        }
+        let before = words::width(title) + 5 + room - columns;
         let place = Rect {
-            x: area.x + x,
-            width: columns,
+            x: area
+                .x
+                .saturating_add(u16::try_from(before).unwrap_or(u16::MAX)),
+            width: u16::try_from(columns).unwrap_or(u16::MAX),
             ..area
         };
         words::put(buffer, place, 0, &key);
+        return;
     }
 }
 

@@ -27,11 +27,15 @@ pub struct Threads {
 }
 
 fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
-    let ago = |ns: u64| since(now_ns.saturating_sub(ns));
+    // What has only just begun will be over before it has been read.
+    let ago = |ns: &u64| match now_ns.saturating_sub(*ns) {
+        0..100_000_000 => String::new(),
+        ns => format!(" {}", since(ns)),
+    };
     match doing {
-        Some(Doing::Working { since_ns }) => format!("works {}", ago(*since_ns)),
+        Some(Doing::Working { since_ns }) => format!("works{}", ago(since_ns)),
         Some(Doing::Waiting { since_ns, at }) => {
-            format!("waits {} at {}", ago(*since_ns), printable(at))
+            format!("waits{} at {}", ago(since_ns), printable(at))
         }
         Some(Doing::Ended) => "has ended".into(),
         Some(Doing::Unknown) | None => UNKNOWN.into(),
@@ -88,7 +92,7 @@ fn grid(view: &View) -> Grid {
         .column("blocked", 6, times(&|thread| thread.blocked_ns))
         .column("idle", 1, times(&|thread| Some(thread.idle_ns)))
         .column(
-            "idle",
+            "share",
             2,
             Cells::Share(threads.iter().map(idle_pct).collect()),
         )
@@ -107,7 +111,10 @@ impl Tab for Threads {
         let (title, body) = site::split(area);
         let all = view.snapshot.report.threads.len();
         self.list.draw(&grid(view), view.look, buffer, body);
-        let note = self.list.range().unwrap_or_else(|| plural(all, "thread"));
+        let note = self
+            .list
+            .range()
+            .unwrap_or_else(|| plural(all as u64, "thread"));
         let name = if self.list.filter.is_empty() {
             "threads, over the whole run".to_owned()
         } else {

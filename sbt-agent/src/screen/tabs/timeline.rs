@@ -13,6 +13,7 @@ use crate::{
     screen::{
         keys::{Action, Move},
         lanes::{self, Window},
+        look::Look,
         pager::Pager,
         words::{self, plural, put, rule},
     },
@@ -29,8 +30,11 @@ pub struct Timeline {
     pieces: usize,
 }
 
-/// Rows between two labels of the axis.
-const TICK: usize = 16;
+/// The most rows of a lane, with an empty one.
+const TALLEST: usize = 3;
+
+/// Columns between two labels of the axis, at the least.
+const TICK: usize = 12;
 
 fn level(snapshot: &Snapshot) -> usize {
     let piece_ns = snapshot.lanes.piece_ns;
@@ -66,7 +70,7 @@ impl Timeline {
         self.window(snapshot);
     }
 
-    /// From the oldest of the window to the newest: how long before now.
+    /// Round times before now, below their pieces.
     fn axis(
         &self,
         snapshot: &Snapshot,
@@ -74,25 +78,66 @@ impl Timeline {
         names: usize,
         view: &View,
     ) -> Line<'static> {
-        let behind = snapshot.lanes.end_ns - window.end_ns;
-        let piece_ns = snapshot.lanes.piece_ns;
-        let mut text = " ".repeat(names + 2);
-        let mut column = window.pieces % TICK;
-        text += &" ".repeat(column);
-        while column < self.pieces {
-            let before = behind + (window.pieces - column) as u64 * piece_ns;
-            let label = format!(
-                "{}-{}",
-                view.look.pick("╵", "|"),
-                duration(Some(before), view.look.text())
-            );
-            text += &words::left(&label, TICK, view.look);
-            column += TICK;
+        let look = view.look;
+        let piece_ns = snapshot.lanes.piece_ns.max(1);
+        let behind_ns = snapshot.lanes.end_ns.saturating_sub(window.end_ns);
+        let step_ns = round_up(TICK as u64 * piece_ns);
+        let length_ns = behind_ns + window.pieces as u64 * piece_ns;
+        let indent = names + 2;
+        let mut text = String::new();
+        // The oldest first; 0 is now.
+        for number in (0..=length_ns / step_ns).rev() {
+            let before_ns = number * step_ns;
+            let Some(from_end) = before_ns.checked_sub(behind_ns) else {
+                break;
+            };
+            let from_end = usize::try_from(from_end / piece_ns).unwrap_or(usize::MAX);
+            let Some(column) = window.pieces.checked_sub(from_end) else {
+                continue;
+            };
+            let label = match number {
+                0 => " now".to_owned(),
+                _ => format!("{}-{}", look.pick("╵", "|"), round(before_ns, look)),
+            };
+            text = words::left(&text, indent + column, look) + &label;
         }
-        let end = if behind == 0 { "now" } else { "" };
-        let mut text = words::left(&text, names + 2 + window.pieces, view.look);
-        text.push_str(end);
-        Line::styled(text, view.look.dim())
+        Line::styled(text, look.dim())
+    }
+}
+
+/// A lane in so many rows, the last of which, if there are several, is empty.
+fn rows_of(line: Line<'static>, tall: usize, names: usize) -> Vec<Line<'static>> {
+    let mut again = line.clone();
+    // The name comes first and the share last: once is enough.
+    if let [name, .., share] = &mut again.spans[..] {
+        *name = Span::raw(" ".repeat(names + 2));
+        *share = Span::raw("");
+    }
+    let mut lines = vec![line];
+    lines.extend(vec![again; tall.saturating_sub(2)]);
+    lines.resize(tall, Line::default());
+    lines
+}
+
+/// The next of 1, 2, 5, 10, 20, … ns.
+fn round_up(ns: u64) -> u64 {
+    let mut power = 1_u64;
+    loop {
+        for step in [power, power.saturating_mul(2), power.saturating_mul(5)] {
+            if step >= ns {
+                return step;
+            }
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+/// A round time: `20 ms`.
+fn round(ns: u64, look: Look) -> String {
+    match ns {
+        0..1_000_000 => format!("{} {}", ns / 1_000, look.pick("µs", "us")),
+        _ if ns.is_multiple_of(1_000_000_000) => format!("{} s", ns / 1_000_000_000),
+        _ => format!("{} ms", ns / 1_000_000),
     }
 }
 
@@ -129,26 +174,32 @@ impl Tab for Timeline {
         };
         let name = format!("timeline: {length}, {piece} a character, {when}");
         let note = self.threads.range().map_or_else(
-            || plural(all.len(), "thread"),
+            || match snapshot.report.threads.len() {
+                threads if threads > all.len() => format!("{} of {threads} threads", all.len()),
+                threads => plural(threads as u64, "thread"),
+            },
             |range| format!("threads {range}"),
         );
         rule(buffer, title, &name, &format!("{note}, waiting"), look);
-        let lines = all[in_sight]
-            .iter()
-            .map(|lane| lanes::line(lane, snapshot, window, names, look));
+        let tall = (usize::from(rows) / all.len()).clamp(1, TALLEST);
+        let lines = all[in_sight].iter().flat_map(|lane| {
+            let line = lanes::line(lane, snapshot, window, names, look);
+            rows_of(line, tall, names)
+        });
         let shown = Rect {
             height: rows,
             ..body
         };
         words::put_all(buffer, shown, lines);
-        let drawn = u16::try_from(all.len()).unwrap_or(u16::MAX).min(rows);
+        let drawn = u16::try_from(all.len() * tall).unwrap_or(u16::MAX);
+        let drawn = drawn.min(rows);
         put(
             buffer,
             body,
             drawn,
             &self.axis(snapshot, window, names, view),
         );
-        let mut key = lanes::key(look);
+        let mut key = lanes::key(lanes::ALL, look);
         key.spans.insert(0, Span::styled(" ", Style::new()));
         if drawn + 1 < body.height {
             put(buffer, body, body.height - 1, &key);
@@ -182,4 +233,23 @@ impl Tab for Timeline {
 fn zoom(snapshot: &Snapshot, to: Option<usize>) -> Vec<Request> {
     let to = to.filter(|to| *to < LEVELS.len() && *to != level(snapshot));
     to.map(Request::Level).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_axis_has_round_times() {
+        let look = Look {
+            unicode: true,
+            color: false,
+        };
+        let written = |ns| round(round_up(ns), look);
+        assert_eq!(written(12 * 131_072), "2 ms");
+        assert_eq!(written(12 * 1_048_576), "20 ms");
+        assert_eq!(written(12 * 67_108_864), "1 s");
+        assert_eq!(written(400_000), "500 µs");
+        assert_eq!(round_up(u64::MAX), u64::MAX);
+    }
 }

@@ -11,6 +11,8 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
+pub use sites::{facts, known, top};
+
 /// Sites whose threads are shown one by one, at most.
 const DETAILED: usize = 3;
 /// Those at which less of all that is lost is lost are not, but the worst one.

@@ -76,19 +76,7 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
         let _infallible = write!(title, " ({})", site.places.join(" | "));
     }
     line(out, &style.bold(&title));
-    let mut facts = stragglers(report, site, style);
-    let saved_ns = saved_ns(report, site);
-    let share = saved_ns / report.wall_ns.max(1) as f64;
-    if let Some(imbalance) = site.imbalance_pct.filter(|_| share >= WORTH_SAVING) {
-        let decimals = usize::from(share < 0.01);
-        facts.push(format!(
-            "imbalance {imbalance:.0} %: perfect balance would save {} of {} wall time ({:.*} %)",
-            duration(Some(whole_ns(saved_ns)), style),
-            duration(Some(report.wall_ns), style),
-            decimals,
-            share * 100.0,
-        ));
-    }
+    let mut facts = facts(report, site, style);
     if !site.callers.is_empty() {
         facts.push(format!("called from {}", site.callers.join(" < ")));
     }
@@ -158,6 +146,25 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     );
 }
 
+/// What a reader should know of a site first, a sentence each: who comes last,
+/// and what balance would save.
+pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
+    let mut facts = stragglers(report, site, style);
+    let saved_ns = saved_ns(report, site);
+    let share = saved_ns / report.wall_ns.max(1) as f64;
+    if let Some(imbalance) = site.imbalance_pct.filter(|_| share >= WORTH_SAVING) {
+        let decimals = usize::from(share < 0.01);
+        facts.push(format!(
+            "imbalance {imbalance:.0} %: perfect balance would save {} of {} wall time ({:.*} %)",
+            duration(Some(whole_ns(saved_ns)), style),
+            duration(Some(report.wall_ns), style),
+            decimals,
+            share * 100.0,
+        ));
+    }
+    facts
+}
+
 /// What the pattern of stragglers means.
 fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
@@ -175,7 +182,7 @@ fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
 }
 
 /// Who comes last most often, unless one of those of whom it is not known may.
-fn known(site: &SiteReport) -> Option<&StragglerReport> {
+pub fn known(site: &SiteReport) -> Option<&StragglerReport> {
     let straggler = site.straggler.as_ref();
     straggler.filter(|straggler| straggler.share_pct >= straggler.unknown_pct)
 }
@@ -335,7 +342,7 @@ fn whole_ns(ns: f64) -> u64 {
 
 /// The greatest value that is drawn in full: a few that tower above all others,
 /// like the phase with the program's start, would press those flat.
-fn top(values: &[u64]) -> u64 {
+pub fn top(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let most = sorted.last().copied().unwrap_or(0);

@@ -1,0 +1,201 @@
+//! The threads of a site in the order of their arrival: how long they worked,
+//! and then waited.
+
+use ratatui::text::{Line, Span};
+
+use super::View;
+use crate::{
+    report::{SiteReport, SiteThreadReport},
+    screen::{
+        look::{Ink, Look},
+        words::{self, fit, left, right, thread},
+    },
+    views::table::{UNKNOWN, Unit, count},
+};
+
+/// Columns of a figure.
+const FIGURE: usize = 9;
+/// Columns of release times.
+const RELEASE: usize = 12;
+/// Columns of how often a thread came last.
+const LAST: usize = 11;
+/// Columns of a name at the most.
+const NAME: usize = 16;
+
+/// A thread; means of an episode, ns.
+struct Row {
+    name: String,
+    work: Option<u64>,
+    idle: Option<u64>,
+    release: Option<u64>,
+    last: u64,
+}
+
+impl Row {
+    fn new(report: &SiteThreadReport, view: &View) -> Self {
+        let mean = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(report.episodes));
+        Self {
+            name: thread(&view.snapshot.report, report.thread),
+            work: mean(report.work_ns),
+            idle: mean(Some(report.idle_ns)),
+            release: mean(report.release_ns),
+            last: report.last,
+        }
+    }
+}
+
+/// How rows are drawn.
+struct Layout {
+    name: usize,
+    /// Of work and idle alike: they make up one bar.
+    unit: Unit,
+    /// None if release times are not shown.
+    release_unit: Option<Unit>,
+    bar: usize,
+    /// What a whole bar stands for, ns.
+    longest: u64,
+    episodes: u64,
+    look: Look,
+}
+
+/// The rows that fit, with their title, the earliest first; of more than fit,
+/// those in the middle are left out.
+pub fn lines(
+    site: &SiteReport,
+    view: &View,
+    columns: usize,
+    rows: usize,
+    with_release: bool,
+) -> Vec<Line<'static>> {
+    let look = view.look;
+    let mut all: Vec<Row> = site.threads.iter().map(|row| Row::new(row, view)).collect();
+    all.sort_by_key(|row| std::cmp::Reverse(row.idle));
+    if rows < 2 || all.is_empty() {
+        return Vec::new();
+    }
+    let name = all.iter().map(|row| words::width(&row.name)).max();
+    let name = name.unwrap_or(0).clamp("thread".len(), NAME);
+    let release = if with_release { RELEASE } else { 0 };
+    let fixed = 1 + name + 2 * FIGURE + 2 + release + LAST;
+    let length = |row: &Row| row.work.unwrap_or(0) + row.idle.unwrap_or(0);
+    let layout = Layout {
+        name,
+        unit: Unit::fitting(all.iter().flat_map(|row| [row.work, row.idle])),
+        release_unit: with_release.then(|| Unit::fitting(all.iter().map(|row| row.release))),
+        bar: columns.saturating_sub(fixed),
+        longest: all.iter().map(length).max().unwrap_or(0).max(1),
+        episodes: site.episodes,
+        look,
+    };
+    let mut lines = vec![layout.title()];
+    let room = rows - 1;
+    let (before, hidden) = hidden(all.len(), room);
+    for (at, row) in all.iter().enumerate() {
+        if at == before && hidden > 0 && room >= LEAST_WITH_GAP {
+            let text = format!(" {} {hidden} more in between", look.cut());
+            lines.push(Line::styled(fit(&text, columns, look), look.dim()));
+        }
+        if !(before..before + hidden).contains(&at) {
+            lines.push(layout.row(row));
+        }
+    }
+    lines
+}
+
+/// Rows in which there is room to say that some are left out.
+const LEAST_WITH_GAP: usize = 3;
+
+/// Which of so many threads are left out in so many rows: after how many, and
+/// how many. Those that come last matter more than the first.
+fn hidden(threads: usize, rows: usize) -> (usize, usize) {
+    if threads <= rows {
+        return (0, 0);
+    }
+    if rows < LEAST_WITH_GAP {
+        return (0, threads - rows);
+    }
+    let shown = rows - 1;
+    (shown / 3, threads - shown)
+}
+
+impl Layout {
+    fn title(&self) -> Line<'static> {
+        let look = self.look;
+        let head = |title: &str, unit: Unit| format!("{title} {}", unit.label(look.text()));
+        let mut title = format!(
+            " {}{}{}  {}",
+            left("thread", self.name, look),
+            right(&head("work", self.unit), FIGURE, look),
+            right(&head("idle", self.unit), FIGURE, look),
+            left("", self.bar, look),
+        );
+        if let Some(unit) = self.release_unit {
+            title += &right(&head("release", unit), RELEASE, look);
+        }
+        title += &right("last", LAST, look);
+        Line::styled(title, look.dim())
+    }
+
+    fn row(&self, row: &Row) -> Line<'static> {
+        let look = self.look;
+        let mut spans = vec![Span::raw(format!(
+            " {}{}{}  ",
+            left(&row.name, self.name, look),
+            right(&self.unit.write(row.work), FIGURE, look),
+            right(&self.unit.write(row.idle), FIGURE, look),
+        ))];
+        spans.extend(self.stretch(row));
+        if let Some(unit) = self.release_unit {
+            spans.push(Span::raw(right(&unit.write(row.release), RELEASE, look)));
+        }
+        let last = format!("{} {:>5}", count(row.last), share(row.last, self.episodes));
+        spans.push(Span::raw(right(&last, LAST, look)));
+        Line::from(spans)
+    }
+
+    /// Work and then waiting, as long as they took.
+    fn stretch(&self, row: &Row) -> [Span<'static>; 3] {
+        let (longest, bar) = (u128::from(self.longest), self.bar);
+        let scale = |ns: u64| {
+            let columns = (u128::from(ns) * bar as u128 + longest / 2) / longest;
+            usize::try_from(columns).unwrap_or(bar).min(bar)
+        };
+        let (ink, arrival, end) = match (row.work, row.idle) {
+            (Some(work), idle) => (Ink::Work, scale(work), scale(work + idle.unwrap_or(0))),
+            // Unknown work stays empty: that it came earlier is known all the same.
+            (None, Some(idle)) => (Ink::Unknown, bar - scale(idle), bar),
+            (None, None) => (Ink::Unknown, 0, 0),
+        };
+        let run = |ink: Ink, n: usize| {
+            let text = ink.glyph(self.look).to_string().repeat(n);
+            Span::styled(text, ink.style(self.look))
+        };
+        [
+            run(ink, arrival),
+            run(Ink::Idle, end - arrival),
+            run(Ink::Unknown, bar - end),
+        ]
+    }
+}
+
+/// A share in per cent.
+pub fn share(part: u64, of: u64) -> String {
+    if of == 0 {
+        return UNKNOWN.into();
+    }
+    format!("{:.0} %", part as f64 / of as f64 * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_in_the_middle_are_left_out() {
+        assert_eq!(hidden(4, 4), (0, 0));
+        assert_eq!(hidden(9, 1), (0, 8), "the last is shown");
+        assert_eq!(hidden(9, 2), (0, 7));
+        assert_eq!(hidden(9, 4), (1, 6), "three, and a row that says so");
+        assert_eq!(hidden(64, 10), (3, 55));
+    }
+}
