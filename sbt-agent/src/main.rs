@@ -188,7 +188,10 @@ fn look(options: &Options) -> anyhow::Result<Option<Look>> {
     }
     let terminal = output::has_terminal();
     if options.tui {
-        anyhow::ensure!(terminal, "there is no terminal for the live screen; leave --tui out");
+        anyhow::ensure!(
+            terminal,
+            "there is no terminal for the live screen; leave --tui out"
+        );
     }
     let stdout = std::io::stdout().is_terminal();
     let wanted = options.tui || terminal && stdout && !options.quiet && !options.json;

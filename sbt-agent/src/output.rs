@@ -74,7 +74,10 @@ pub fn style(color: Color, terminal: bool) -> Style {
 /// than a printer, and for us to use by the shell's job control.
 pub fn has_terminal() -> bool {
     let smart = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-    let tty = fs::OpenOptions::new().read(true).write(true).open("/dev/tty");
+    let tty = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/tty");
     smart && tty.is_ok_and(|tty| nix::unistd::tcgetpgrp(&tty) == Ok(nix::unistd::getpgrp()))
 }
 

@@ -103,7 +103,9 @@ pub fn watch(
             let mut session = Session::begin(prepared, settings, narration, signals)?;
             session.terminal = master.map(Terminal::new).transpose()?;
             if let Some(look) = look {
-                session.open_screen(look).context("cannot open the live screen; --no-tui does without")?;
+                session
+                    .open_screen(look)
+                    .context("cannot open the live screen; --no-tui does without")?;
             }
             session.run(deliver).await
         })
@@ -440,7 +442,10 @@ impl Session {
         // Watching may be over when the program is not: its status is ours.
         self.wait(None).await?;
         if let Some(relay) = &mut self.relay {
-            relay.finish().await.context("writing the program's output")?;
+            relay
+                .finish()
+                .await
+                .context("writing the program's output")?;
         }
         Ok(self.exit_status)
     }
@@ -452,7 +457,9 @@ impl Session {
             let off_ns = observer.off_for_ns(self.end_ns);
             if off_ns > 0 {
                 let seconds = off_ns as f64 / 1e9;
-                self.notes.push(format!("the probes were off for {seconds:.1} s, at the user's wish"));
+                self.notes.push(format!(
+                    "the probes were off for {seconds:.1} s, at the user's wish"
+                ));
             }
             for line in observer.into_told() {
                 let _gone = writeln!(std::io::stderr(), "{line}");
@@ -475,7 +482,10 @@ impl Session {
             return act();
         };
         if self.exit_status.is_some() {
-            relay.finish().await.context("writing the program's output")?;
+            relay
+                .finish()
+                .await
+                .context("writing the program's output")?;
             return act();
         }
         while !relay.is_up_to_date() {

@@ -29,7 +29,7 @@ mod words;
 
 use footer::Dialog;
 use keys::{Action, Move};
-use look::Look;
+pub use look::Look;
 use tabs::{Tab, View};
 pub use terminal::{Handle, Screen};
 

@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use nix::sys::signal::{Signal, raise};
+use nix::sys::signal::Signal;
 use tokio::{
     sync::{
         mpsc::{UnboundedReceiver, unbounded_channel},
@@ -22,6 +22,8 @@ use crate::{
     report::{Report, Run},
     screen::{Handle, Look, Screen},
     settings,
+    source::ebpf::Ebpf,
+    terminal::{Terminal, stop_ourselves},
 };
 
 /// Between two snapshots at the least.
@@ -84,12 +86,12 @@ impl Session {
     fn snapshot(&mut self, observer: &Observer) -> Snapshot {
         let now_ns = clock::now_ns();
         let run = Run {
-            lost: self.source.as_ref().map_or(0, crate::source::ebpf::Ebpf::lost),
+            lost: self.source.as_ref().map_or(0, Ebpf::lost),
             ..self.facts(now_ns)
         };
         let report = Report::new(&self.model, self.resolver.places(), run);
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
-        let output = self.terminal.as_mut().map(crate::terminal::Terminal::output);
+        let output = self.terminal.as_mut().map(Terminal::output);
         observer.snapshot(now_ns, &self.model, &places, report, output)
     }
 
@@ -102,9 +104,7 @@ impl Session {
         if begin >= view.due {
             let totals = self.model.totals();
             view.observer.count(clock::now_ns(), totals.episodes);
-            let _screen_is_gone = view
-                .latest
-                .send(Arc::new(self.snapshot(&view.observer)));
+            let _screen_is_gone = view.latest.send(Arc::new(self.snapshot(&view.observer)));
             view.due = begin + PERIOD.max(begin.elapsed() * SPARED);
         }
         self.view = Some(view);
@@ -165,7 +165,9 @@ impl Session {
     }
 
     fn is_off(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| view.observer.off_ns.is_some())
+        self.view
+            .as_ref()
+            .is_some_and(|view| view.observer.off_ns.is_some())
     }
 
     async fn toggle(&mut self) -> anyhow::Result<()> {
@@ -238,14 +240,15 @@ impl Session {
         };
         let folder = std::env::current_dir().ok();
         let saved = settings::add_name(folder.as_deref(), &written, name);
-        self.notice(match saved {
+        let answer = match saved {
             Ok((named, file)) => {
                 self.settings.names.retain(|old| old.site != named.site);
                 self.settings.names.push(named);
                 format!("{written} is {name}, also in {}", file.display())
             }
             Err(error) => format!("not named: {error}"),
-        });
+        };
+        self.notice(answer);
     }
 
     /// Stops, as a shell's job control does, until continued.
@@ -264,7 +267,7 @@ impl Session {
         if let Some(view) = &self.view {
             view.handle.suspend();
         }
-        let _stopped = raise(Signal::SIGSTOP);
+        stop_ourselves();
         if let Some(view) = &self.view {
             view.handle.resume();
         }

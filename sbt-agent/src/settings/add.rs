@@ -17,11 +17,7 @@ use crate::target::launch::Invoker;
 /// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one
 /// there. Returns the name as it will be read, and the file. Fails, with a line,
 /// if the name cannot be one, or the file not be changed.
-pub fn add_name(
-    folder: Option<&Path>,
-    site: &str,
-    name: &str,
-) -> Result<(Named, PathBuf), String> {
+pub fn add_name(folder: Option<&Path>, site: &str, name: &str) -> Result<(Named, PathBuf), String> {
     let named = spec::named(&format!("{site}={name}"))?;
     let folder = folder.ok_or("the working directory is gone")?;
     let found = find::nearest(folder, Trust::of_this_process())?;
@@ -106,6 +102,9 @@ mod tests {
         let (_, path) = add_name(Some(&below), "lu.c:9", "update").unwrap();
         assert_eq!(path, folder.path().join(NAME));
         let text = fs::read_to_string(path).unwrap();
-        assert_eq!(text, "[names]\n\"lu.c:7\" = \"pivot\"\n\"lu.c:9\" = \"update\"\n");
+        assert_eq!(
+            text,
+            "[names]\n\"lu.c:7\" = \"pivot\"\n\"lu.c:9\" = \"update\"\n"
+        );
     }
 }
