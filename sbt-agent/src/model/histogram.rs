@@ -126,8 +126,7 @@ mod tests {
 
     use super::*;
 
-    proptest! {
-        #[test]
+    #[test]
     fn octaves_follow_each_other() {
         let mut histogram = Histogram::default();
         assert!(histogram.octaves().is_empty());
@@ -141,7 +140,8 @@ mod tests {
         assert_eq!(histogram.octaves()[..3], [(0, 1), (1, 1), (2, 0)]);
     }
 
-    #[test]
+    proptest! {
+        #[test]
         fn every_value_lies_in_its_narrow_bucket(value: u64) {
             let (number, index) = bucket(value);
             let (least, width) = bounds(number, index);

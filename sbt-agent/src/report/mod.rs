@@ -274,7 +274,6 @@ pub struct StatReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
     /// `persistent`: one thread more often than all others together;
-    /// `persistent`: one thread more often than all others together;
     /// `alternating`: a few, at most half of all, or two that take turns;
     /// `rotating`: any of them, at random or in turns;
     /// `none`: too few episodes or too little waiting to tell, or it is not known

@@ -7,7 +7,7 @@ use crate::{
     report::{
         ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
         PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
-        ThreadReport, TrendReport, UnfinishedReport,
+        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport,
     },
 };
 
@@ -170,6 +170,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
             thread: u32::try_from(straggler).unwrap(),
             share_pct: share as f64,
             longest_run: 17,
+            repeats: episodes - episodes / 3,
             changes: episodes / 3,
             unknown_pct: 0.0,
             mean_lead_ns: barrier / 5,

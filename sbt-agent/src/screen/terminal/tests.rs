@@ -97,6 +97,9 @@ impl Played {
         assert_eq!(result, 0, "openpty: {}", io::Error::last_os_error());
         // SAFETY: the call has just opened them for us.
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+        // Nobody but us may hold our end, or a hang-up is never noticed.
+        // SAFETY: a plain system call.
+        unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let mut command = Command::new(std::env::current_exe().unwrap());
         // Nobody reads what these write.
         let quiet = matches!(role, "stuck" | "hangup");
