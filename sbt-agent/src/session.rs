@@ -13,12 +13,11 @@ use tokio::{
 use crate::{
     clock,
     event::Event,
-    live::Request,
     model::Model,
     naming::Naming,
     place::Place,
     report::{Report, Run},
-    screen::Look,
+    screen::{self, Look},
     settings::{Conceptual, Mark, Settings},
     source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
     target::{
@@ -44,7 +43,7 @@ pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
 use signals::{Heard, Signals};
-use view::{Then, View};
+use view::{Then, Turn, View};
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -237,6 +236,7 @@ impl Session {
             self.model.push(event);
         }
         self.narrate();
+        View::has_news(&mut self.view);
         if maps_changed {
             self.resolver.refresh();
         }
@@ -364,10 +364,8 @@ fn written_mark(mark: &Mark) -> [String; 2] {
     [mark.name.clone().unwrap_or_else(|| at.clone()), at]
 }
 
-/// How often the screen gets something new, and of how many such times one
-/// decides about departures.
-const TICK: Duration = Duration::from_millis(50);
-const GOVERNED: u64 = 5;
+/// How often it is decided about departures.
+const TICK: Duration = Duration::from_millis(250);
 
 /// How long a program that was told to end is waited for before the report is
 /// written without it.
@@ -384,7 +382,6 @@ impl Session {
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;
         let mut ticks = ticks(TICK);
-        let mut tick = 0_u64;
         loop {
             tokio::select! {
                 batch = self.batches.recv() => match batch {
@@ -411,22 +408,18 @@ impl Session {
                     ending = Some(Ending::Asked);
                     self.stop();
                 }
-                request = View::request(&mut self.view), if self.view.is_some() => {
-                    // Gone without being asked to: the terminal is.
-                    let request = request.unwrap_or(Request::Leave);
-                    if self.obey(request).await? == Then::End {
+                turn = View::turn(&mut self.view) => match turn {
+                    Turn::Due => self.show(),
+                    Turn::Asked(request) => if self.obey(request).await? == Then::End {
                         ending = ending.or(Some(Ending::Asked));
                         self.stop();
-                    }
+                    },
+                },
+                result = Terminal::turn_of(&mut self.terminal) => {
+                    result.context("reading the program's output")?;
+                    View::has_news(&mut self.view);
                 }
-                result = Terminal::turn_of(&mut self.terminal) => result.context("reading the program's output")?,
-                _ = ticks.tick() => {
-                    tick += 1;
-                    self.show();
-                    if tick % GOVERNED == 0 {
-                        self.govern();
-                    }
-                }
+                _ = ticks.tick() => self.govern(),
             }
         }
         self.leave_screen()?;
@@ -507,6 +500,9 @@ impl Session {
     /// second interrupt ends us at once.
     fn hear(&mut self, heard: Heard) {
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
+            // Nothing is dropped then.
+            screen::restore();
+            self.relay = None;
             std::process::exit(130);
         }
         if let (Some(running), None) = (&self.running, self.exit_status)

@@ -59,6 +59,9 @@ impl Piece {
             Doing::Release => put(&mut self.release, part),
             Doing::Work(split) => {
                 let share = |ns: Option<u64>| {
+                    if part == whole {
+                        return ns.unwrap_or(0);
+                    }
                     let share = u128::from(ns.unwrap_or(0).min(whole)) * u128::from(part);
                     u64::try_from(share / u128::from(whole.max(1))).unwrap_or(part)
                 };

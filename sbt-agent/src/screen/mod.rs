@@ -31,7 +31,7 @@ use footer::Dialog;
 use keys::{Action, Move};
 pub use look::Look;
 use tabs::{Tab, View};
-pub use terminal::{Handle, Screen};
+pub use terminal::{Handle, Screen, restore};
 
 /// The least columns and rows that something can be shown in.
 pub const LEAST: (u16, u16) = (60, 15);

@@ -9,7 +9,7 @@ use tokio::{
         mpsc::{UnboundedReceiver, unbounded_channel},
         watch,
     },
-    time::{Instant, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{Session, observer::Observer};
@@ -26,8 +26,12 @@ use crate::{
     terminal::{Terminal, stop_ourselves},
 };
 
-/// Between two snapshots at the least.
+/// Between two snapshots at the least,
 const PERIOD: Duration = Duration::from_millis(100);
+/// and at the most: the time is shown in seconds.
+const CALM: Duration = Duration::from_secs(1);
+/// Between a snapshot and the one that shows what the user asked for.
+const PROMPT: Duration = Duration::from_millis(20);
 /// Taking them may use one part in so many of the time.
 const SPARED: u32 = 50;
 /// Without news from the source for so long, all that happened before is in.
@@ -39,15 +43,37 @@ pub struct View {
     latest: watch::Sender<Arc<Snapshot>>,
     requests: UnboundedReceiver<Request>,
     pub observer: Observer,
+    /// When the latest was taken, and when the next may be.
+    taken: Instant,
     due: Instant,
+    /// That something has happened since.
+    news: bool,
+    /// That the terminal is somebody else's, since we go on in the background.
+    is_away: bool,
 }
 
 impl View {
-    /// What the user wants next; `None` when the screen is gone.
-    pub async fn request(view: &mut Option<Self>) -> Option<Request> {
-        match view {
-            Some(view) => view.requests.recv().await,
-            None => std::future::pending().await,
+    /// Something has happened that is to be shown.
+    pub fn has_news(view: &mut Option<Self>) {
+        if let Some(view) = view {
+            view.news = true;
+        }
+    }
+
+    /// What comes next from it.
+    pub async fn turn(view: &mut Option<Self>) -> Turn {
+        let Some(view) = view else {
+            return std::future::pending().await;
+        };
+        let due = if view.news {
+            view.due
+        } else {
+            view.taken + CALM
+        };
+        tokio::select! {
+            // Gone without being asked to: the terminal is.
+            request = view.requests.recv() => Turn::Asked(request.unwrap_or(Request::Leave)),
+            () = sleep_until(due) => Turn::Due,
         }
     }
 
@@ -56,6 +82,15 @@ impl View {
         self.handle.close();
         self.observer
     }
+}
+
+/// What comes from the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The user wants something.
+    Asked(Request),
+    /// It is time to show something new.
+    Due,
 }
 
 /// What becomes of the watching.
@@ -78,7 +113,10 @@ impl Session {
             latest,
             requests,
             observer,
+            taken: Instant::now(),
             due: Instant::now(),
+            news: false,
+            is_away: false,
         });
         Ok(())
     }
@@ -95,17 +133,22 @@ impl Session {
         observer.snapshot(now_ns, &self.model, &places, report, output)
     }
 
-    /// Shows how things stand, if it is time.
+    /// Shows how things stand.
     pub fn show(&mut self) {
         let Some(mut view) = self.view.take() else {
             return;
         };
-        let begin = Instant::now();
-        if begin >= view.due {
+        if view.is_away && output::has_terminal() {
+            view.is_away = false;
+            view.handle.resume();
+        }
+        view.taken = Instant::now();
+        view.news = false;
+        if !view.is_away {
             let totals = self.model.totals();
             view.observer.count(clock::now_ns(), totals.episodes);
             let _screen_is_gone = view.latest.send(Arc::new(self.snapshot(&view.observer)));
-            view.due = begin + PERIOD.max(begin.elapsed() * SPARED);
+            view.due = view.taken + PERIOD.max(view.taken.elapsed() * SPARED);
         }
         self.view = Some(view);
     }
@@ -134,7 +177,6 @@ impl Session {
             Request::Level(level) => {
                 if let Some(view) = &mut self.view {
                     view.observer.level = level;
-                    view.due = Instant::now();
                 }
             }
             Request::Keys(keys) => {
@@ -152,9 +194,10 @@ impl Session {
             Request::Suspend => self.suspend().await?,
         }
         if let Some(view) = &mut self.view {
-            view.due = Instant::now();
+            // The answer should not seem to be late.
+            view.due = view.due.min(view.taken + PROMPT);
+            view.news = true;
         }
-        self.show();
         Ok(Then::GoOn)
     }
 
@@ -268,8 +311,9 @@ impl Session {
             view.handle.suspend();
         }
         stop_ourselves();
-        if let Some(view) = &self.view {
-            view.handle.resume();
+        if let Some(view) = &mut self.view {
+            // Not if it was `bg` that continued us, or the shell's end.
+            view.is_away = true;
         }
         if let Some(terminal) = &self.terminal {
             terminal.signal(Signal::SIGCONT);
