@@ -45,6 +45,8 @@ pub enum Kind {
     Pthread,
     /// A function that the user has named.
     User,
+    /// A barrier of a team of GNU OpenMP, explicit or implied.
+    Gomp,
 }
 
 impl Kind {
@@ -53,6 +55,7 @@ impl Kind {
         match self {
             Self::Pthread => "pthread",
             Self::User => "user",
+            Self::Gomp => "gomp",
         }
     }
 }

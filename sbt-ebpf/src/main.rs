@@ -11,6 +11,7 @@
 mod ring;
 mod target;
 mod task;
+mod team;
 mod thread;
 
 use aya_ebpf::{

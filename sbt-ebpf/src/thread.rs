@@ -37,7 +37,8 @@ pub struct Slot {
     /// Whether it has left what it entered last.
     left: u32,
     /// Of the probes that it hit last.
-    generation: u32,
+    generation: u16,
+    reserved: u16,
     /// Where on its stack the address lies to which the barrier of the user's own
     /// returns in which it is, as far as we know; 0 outside.
     call_at: u64,
@@ -60,6 +61,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             seq: 0,
             left: 0,
             generation: 0,
+            reserved: 0,
             call_at: 0,
             call_return: 0,
             cached: [Cached {
@@ -77,9 +79,9 @@ static STATE: Shared<State> = Shared(UnsafeCell::new(State {
 
 /// Which probes count at present.
 #[inline(always)]
-pub fn generation() -> u32 {
+pub fn generation() -> u16 {
     // SAFETY: an aligned word that lives as long as the program.
-    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).generation) as u32 }
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).generation) as u16 }
 }
 
 /// See [`State::trust`]; a stale value only delays a reading.
@@ -256,12 +258,18 @@ impl Slot {
     /// Whether the object's memory has to be read with this arrival.
     #[inline(always)]
     pub fn must_read(&mut self, object: u64) -> bool {
+        self.must_tell(object, trust())
+    }
+
+    /// Whether something is to be sent of the object, of which it was sent last
+    /// while it was `tag`.
+    #[inline(always)]
+    pub fn must_tell(&mut self, object: u64, tag: u64) -> bool {
         // One in thirty-two or sixty-four: with departures watched, the
         // numbers of the arrivals are all even or all odd.
         let refresh = self.seq & 62 == 62;
-        let trust = trust();
         let cached = self.cached(object);
-        refresh || cached.object != object || cached.trust != trust
+        refresh || cached.object != object || cached.trust != tag
     }
 
     /// The object's memory, as it was while `trust` held, has been sent.

@@ -20,6 +20,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 
+use super::runtimes::{self, Team};
 pub(super) use code::{Code, code_at};
 pub(super) use imports::imported_at;
 
@@ -59,6 +60,10 @@ pub enum Function {
     },
     /// An instruction by which such a function ends.
     CallExit,
+    /// A place where a thread comes to a barrier of its team.
+    Team(Team),
+    /// What it leaves last: a function.
+    TeamEnd,
 }
 
 impl Function {
@@ -67,7 +72,9 @@ impl Function {
         match self {
             Self::BarrierWait => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) | Self::CallExit => 0,
+            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Team(_) | Self::TeamEnd => {
+                0
+            }
             Self::Call { object, count } => object.max(count).into(),
         }
     }
@@ -120,7 +127,7 @@ pub struct Segment {
 
 impl Segment {
     /// The file offset of an address, if the file holds it.
-    fn file_offset(&self, vaddr: u64) -> Option<u64> {
+    pub(super) fn file_offset(&self, vaddr: u64) -> Option<u64> {
         let within = vaddr.checked_sub(self.vaddr)?;
         (within < self.filesz).then(|| self.offset.checked_add(within))?
     }
@@ -203,6 +210,7 @@ pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
         .iter()
         .filter_map(|found| found.point(image, &segments, layout))
         .collect();
+    points.extend(runtimes::points(image, &segments));
     points.sort_by_key(|point| (point.entry_offset, point.function));
     Ok(points)
 }

@@ -9,6 +9,7 @@ pub mod libraries;
 pub mod process;
 pub mod prologue;
 pub mod pty;
+pub mod runtimes;
 mod sigpipe;
 pub mod sites;
 pub mod wanted;

@@ -190,6 +190,7 @@ impl Decoder {
                     object: record.object,
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
+                        layout::GOMP => Kind::Gomp,
                         _ => Kind::Pthread,
                     },
                     callers,

@@ -86,7 +86,7 @@ impl Loaded {
     }
 
     /// Makes the probes of another generation count, at once.
-    pub fn set_generation(&self, generation: u32) -> io::Result<()> {
+    pub fn set_generation(&self, generation: u16) -> io::Result<()> {
         let state = State {
             // A value never used before: everything is read afresh.
             trust: crate::clock::now_ns(),
