@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{Hint, Tab, View, site};
 use crate::{
-    live::{LEVELS, Lane, Request, Snapshot},
+    live::{Lane, Request, Snapshot},
     screen::{
         keys::{Action, Move},
         lanes::{self, Window},
@@ -35,12 +35,6 @@ const TALLEST: usize = 3;
 
 /// Columns between two labels of the axis, at the least.
 const TICK: usize = 12;
-
-fn level(snapshot: &Snapshot) -> usize {
-    let piece_ns = snapshot.lanes.piece_ns;
-    let found = LEVELS.iter().position(|level| *level >= piece_ns);
-    found.unwrap_or(LEVELS.len() - 1)
-}
 
 impl Timeline {
     /// The window, within what there is.
@@ -218,8 +212,8 @@ impl Tab for Timeline {
             Action::Go(to) => self.threads.go(to, false),
             // What was not kept cannot be seen closer: only the present can.
             Action::ZoomIn | Action::ZoomOut if view.paused => {}
-            Action::ZoomIn => return zoom(snapshot, level(snapshot).checked_sub(1)),
-            Action::ZoomOut => return zoom(snapshot, Some(level(snapshot) + 1)),
+            Action::ZoomIn => return vec![Request::Zoom { closer: true }],
+            Action::ZoomOut => return vec![Request::Zoom { closer: false }],
             _ => {}
         }
         Vec::new()
@@ -228,11 +222,6 @@ impl Tab for Timeline {
     fn hints(&self) -> Vec<Hint> {
         vec![("+ -", "zoom"), ("<- ->", "past"), ("p", "pause")]
     }
-}
-
-fn zoom(snapshot: &Snapshot, to: Option<usize>) -> Vec<Request> {
-    let to = to.filter(|to| *to < LEVELS.len() && *to != level(snapshot));
-    to.map(Request::Level).into_iter().collect()
 }
 
 #[cfg(test)]
