@@ -94,10 +94,12 @@ impl Signals {
         loop {
             let mut ready = fd.readable().await?;
             if let Some(info) = fd.get_ref().read_signal()? {
+                let number = info.ssi_signo.cast_signed();
                 return Ok(Heard {
-                    number: info.ssi_signo.cast_signed(),
+                    number,
                     // SI_KERNEL: the terminal driver, to its foreground group.
-                    from_terminal: info.ssi_code == libc::SI_KERNEL,
+                    // That it is gone it tells the session's leader alone.
+                    from_terminal: info.ssi_code == libc::SI_KERNEL && number != libc::SIGHUP,
                 });
             }
             ready.clear_ready();
