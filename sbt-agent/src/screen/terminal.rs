@@ -48,6 +48,8 @@ const FRAME: Duration = Duration::from_millis(100);
 const UNFOCUSED: Duration = Duration::from_millis(500);
 /// How often it is looked for something new.
 const LOOK: Duration = Duration::from_millis(100);
+/// The library looks for nothing at all if it may not wait.
+const INSTANT: Duration = Duration::from_millis(1);
 /// How long the terminal is given to take what restores it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long to wait before a terminal that takes nothing is tried again.
@@ -274,7 +276,7 @@ impl Screen {
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
             wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
-            while event::poll(Duration::ZERO)? {
+            while event::poll(INSTANT)? {
                 let event = event::read()?;
                 match event {
                     Event::FocusGained => frame = FRAME,
