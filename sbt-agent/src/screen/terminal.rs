@@ -247,6 +247,8 @@ impl Screen {
         let mut terminal = Terminal::new(backend)?;
         let keys = Tty::open(None)?.file;
         let mut snapshot = self.latest.borrow_and_update().clone();
+        // The library hears of a new size from here on.
+        event::poll(INSTANT)?;
         self.ask_size();
         let mut drawn: Option<Instant> = None;
         let mut is_old = true;
