@@ -41,7 +41,7 @@ const WATER: &str = "demo water --scale 40";
 /// Long enough to fill a page, not too large for one.
 const SIZE: (u16, u16) = (100, 30);
 
-const RUNS: [Run; 6] = [
+const RUNS: [Run; 7] = [
     Run {
         name: "tabs",
         size: SIZE,
@@ -55,6 +55,13 @@ const RUNS: [Run; 6] = [
         arguments: WATER,
         environment: None,
         play: gap,
+    },
+    Run {
+        name: "output",
+        size: (100, 15),
+        arguments: WATER,
+        environment: None,
+        play: output,
     },
     Run {
         name: "small",
@@ -230,9 +237,6 @@ fn tabs(stage: &mut Stage) -> Result<()> {
     stage.press("4")?;
     let screen = stage.see("the most time first")?;
     stage.save("phases", "The tab Phases", &screen)?;
-    stage.press("5")?;
-    let screen = stage.see("time steps")?;
-    stage.save("output", "The tab Output", &screen)?;
     stage.press("6")?;
     let screen = stage.see("reduce_forces water.rs")?;
     stage.save("log", "The tab Log", &screen)?;
@@ -247,6 +251,7 @@ fn gap(stage: &mut Stage) -> Result<()> {
     // Longer pieces: the gap and what is around it fit into the window.
     stage.see("as it happens")?;
     stage.press("--")?;
+    stage.see("67 ms a character")?;
     stage
         .tty
         .wait_for("some time", |screen| seconds(screen) >= Some(5))?;
@@ -257,6 +262,22 @@ fn gap(stage: &mut Stage) -> Result<()> {
         seconds(screen) >= Some(9) && lanes_are_lively(screen)
     })?;
     stage.save("gap", "The tab Timeline with a gap", &screen)
+}
+
+/// What the program writes, and its keyboard.
+fn output(stage: &mut Stage) -> Result<()> {
+    stage.press("5")?;
+    stage.see("time steps")?;
+    // Its terminal echoes what it is typed.
+    stage.press("i")?;
+    stage.see("HAS THE KEYBOARD")?;
+    stage.press("go on\r")?;
+    let screen = stage.see("go on")?;
+    stage.save(
+        "output",
+        "The tab Output, with the keyboard given to the program",
+        &screen,
+    )
 }
 
 /// A program that does not go on.

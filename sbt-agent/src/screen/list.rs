@@ -51,6 +51,11 @@ impl List {
             .or_else(|| self.order.first().copied())
     }
 
+    /// What was drawn, in its order.
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Which rows are in sight: `1-20 of 100`; nothing if all are.
     pub fn range(&self) -> Option<String> {
         let (all, height) = (self.order.len(), usize::from(self.rows.height));

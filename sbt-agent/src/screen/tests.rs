@@ -248,7 +248,13 @@ fn zoom_asks_for_another_level() {
     let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
     shown.keys("3");
     assert_eq!(shown.keys("+"), [Request::Level(0)]);
-    assert_eq!(shown.keys("-"), [Request::Level(2)]);
+    assert_eq!(
+        shown.keys("--"),
+        [Request::Level(1), Request::Level(2)],
+        "from what was asked for, not from what is still there"
+    );
+    shown.snapshot.lanes.piece_ns = LEVELS[2];
+    shown.draw();
     shown.snapshot.lanes.piece_ns = LEVELS[LEVELS.len() - 1];
     assert!(shown.keys("-").is_empty());
     shown.snapshot.lanes.piece_ns = LEVELS[0];

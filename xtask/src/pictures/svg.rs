@@ -130,7 +130,7 @@ fn block(symbol: char) -> Option<Block> {
             ..WHOLE
         },
         '░'..='▓' => Block {
-            share: [25, 50, 75][usize::from(nth('░') - 1)],
+            share: [40, 60, 80][usize::from(nth('░') - 1)],
             ..WHOLE
         },
         '─' => Block {

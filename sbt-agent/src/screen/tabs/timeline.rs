@@ -17,7 +17,6 @@ use crate::{
         pager::Pager,
         words::{self, plural, put, rule},
     },
-    views::table::duration,
 };
 
 /// See the module.
@@ -28,6 +27,8 @@ pub struct Timeline {
     end_ns: Option<u64>,
     /// Pieces in sight.
     pieces: usize,
+    /// The level that was asked for, until it is there.
+    asked: Option<usize>,
 }
 
 /// The most rows of a lane, with an empty one.
@@ -68,6 +69,18 @@ impl Timeline {
             _ => end.saturating_add(step),
         });
         self.window(snapshot);
+    }
+
+    /// The level that there is, or will be: two keys may come between two
+    /// snapshots.
+    fn level(&self, snapshot: &Snapshot) -> usize {
+        self.asked.unwrap_or_else(|| level(snapshot))
+    }
+
+    fn zoom(&mut self, to: Option<usize>) -> Vec<Request> {
+        let to = to.filter(|to| *to < LEVELS.len());
+        self.asked = to.or(self.asked);
+        to.map(Request::Level).into_iter().collect()
     }
 
     /// Round times before now, below their pieces.
@@ -148,6 +161,7 @@ impl Tab for Timeline {
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (snapshot, look) = (view.snapshot, view.look);
+        self.asked = self.asked.filter(|asked| *asked != level(snapshot));
         let (title, body) = site::split(area);
         let all: Vec<&Lane> = snapshot.lanes.lanes.iter().collect();
         if all.is_empty() {
@@ -165,8 +179,8 @@ impl Tab for Timeline {
         let names = lanes::name_columns(&snapshot.report, &all);
         self.pieces = usize::from(area.width).saturating_sub(lanes::chrome(names));
         let window = self.window(snapshot);
-        let length = duration(Some(lanes::length_ns(snapshot, window)), look.text());
-        let piece = duration(Some(snapshot.lanes.piece_ns), look.text());
+        let length = words::about(lanes::length_ns(snapshot, window), look);
+        let piece = words::about(snapshot.lanes.piece_ns, look);
         let when = match (self.end_ns, view.paused) {
             (Some(_), _) => "in the past; End: now",
             (None, true) => "paused",
@@ -199,10 +213,12 @@ impl Tab for Timeline {
             drawn,
             &self.axis(snapshot, window, names, view),
         );
-        let mut key = lanes::key(lanes::ALL, look);
+        let mut key = lanes::key(lanes::kinds(snapshot), look);
         key.spans.insert(0, Span::styled(" ", Style::new()));
-        if drawn + 1 < body.height {
-            put(buffer, body, body.height - 1, &key);
+        // Below the axis, with an empty row between if there is room.
+        let row = (drawn + 2).min(body.height.saturating_sub(1));
+        if row > drawn {
+            put(buffer, body, row, &key);
         }
     }
 
@@ -218,8 +234,8 @@ impl Tab for Timeline {
             Action::Go(to) => self.threads.go(to, false),
             // What was not kept cannot be seen closer: only the present can.
             Action::ZoomIn | Action::ZoomOut if view.paused => {}
-            Action::ZoomIn => return zoom(snapshot, level(snapshot).checked_sub(1)),
-            Action::ZoomOut => return zoom(snapshot, Some(level(snapshot) + 1)),
+            Action::ZoomIn => return self.zoom(self.level(snapshot).checked_sub(1)),
+            Action::ZoomOut => return self.zoom(Some(self.level(snapshot) + 1)),
             _ => {}
         }
         Vec::new()
@@ -228,11 +244,6 @@ impl Tab for Timeline {
     fn hints(&self) -> Vec<Hint> {
         vec![("+ -", "zoom"), ("<- ->", "past"), ("p", "pause")]
     }
-}
-
-fn zoom(snapshot: &Snapshot, to: Option<usize>) -> Vec<Request> {
-    let to = to.filter(|to| *to < LEVELS.len() && *to != level(snapshot));
-    to.map(Request::Level).into_iter().collect()
 }
 
 #[cfg(test)]
