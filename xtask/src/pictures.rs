@@ -238,7 +238,7 @@ fn tabs(stage: &mut Stage) -> Result<()> {
     let screen = stage.see("the most time first")?;
     stage.save("phases", "The tab Phases", &screen)?;
     stage.press("6")?;
-    let screen = stage.see("reduce_forces water.rs")?;
+    let screen = stage.see("reduce_forces water.rs:176, episode")?;
     stage.save("log", "The tab Log", &screen)?;
     stage.press("7")?;
     let screen = stage.see("as without sbt")?;
@@ -259,7 +259,7 @@ fn gap(stage: &mut Stage) -> Result<()> {
     stage.see("not watching for 2")?;
     stage.press(" ")?;
     let screen = stage.tty.wait_for("time behind the gap", |screen| {
-        seconds(screen) >= Some(9) && lanes_are_lively(screen)
+        seconds(screen) >= Some(10) && screen.contents().contains("////")
     })?;
     stage.save("gap", "The tab Timeline with a gap", &screen)
 }
@@ -268,6 +268,9 @@ fn gap(stage: &mut Stage) -> Result<()> {
 fn output(stage: &mut Stage) -> Result<()> {
     stage.press("5")?;
     stage.see("time steps")?;
+    stage
+        .tty
+        .wait_for("some time", |screen| seconds(screen) >= Some(3))?;
     // Its terminal echoes what it is typed.
     stage.press("i")?;
     stage.see("HAS THE KEYBOARD")?;

@@ -42,7 +42,8 @@ pub fn draw(view: &View, order: &[u32], buffer: &mut Buffer, area: Rect) {
     let (report, look) = (&view.snapshot.report, view.look);
     let threads: Vec<&ThreadReport> = order.iter().filter_map(|id| report.thread(*id)).collect();
     let title = "where their time went";
-    let note = "work";
+    // Of work, that on a CPU: the rest of it has signs of its own.
+    let note = "running";
     rule(buffer, area, title, note, look);
     strip::draw_key(view, title, note, buffer, area);
     let sum = |parts: &[(Ink, u64)]| parts.iter().map(|(_, ns)| ns).sum::<u64>();
@@ -64,8 +65,8 @@ pub fn draw(view: &View, order: &[u32], buffer: &mut Buffer, area: Rect) {
             spans.push(Span::styled(glyphs, ink.style(look)));
             drawn = end;
         }
-        let share = match (thread.work_ns, sum(&parts)) {
-            (Some(work), all @ 1..) => percent(Some(work as f64 / all as f64 * 100.0)),
+        let share = match (thread.running_ns, sum(&parts)) {
+            (Some(running), all @ 1..) => percent(Some(running as f64 / all as f64 * 100.0)),
             _ => UNKNOWN.into(),
         };
         spans.push(Span::raw(format!(

@@ -1,6 +1,6 @@
 //! The timeline in a few rows, above the barriers.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::View;
 use crate::{
@@ -77,6 +77,8 @@ pub fn draw_key(view: &View, title: &str, note: &str, buffer: &mut Buffer, area:
             width: u16::try_from(columns).unwrap_or(u16::MAX),
             ..area
         };
+        // The rule is dim, and what is drawn over it would be.
+        buffer.set_style(Rect { height: 1, ..place }, Style::reset());
         words::put(buffer, place, 0, &key);
         return;
     }
