@@ -7,6 +7,7 @@ mod bench;
 mod cases;
 mod debian;
 mod ebpf;
+mod idle;
 mod linker;
 mod machine;
 mod object;

@@ -63,6 +63,11 @@ impl List {
         (all > height).then(|| format!("{}-{last} of {all}", self.top + 1))
     }
 
+    /// How many of all rows contain the text: `3 of 100`; nothing without one.
+    pub fn found(&self, all: usize) -> Option<String> {
+        (!self.filter.is_empty()).then(|| format!("{} of {all}", self.order.len()))
+    }
+
     /// Draws it.
     pub fn draw(&mut self, grid: &Grid, look: Look, buffer: &mut Buffer, area: Rect) {
         let order = grid.order(self.sorted, self.reverse, &self.filter);

@@ -197,6 +197,7 @@ impl Barriers {
         let note = self
             .list
             .range()
+            .or_else(|| self.list.found(sites.len()))
             .unwrap_or_else(|| plural(sites.len() as u64, "site"));
         let name = if self.list.filter.is_empty() {
             "barriers, where thread-time is lost".to_owned()

@@ -86,10 +86,11 @@ fn grid(view: &View) -> Grid {
         .column(
             "tid",
             8,
-            Cells::Count(
+            // A name and not a number: its digits are not grouped.
+            Cells::Ranked(
                 threads
                     .iter()
-                    .map(|thread| Some(u64::from(thread.tid)))
+                    .map(|thread| (Some(f64::from(thread.tid)), thread.tid.to_string()))
                     .collect(),
             ),
         )
@@ -131,6 +132,7 @@ impl Tab for Threads {
         let note = self
             .list
             .range()
+            .or_else(|| self.list.found(all))
             .unwrap_or_else(|| plural(all as u64, "thread"));
         let name = if self.list.filter.is_empty() {
             "threads, over the whole run".to_owned()
