@@ -20,6 +20,8 @@ pub enum Cells {
     Count(Vec<Option<u64>>),
     /// Durations, ns, to the right.
     Time(Vec<Option<u64>>),
+    /// The same in a unit of several columns, so that these compare.
+    TimeIn(Unit, Vec<Option<u64>>),
     /// Per cent, to the right.
     Share(Vec<Option<f64>>),
     /// Per cent as a bar.
@@ -53,7 +55,7 @@ pub struct Grid {
 /// Columns of a bar.
 const BAR: usize = 12;
 /// What a column of text has at least.
-const TEXT_AT_LEAST: usize = 20;
+const TEXT_AT_LEAST: usize = 24;
 /// Columns between columns.
 const SPACE: usize = 2;
 
@@ -157,8 +159,11 @@ impl Column {
                 .iter()
                 .map(|value| value.map_or_else(|| UNKNOWN.into(), count))
                 .collect(),
-            Cells::Time(values) => {
-                let unit = Unit::fitting(values.iter().copied());
+            Cells::Time(values) | Cells::TimeIn(_, values) => {
+                let unit = match self.cells {
+                    Cells::TimeIn(unit, _) => unit,
+                    _ => Unit::fitting(values.iter().copied()),
+                };
                 title = format!("{title} {}", unit.label(look.text()));
                 values.iter().map(|value| unit.write(*value)).collect()
             }
@@ -197,7 +202,7 @@ impl Cells {
         match self {
             Self::Text(texts) => turn(texts[a].cmp(&texts[b])),
             Self::Label(_) => turn(a.cmp(&b)),
-            Self::Count(values) | Self::Time(values) => {
+            Self::Count(values) | Self::Time(values) | Self::TimeIn(_, values) => {
                 figures(values[a], values[b], |a, b| turn(b.cmp(a)))
             }
             Self::Share(values) | Self::Bar(values) => {

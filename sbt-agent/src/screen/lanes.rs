@@ -171,6 +171,17 @@ pub const KNOWN: usize = ALL - 1;
 /// those that there always are.
 pub const MAIN: usize = 2;
 
+/// How many there are to explain: where it was watched all the time, a sign
+/// for when it was not would only puzzle.
+pub fn kinds(snapshot: &Snapshot) -> usize {
+    let is_off = matches!(snapshot.watching, Watching::Off { .. });
+    if is_off || !snapshot.gaps.is_empty() {
+        ALL
+    } else {
+        KNOWN
+    }
+}
+
 /// The key to the first so many characters.
 pub fn key(names: usize, look: Look) -> Line<'static> {
     let mut spans = Vec::new();

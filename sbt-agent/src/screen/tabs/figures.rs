@@ -11,7 +11,7 @@ use crate::{
     report::{SiteReport, StatReport, TrendReport},
     screen::{
         look::Look,
-        words::{left, right},
+        words::{self, left, right},
     },
     views::{
         table::{UNKNOWN, Unit, count, duration},
@@ -105,7 +105,7 @@ pub fn histogram(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'st
         Line::from(vec![
             Span::raw(format!(
                 " from {}{}{} ",
-                right(&duration(Some(*from), look.text()), 8, look),
+                right(&words::about(*from, look), 8, look),
                 right(&count(*times), 10, look),
                 right(&format!("{share:.0} %"), 6, look),
             )),
@@ -129,11 +129,11 @@ pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line
     let text = format!(
         " {}{} {} {}",
         left("barrier times", 14, look),
-        right(&duration(Some(first.0), look.text()), 8, look),
+        right(&words::about(first.0, look), 8, look),
         look.spark(&values),
-        duration(Some(last.0.saturating_mul(2)), look.text()),
+        words::about(last.0.saturating_mul(2), look),
     );
-    vec![Line::raw(crate::screen::words::fit(&text, columns, look))]
+    vec![Line::raw(words::fit(&text, columns, look))]
 }
 
 /// How phases and waiting changed over the run.
@@ -166,7 +166,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
             time(*last),
         )));
         if full {
-            let least = means
+            let lowest = means
                 .iter()
                 .min()
                 .map_or_else(String::new, |value| time(*value));
@@ -175,7 +175,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
                 .max()
                 .map_or_else(String::new, |value| time(*value));
             lines.push(Line::from(Span::styled(
-                format!(" {}least {least}, most {most}", left("", 14, look)),
+                format!(" {}least {lowest}, most {most}", left("", 14, look)),
                 Style::new().patch(look.dim()),
             )));
         }

@@ -17,7 +17,6 @@ use crate::{
         pager::Pager,
         words::{self, plural, put, rule},
     },
-    views::table::duration,
 };
 
 /// See the module.
@@ -159,8 +158,8 @@ impl Tab for Timeline {
         let names = lanes::name_columns(&snapshot.report, &all);
         self.pieces = usize::from(area.width).saturating_sub(lanes::chrome(names));
         let window = self.window(snapshot);
-        let length = duration(Some(lanes::length_ns(snapshot, window)), look.text());
-        let piece = duration(Some(snapshot.lanes.piece_ns), look.text());
+        let length = words::about(lanes::length_ns(snapshot, window), look);
+        let piece = words::about(snapshot.lanes.piece_ns, look);
         let when = match (self.end_ns, view.paused) {
             (Some(_), _) => "in the past; End: now",
             (None, true) => "paused",
@@ -193,10 +192,12 @@ impl Tab for Timeline {
             drawn,
             &self.axis(snapshot, window, names, view),
         );
-        let mut key = lanes::key(lanes::ALL, look);
+        let mut key = lanes::key(lanes::kinds(snapshot), look);
         key.spans.insert(0, Span::styled(" ", Style::new()));
-        if drawn + 1 < body.height {
-            put(buffer, body, body.height - 1, &key);
+        // Below the axis, with an empty row between if there is room.
+        let row = (drawn + 2).min(body.height.saturating_sub(1));
+        if row > drawn {
+            put(buffer, body, row, &key);
         }
     }
 
