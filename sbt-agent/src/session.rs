@@ -518,7 +518,7 @@ impl Session {
             std::process::exit(130);
         }
         if let (Some(running), None) = (&self.running, self.exit_status)
-            && !(heard.from_terminal && !running.is_on_pty())
+            && (!heard.from_terminal || running.is_on_pty())
         {
             running.signal(heard.number);
         }

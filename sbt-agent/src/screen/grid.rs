@@ -203,19 +203,26 @@ impl Cells {
             Self::Text(texts) => turn(texts[a].cmp(&texts[b])),
             Self::Label(_) => turn(a.cmp(&b)),
             Self::Count(values) | Self::Time(values) | Self::TimeIn(_, values) => {
-                figures(values[a], values[b], |a, b| turn(b.cmp(a)))
+                figures(values[a].as_ref(), values[b].as_ref(), |a, b| {
+                    turn(b.cmp(a))
+                })
             }
             Self::Share(values) | Self::Bar(values) => {
-                figures(values[a], values[b], |a, b| turn(b.total_cmp(a)))
+                figures(values[a].as_ref(), values[b].as_ref(), |a, b| {
+                    turn(b.total_cmp(a))
+                })
             }
-            Self::Ranked(values) => figures(values[a].0, values[b].0, |a, b| turn(b.total_cmp(a))),
+            Self::Ranked(values) => {
+                let ranks = (values[a].0.as_ref(), values[b].0.as_ref());
+                figures(ranks.0, ranks.1, |a, b| turn(b.total_cmp(a)))
+            }
         }
     }
 }
 
 /// What is not known comes last, whichever way.
-fn figures<T>(a: Option<T>, b: Option<T>, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
-    match (&a, &b) {
+fn figures<T>(a: Option<&T>, b: Option<&T>, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
+    match (a, b) {
         (Some(a), Some(b)) => compare(a, b),
         _ => b.is_some().cmp(&a.is_some()),
     }

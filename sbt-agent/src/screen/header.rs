@@ -286,6 +286,7 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
         return text;
     }
     // After the first part, which says that some wait.
-    parts[0] += &format!(" at {}", words::fit_middle(&place, left, look));
+    parts[0].push_str(" at ");
+    parts[0].push_str(&words::fit_middle(&place, left, look));
     parts.join("; ")
 }

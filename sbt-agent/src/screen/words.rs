@@ -208,7 +208,7 @@ pub fn since(ns: u64) -> String {
 /// A length of time in two digits or three, for scales: `8.4 ms`, `134 ms`.
 pub fn about(ns: u64, look: Look) -> String {
     let (unit, name) = match ns {
-        0..1_000 => (1, "ns"),
+        0..1_000 => (1_u64, "ns"),
         1_000..1_000_000 => (1_000, look.pick("µs", "us")),
         1_000_000..1_000_000_000 => (1_000_000, "ms"),
         _ => (1_000_000_000, "s"),

@@ -8,7 +8,7 @@ use crate::{
         Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
         Snapshot, Watching,
     },
-    model::{Model, Present, lanes},
+    model::{Model, Present, lanes, thread::Split},
     place::Place,
     report::{Report, order::Order, place_names::label},
 };
@@ -178,9 +178,12 @@ impl Observer {
         let mut doing: Vec<Doing> = report
             .threads
             .iter()
-            .map(|thread| match thread.ended {
-                true => Doing::Ended,
-                false => Doing::Unknown,
+            .map(|thread| {
+                if thread.ended {
+                    Doing::Ended
+                } else {
+                    Doing::Unknown
+                }
             })
             .collect();
         if self.off_ns.is_some() {
@@ -251,7 +254,7 @@ impl Observer {
 fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_ns: u64) {
     let (since_ns, doing) = match present {
         Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),
-        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Default::default())),
+        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Split::default())),
         Present::Unknown => return,
     };
     for (number, piece) in (from..).zip(pieces) {

@@ -136,12 +136,15 @@ pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line
     vec![Line::raw(words::fit(&text, columns, look))]
 }
 
+/// What a trend is of, ns.
+type TrendFigure = fn(&TrendReport) -> Option<u64>;
+
 /// How phases and waiting changed over the run.
 pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<Line<'static>> {
-    let phase: fn(&TrendReport) -> Option<u64> = |part| part.phase_ns;
-    let barrier: fn(&TrendReport) -> Option<u64> = |part| Some(part.barrier_ns);
-    let idle: fn(&TrendReport) -> Option<u64> = |part| Some(part.idle_ns);
-    let rows: &[(&str, fn(&TrendReport) -> Option<u64>)] = if full {
+    let phase: TrendFigure = |part| part.phase_ns;
+    let barrier: TrendFigure = |part| Some(part.barrier_ns);
+    let idle: TrendFigure = |part| Some(part.idle_ns);
+    let rows: &[(&str, TrendFigure)] = if full {
         &[("phase", phase), ("barrier", barrier), ("lost", idle)]
     } else {
         &[("phase trend", phase), ("lost trend", idle)]
@@ -184,7 +187,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
 }
 
 /// The mean of at most so many groups of consecutive parts, by their episodes.
-fn means(trend: &[TrendReport], f: fn(&TrendReport) -> Option<u64>, groups: usize) -> Vec<u64> {
+fn means(trend: &[TrendReport], f: TrendFigure, groups: usize) -> Vec<u64> {
     let size = trend.len().div_ceil(groups).max(1);
     let mean = |group: &[TrendReport]| {
         let known = || {

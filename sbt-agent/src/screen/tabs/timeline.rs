@@ -64,14 +64,7 @@ impl Timeline {
     }
 
     /// Round times before now, below their pieces.
-    fn axis(
-        &self,
-        snapshot: &Snapshot,
-        window: Window,
-        names: usize,
-        view: &View,
-    ) -> Line<'static> {
-        let look = view.look;
+    fn axis(snapshot: &Snapshot, window: Window, names: usize, look: Look) -> Line<'static> {
         let piece_ns = snapshot.lanes.piece_ns.max(1);
         let behind_ns = snapshot.lanes.end_ns.saturating_sub(window.end_ns);
         let step_ns = round_up(TICK as u64 * piece_ns);
@@ -190,7 +183,7 @@ impl Tab for Timeline {
             buffer,
             body,
             drawn,
-            &self.axis(snapshot, window, names, view),
+            &Self::axis(snapshot, window, names, look),
         );
         let mut key = lanes::key(lanes::kinds(snapshot), look);
         key.spans.insert(0, Span::styled(" ", Style::new()));
