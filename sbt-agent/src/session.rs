@@ -382,6 +382,7 @@ impl Session {
             .duration
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;
+        let mut told_to_end = false;
         let mut ticks = ticks(TICK);
         loop {
             tokio::select! {
@@ -405,6 +406,7 @@ impl Session {
                     }
                     self.hear(heard);
                     if heard.ends() {
+                        told_to_end = true;
                         ending = ending.or(Some(Ending::Asked));
                         self.stop();
                     }
@@ -432,7 +434,7 @@ impl Session {
             Some(stopping) => stopping.await.context("stopping the probes")??,
             None => anyhow::bail!("the reader of the ring buffers ended by itself"),
         };
-        if self.interrupted {
+        if told_to_end || self.interrupted {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         let report = self.report(totals, ending == Some(Ending::Target));

@@ -122,6 +122,21 @@ fn signals_restore_the_terminal_and_reach_the_program() {
 }
 
 #[test]
+fn a_program_that_takes_a_moment_to_end() {
+    needs_root!();
+    let mut command = sbt_for_tty(&["run", "--", "sh", "-c"]);
+    command.arg("trap 'sleep 0.1; exit 3' TERM; echo ready; while :; do sleep 0.01; done");
+    let terminal = Terminal::spawn(command, USUAL);
+    terminal.shows_screen_with("no episode yet");
+    terminal.press("5");
+    terminal.sees("ready");
+    kill(terminal.pid(), libc::SIGTERM);
+    let (status, after) = terminal.finish_screen();
+    assert_eq!(status, Some(3), "{after}");
+    in_order(&after, &["ready", "exit status 3"]);
+}
+
+#[test]
 fn signals_end_the_watching_of_a_program_that_was_joined() {
     needs_root!();
     let talks = Talks::start();

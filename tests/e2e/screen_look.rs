@@ -360,7 +360,7 @@ fn a_terminal_that_takes_nothing_holds_nobody_up() {
 fn the_demo_is_shown_by_its_name() {
     needs_root!();
     let command = sbt_for_tty(&["demo", "lu-block"]);
-    let terminal = Terminal::spawn(command, USUAL);
+    let terminal = Terminal::spawn(command, (120, 40));
     terminal.shows_screen_with("sbt demo lu-block");
     terminal.sees("lu.rs:");
     terminal.press(CTRL_C);
