@@ -23,7 +23,7 @@ const SHARE_NS: u64 = 1_000_000_000;
 pub struct Observer {
     origin_ns: u64,
     /// Which of [`LEVELS`] the lanes have.
-    pub level: usize,
+    level: usize,
     /// When the probes went off, if they are.
     pub off_ns: Option<u64>,
     gaps: Vec<(u64, u64)>,
@@ -55,6 +55,15 @@ impl Observer {
             told_drawn: Arc::default(),
             notice: None,
         }
+    }
+
+    /// Shorter pieces of time in the lanes, or longer ones.
+    pub fn zoom(&mut self, closer: bool) {
+        self.level = if closer {
+            self.level.saturating_sub(1)
+        } else {
+            (self.level + 1).min(LEVELS.len() - 1)
+        };
     }
 
     /// Answers the user.
@@ -208,7 +217,7 @@ impl Observer {
         order: &Order,
         present: &[(u32, Present)],
     ) -> Lanes {
-        let level = self.level.min(LEVELS.len() - 1);
+        let level = self.level;
         let piece_ns = LEVELS[level];
         let end = now_ns / piece_ns + 1;
         // Nothing was before the origin.

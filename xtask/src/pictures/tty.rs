@@ -20,6 +20,8 @@ use vt100::{Parser, Screen};
 const LIMIT: Duration = Duration::from_mins(1);
 /// Between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long an interrupted program may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A frame may come in several pieces; without another one for so long it is
 /// whole.
 const STILL: Duration = Duration::from_millis(40);
@@ -107,7 +109,12 @@ impl Tty {
 
 impl Drop for Tty {
     fn drop(&mut self) {
-        // Its session: the program under it goes by the hang-up.
+        // The program goes on if sbt is killed: so it is interrupted first.
+        let _gone = self.press("\x03");
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(LOOK);
+        }
         if let Ok(pid) = i32::try_from(self.child.id()) {
             let _gone = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }

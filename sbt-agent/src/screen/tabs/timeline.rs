@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{Hint, Tab, View, site};
 use crate::{
-    live::{LEVELS, Lane, Request, Snapshot},
+    live::{Lane, Request, Snapshot},
     screen::{
         keys::{Action, Move},
         lanes::{self, Window},
@@ -27,8 +27,6 @@ pub struct Timeline {
     end_ns: Option<u64>,
     /// Pieces in sight.
     pieces: usize,
-    /// The level that was asked for, until it is there.
-    asked: Option<usize>,
 }
 
 /// The most rows of a lane, with an empty one.
@@ -36,12 +34,6 @@ const TALLEST: usize = 3;
 
 /// Columns between two labels of the axis, at the least.
 const TICK: usize = 12;
-
-fn level(snapshot: &Snapshot) -> usize {
-    let piece_ns = snapshot.lanes.piece_ns;
-    let found = LEVELS.iter().position(|level| *level >= piece_ns);
-    found.unwrap_or(LEVELS.len() - 1)
-}
 
 impl Timeline {
     /// The window, within what there is.
@@ -69,18 +61,6 @@ impl Timeline {
             _ => end.saturating_add(step),
         });
         self.window(snapshot);
-    }
-
-    /// The level that there is, or will be: two keys may come between two
-    /// snapshots.
-    fn level(&self, snapshot: &Snapshot) -> usize {
-        self.asked.unwrap_or_else(|| level(snapshot))
-    }
-
-    fn zoom(&mut self, to: Option<usize>) -> Vec<Request> {
-        let to = to.filter(|to| *to < LEVELS.len());
-        self.asked = to.or(self.asked);
-        to.map(Request::Level).into_iter().collect()
     }
 
     /// Round times before now, below their pieces.
@@ -154,7 +134,6 @@ impl Tab for Timeline {
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (snapshot, look) = (view.snapshot, view.look);
-        self.asked = self.asked.filter(|asked| *asked != level(snapshot));
         let (title, body) = site::split(area);
         let all: Vec<&Lane> = snapshot.lanes.lanes.iter().collect();
         if all.is_empty() {
@@ -227,8 +206,8 @@ impl Tab for Timeline {
             Action::Go(to) => self.threads.go(to, false),
             // What was not kept cannot be seen closer: only the present can.
             Action::ZoomIn | Action::ZoomOut if view.paused => {}
-            Action::ZoomIn => return self.zoom(self.level(snapshot).checked_sub(1)),
-            Action::ZoomOut => return self.zoom(Some(self.level(snapshot) + 1)),
+            Action::ZoomIn => return vec![Request::Zoom { closer: true }],
+            Action::ZoomOut => return vec![Request::Zoom { closer: false }],
             _ => {}
         }
         Vec::new()
