@@ -27,6 +27,9 @@ pub struct Place {
     pub into_function: Option<u64>,
     /// The caller first, then what it was inlined into or called from.
     pub frames: Vec<Frame>,
+    /// It is inside of the C library or of a runtime: threads of a team end there
+    /// what another began. It names nothing where there are others.
+    pub of_runtime: bool,
 }
 
 impl Place {
@@ -138,6 +141,7 @@ mod tests {
 
     fn place(frames: &[(&str, u32)]) -> Place {
         Place {
+            of_runtime: false,
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,

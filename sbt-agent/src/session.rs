@@ -237,7 +237,7 @@ impl Session {
             self.model.push(event);
         }
         self.narrate();
-        View::has_news(&mut self.view);
+        View::heard(&mut self.view);
         if maps_changed {
             self.resolver.refresh();
         }

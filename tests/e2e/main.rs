@@ -21,6 +21,7 @@ mod kill;
 mod lifecycle;
 mod marks;
 mod namespaces;
+mod openmp;
 mod privilege;
 mod report;
 mod run;

@@ -237,7 +237,9 @@ impl Draw<'_> {
             let ids = site.places.iter();
             ids.filter_map(|place| self.places.get(place.0 as usize).copied())
         };
-        let first = mine().next();
+        let first = mine()
+            .find(|place| !place.of_runtime)
+            .or_else(|| mine().next());
         let depth = first.map_or(0, |place| place.naming_frame(&self.places));
         let frame = first.and_then(|place| place.frames.get(depth));
         SiteReport {

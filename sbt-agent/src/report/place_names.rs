@@ -24,7 +24,10 @@ pub fn label(place: &Place, frame: usize) -> String {
 /// The places of a site as the report names it: the frames of each that name
 /// it, without repetition.
 pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Vec<String> {
+    let (own, runtime): (Vec<_>, Vec<_>) = places.partition(|place| !place.of_runtime);
+    let places = if own.is_empty() { runtime } else { own };
     let mut labels: Vec<String> = places
+        .into_iter()
         .map(|place| label(place, place.naming_frame(all)))
         .collect();
     labels.dedup();

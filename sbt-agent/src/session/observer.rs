@@ -16,12 +16,18 @@ use crate::{
 /// Lines of single episodes and warnings that are kept.
 const TOLD: usize = 1000;
 
+/// By how much the source may be late at most, ns: the reader of the rings comes
+/// by more often.
+const LATE_NS: u64 = 100_000_000;
+
 /// Over how long sbt's own share of a CPU is reckoned, ns.
 const SHARE_NS: u64 = 1_000_000_000;
 
 /// What is remembered from one snapshot to the next.
 pub struct Observer {
     origin_ns: u64,
+    /// When events were taken in last.
+    pub heard_ns: u64,
     /// Which of [`LEVELS`] the lanes have.
     level: usize,
     /// When the probes went off, if they are.
@@ -43,6 +49,7 @@ impl Observer {
     pub fn new(origin_ns: u64) -> Self {
         Self {
             origin_ns,
+            heard_ns: origin_ns,
             level: 1,
             off_ns: None,
             gaps: Vec::new(),
@@ -130,6 +137,12 @@ impl Observer {
         }
     }
 
+    /// Up to when all that has happened is known: what threads are seen to do they
+    /// may have ended since.
+    fn seen_until(&self, now_ns: u64) -> u64 {
+        self.heard_ns.clamp(now_ns.saturating_sub(LATE_NS), now_ns)
+    }
+
     fn since_origin(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.origin_ns)
     }
@@ -162,7 +175,7 @@ impl Observer {
                 .iter()
                 .map(|site| Histogram(model.sites().all()[site.id as usize].barrier.octaves()))
                 .collect(),
-            lanes: self.lanes(now_ns, model, &order, &present),
+            lanes: self.lanes(self.seen_until(now_ns), model, &order, &present),
             pace: self.pace.iter().copied().collect(),
             watching,
             gaps: self.gaps.clone(),

@@ -228,6 +228,11 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
 
 /// Whether the image is a dynamic linker and no more: musl's is the C library too.
 pub fn is_linker(image: &[u8]) -> bool {
+    has_soname(image, b"ld-")
+}
+
+/// Whether the image is a library whose name begins so.
+pub fn has_soname(image: &[u8], prefix: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image)
         .and_then(|file| file.elf_dynamic_table())
         .is_ok_and(|table| {
@@ -237,7 +242,7 @@ pub fn is_linker(image: &[u8]) -> bool {
                 .any(|entry| {
                     table
                         .string(entry)
-                        .is_ok_and(|name| name.starts_with(b"ld-"))
+                        .is_ok_and(|name| name.starts_with(prefix))
                 })
         })
 }

@@ -253,6 +253,7 @@ impl Resolver {
             offset: addresses.first().copied().unwrap_or(0),
             into_function: None,
             frames: Vec::new(),
+            of_runtime: false,
         };
         for (depth, address) in addresses.iter().enumerate() {
             // A return address is that of the next instruction, which may
@@ -270,6 +271,7 @@ impl Resolver {
                 let shown = self.modules[module].file.shown.to_string_lossy();
                 short(&shown).clone_into(&mut place.binary);
                 place.offset = vaddr + 1;
+                place.of_runtime = self.modules[module].file.is_runtime();
                 place.into_function = self
                     .debug(module)
                     .and_then(|debug| debug.function_start(vaddr))
