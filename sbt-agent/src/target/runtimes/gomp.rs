@@ -67,10 +67,15 @@ pub struct Start {
 impl Start {
     /// `None` if the file does not define them.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
-        let barriers: Vec<u64> = file
-            .dynamic_symbols()
-            .chain(file.symbols())
-            .filter(|symbol| symbol.is_definition())
+        let symbols = || {
+            let all = file.dynamic_symbols().chain(file.symbols());
+            all.filter(object::ObjectSymbol::is_definition)
+        };
+        // That of LLVM has functions of these names for programs built by gcc.
+        if symbols().any(|symbol| symbol.name() == Ok("__kmpc_fork_call")) {
+            return None;
+        }
+        let barriers: Vec<u64> = symbols()
             .filter(|symbol| matches!(symbol.name(), Ok("GOMP_barrier" | "GOMP_barrier_cancel")))
             .map(|symbol| symbol.address())
             .collect();
@@ -251,4 +256,50 @@ fn leaves(
     }
     let symbol = "gomp_team_barrier_wait_end";
     point(Function::TeamEnd, symbol, at, 0, segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use crate::target::{
+        elf::{Function, load_segments},
+        runtimes,
+    };
+
+    /// The compiler that builds the test programs comes with one.
+    #[test]
+    fn the_barriers_of_this_machines_library_are_found() {
+        let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+        let mut paths = folders
+            .iter()
+            .map(|folder| Path::new(folder).join("libgomp.so.1"));
+        let Some(path) = paths.find(|path| path.exists()) else {
+            return;
+        };
+        let image = fs::read(path).unwrap();
+        let points = runtimes::points(&image, &load_segments(&image).unwrap());
+        let teams: Vec<_> = points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Team(_)))
+            .collect();
+        // GOMP_barrier, the two ends of a region, and that of loops.
+        assert!(teams.len() >= 4, "{points:#?}");
+        let is_argument = |function| matches!(function, Function::Team(team) if team.register == 1);
+        assert!(teams.iter().any(|point| is_argument(point.function)));
+        assert!(teams.iter().any(|point| !is_argument(point.function)));
+        let leaves = points
+            .iter()
+            .filter(|point| point.function == Function::TeamEnd);
+        assert!(leaves.count() >= 1, "{points:#?}");
+        assert!(points.iter().all(|point| point.entry_emulated));
+    }
+
+    #[test]
+    fn what_is_not_understood_has_no_points() {
+        let image = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let segments = load_segments(&image).unwrap();
+        assert!(runtimes::points(&image, &segments).is_empty());
+        assert!(runtimes::points(b"\x7fELF", &[]).is_empty());
+    }
 }
