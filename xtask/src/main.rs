@@ -16,6 +16,7 @@ mod process;
 mod record;
 mod test;
 mod toolchain;
+mod tty;
 mod workspace;
 
 use std::process::ExitCode;

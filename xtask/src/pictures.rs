@@ -5,7 +5,6 @@
 mod scenes;
 mod shapes;
 mod svg;
-mod tty;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +18,8 @@ use vt100::Screen;
 use crate::idle::Moment;
 use crate::machine;
 use crate::process;
+use crate::tty::Tty;
 use crate::workspace::Workspace;
-use tty::Tty;
 
 /// Options of `cargo xtask pictures`.
 #[derive(clap::Args)]

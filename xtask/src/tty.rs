@@ -76,6 +76,11 @@ impl Tty {
         })
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Types.
     pub fn press(&mut self, keys: &str) -> Result<()> {
         self.keyboard
