@@ -105,13 +105,13 @@ impl Write for Tty {
     }
 }
 
-/// Waits until there is something to read or time is up.
+/// Waits until there is something to read or time is up; which it is.
 ///
 /// # Errors
 ///
 /// Nobody is at the other end any more. The library that reads the keys would
 /// try for ever.
-fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<()> {
+fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(tty.as_fd(), PollFlags::POLLIN)];
     // Whole ms, and not fewer than asked for: it would be asked for again at once.
     let timeout = timeout + Duration::from_millis(1);
@@ -123,7 +123,8 @@ fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<()> {
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
     match fds[0].revents() {
         Some(events) if events.intersects(gone) => Err(ErrorKind::BrokenPipe.into()),
-        _ => Ok(()),
+        Some(events) => Ok(events.contains(PollFlags::POLLIN)),
+        None => Ok(false),
     }
 }
 
@@ -252,6 +253,7 @@ impl Screen {
         self.ask_size();
         let mut drawn: Option<Instant> = None;
         let mut is_old = true;
+        let mut size_then = size().ok();
         let mut frame = FRAME;
         loop {
             match self.orders.try_recv() {
@@ -277,8 +279,15 @@ impl Screen {
                 terminal.draw(|frame| state.draw(frame, &snapshot))?;
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
-            wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
-            while event::poll(INSTANT)? {
+            let has_keys = wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
+            let size_now = size().ok();
+            if size_now != size_then {
+                size_then = size_now;
+                self.ask_size();
+                is_old = true;
+            }
+            // To ask for keys where there are none costs a millisecond of CPU time.
+            while has_keys && event::poll(INSTANT)? {
                 let event = event::read()?;
                 match event {
                     Event::FocusGained => frame = FRAME,

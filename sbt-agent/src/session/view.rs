@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Between two snapshots at the least,
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = Duration::from_millis(150);
 /// and at the most: the time is shown in seconds.
 const CALM: Duration = Duration::from_secs(1);
 /// Between a snapshot and the one that shows what the user asked for.
