@@ -10,6 +10,7 @@
 mod harness;
 mod programs;
 mod truth;
+mod tty;
 
 mod accuracy;
 mod attach;
@@ -24,6 +25,9 @@ mod namespaces;
 mod privilege;
 mod report;
 mod run;
+mod screen;
+mod screen_leave;
+mod screen_look;
 mod settings;
 mod streams;
 mod terminal;

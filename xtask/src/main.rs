@@ -7,9 +7,11 @@ mod bench;
 mod cases;
 mod debian;
 mod ebpf;
+mod idle;
 mod linker;
 mod machine;
 mod object;
+mod pictures;
 mod process;
 mod record;
 mod test;
@@ -40,6 +42,8 @@ enum Command {
     Accuracy(accuracy::Args),
     /// Run the demo programs with a fault and mended, and write docs/case-studies.md
     CaseStudies(cases::Args),
+    /// Run sbt in a terminal of our own and draw its live screen into docs/screen
+    Pictures(pictures::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::CaseStudies(args) => cases::run(&args),
+        Command::Pictures(args) => pictures::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -520,7 +520,8 @@ impl Draw<'_> {
             threads.map(|thread| self.order.number(thread)).collect()
         };
         let end_ns = self.run.start_ns + self.run.wall_ns;
-        let all = self.model.unfinished().iter();
+        let under_way = self.model.under_way();
+        let all = self.model.unfinished().iter().chain(&under_way);
         all.filter_map(|open| {
             // The probes come off a little after the end: who came meanwhile
             // was not there yet.

@@ -48,6 +48,8 @@ const FRAME: Duration = Duration::from_millis(100);
 const UNFOCUSED: Duration = Duration::from_millis(500);
 /// How often it is looked for something new.
 const LOOK: Duration = Duration::from_millis(100);
+/// The library looks for nothing at all if it may not wait.
+const INSTANT: Duration = Duration::from_millis(1);
 /// How long the terminal is given to take what restores it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long to wait before a terminal that takes nothing is tried again.
@@ -245,6 +247,8 @@ impl Screen {
         let mut terminal = Terminal::new(backend)?;
         let keys = Tty::open(None)?.file;
         let mut snapshot = self.latest.borrow_and_update().clone();
+        // The library hears of a new size from here on.
+        event::poll(INSTANT)?;
         self.ask_size();
         let mut drawn: Option<Instant> = None;
         let mut is_old = true;
@@ -274,7 +278,7 @@ impl Screen {
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
             wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
-            while event::poll(Duration::ZERO)? {
+            while event::poll(INSTANT)? {
                 let event = event::read()?;
                 match event {
                     Event::FocusGained => frame = FRAME,

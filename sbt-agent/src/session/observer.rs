@@ -8,7 +8,7 @@ use crate::{
         Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
         Snapshot, Watching,
     },
-    model::{Model, Present, lanes},
+    model::{Model, Present, lanes, thread::Split},
     place::Place,
     report::{Report, order::Order, place_names::label},
 };
@@ -23,7 +23,7 @@ const SHARE_NS: u64 = 1_000_000_000;
 pub struct Observer {
     origin_ns: u64,
     /// Which of [`LEVELS`] the lanes have.
-    pub level: usize,
+    level: usize,
     /// When the probes went off, if they are.
     pub off_ns: Option<u64>,
     gaps: Vec<(u64, u64)>,
@@ -55,6 +55,15 @@ impl Observer {
             told_drawn: Arc::default(),
             notice: None,
         }
+    }
+
+    /// Shorter pieces of time in the lanes, or longer ones.
+    pub fn zoom(&mut self, closer: bool) {
+        self.level = if closer {
+            self.level.saturating_sub(1)
+        } else {
+            (self.level + 1).min(LEVELS.len() - 1)
+        };
     }
 
     /// Answers the user.
@@ -169,9 +178,12 @@ impl Observer {
         let mut doing: Vec<Doing> = report
             .threads
             .iter()
-            .map(|thread| match thread.ended {
-                true => Doing::Ended,
-                false => Doing::Unknown,
+            .map(|thread| {
+                if thread.ended {
+                    Doing::Ended
+                } else {
+                    Doing::Unknown
+                }
             })
             .collect();
         if self.off_ns.is_some() {
@@ -205,7 +217,7 @@ impl Observer {
         order: &Order,
         present: &[(u32, Present)],
     ) -> Lanes {
-        let level = self.level.min(LEVELS.len() - 1);
+        let level = self.level;
         let piece_ns = LEVELS[level];
         let end = now_ns / piece_ns + 1;
         // Nothing was before the origin.
@@ -242,7 +254,7 @@ impl Observer {
 fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_ns: u64) {
     let (since_ns, doing) = match present {
         Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),
-        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Default::default())),
+        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Split::default())),
         Present::Unknown => return,
     };
     for (number, piece) in (from..).zip(pieces) {

@@ -174,9 +174,9 @@ impl Session {
             }
             Request::Save => self.save(),
             Request::Name { site, name } => self.name(site, &name),
-            Request::Level(level) => {
+            Request::Zoom { closer } => {
                 if let Some(view) = &mut self.view {
-                    view.observer.level = level;
+                    view.observer.zoom(closer);
                 }
             }
             Request::Keys(keys) => {
