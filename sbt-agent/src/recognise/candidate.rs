@@ -122,6 +122,8 @@ pub struct Candidate {
     tries: u32,
     /// It has held the others back for long enough.
     overdue: bool,
+    /// What came before is of no interest any more, ns.
+    begun_ns: u64,
     early: Vec<Part>,
     fed: Fed,
 }
@@ -160,6 +162,7 @@ impl Candidate {
             tries: self.tries,
             held: self.held,
             round: Round::begun_before(),
+            begun_ns: now_ns,
             // Once is enough.
             overdue: true,
             ..Self::default()
@@ -276,7 +279,7 @@ impl Candidate {
                     }
                     return Some(Decision::Barrier);
                 }
-                let is_hopeless = self.record.in_turn
+                let is_hopeless = self.record.is_other
                     || self.bad > MAX_BAD + self.record.rounds / 8
                     || self.proof.rounds() >= MAX_ROUNDS
                     || self.round.again >= MAX_AGAIN;
@@ -309,6 +312,9 @@ impl Candidate {
     /// It has held the others back for too long: a part is kept here.
     pub fn keep(&mut self, part: Part) {
         self.overdue = true;
+        if part.clocks.time_ns < self.begun_ns {
+            return;
+        }
         if self.early.len() >= MAX_EARLY {
             self.early.clear();
         }

@@ -48,6 +48,8 @@ pub enum Relation {
     /// common to both and the calls: as in a barrier, where the last one wakes
     /// and all others wait.
     Alternatives,
+    /// The wait is part of what counts as a barrier anyway.
+    Counted,
     /// First one and then the other, without doing anything else between: as in a
     /// monitor, where who has waited for its turn wakes the next.
     InTurn,
@@ -167,7 +169,13 @@ impl Recogniser {
             }
             Event::Exec { .. } => {
                 self.finish(out);
+                // Something else may lie at their addresses.
+                let silenced = self.candidates.iter().filter(|(_, candidate)| {
+                    matches!(candidate.state, State::Silenced { until_ns } if until_ns > 0)
+                });
+                self.silenced.extend(silenced.map(|(key, _)| (*key, 0)));
                 self.candidates.clear();
+                self.counts.barriers = 0;
                 self.relations = Relations::default();
                 self.comes_late = false;
                 out(event);

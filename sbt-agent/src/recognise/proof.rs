@@ -46,7 +46,7 @@ const WORK_NS: u64 = 50_000;
 /// How often a thread must have worked between two waits of its own.
 const WORKED: u32 = 8;
 /// Chains of callers of waits that are compared with those of wakes.
-const MAX_WAIT_CALLERS: usize = 16;
+const MAX_WAIT_CALLERS: usize = 32;
 
 /// How calls stand to each other, asked once each.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Relations {
         let mut best = Relation::Unknown;
         for wait in waits {
             match self.get(*wait, wake, code) {
-                Relation::InTurn => return Relation::InTurn,
+                relation @ (Relation::InTurn | Relation::Counted) => return relation,
                 Relation::Alternatives => best = Relation::Alternatives,
                 Relation::Apart if best == Relation::Unknown => best = Relation::Apart,
                 _ => {}
@@ -120,8 +120,8 @@ pub struct Record {
     /// Those of which the code is a barrier's, in a row, of as many members.
     of_code: u32,
     size: usize,
-    /// The code is that of a monitor.
-    pub in_turn: bool,
+    /// The code is that of something else than a barrier to be recognised.
+    pub is_other: bool,
 }
 
 impl Proof {
@@ -173,17 +173,30 @@ impl Proof {
             };
         }
         self.rounds += 1;
+        let mut waits: Vec<CallersId> = Vec::new();
         for waiter in waiters {
-            if !self.waits.contains(&waiter.callers) && self.waits.len() < MAX_WAIT_CALLERS {
-                self.waits.push(waiter.callers);
+            if waits.len() < MAX_WAIT_CALLERS && !waits.contains(&waiter.callers) {
+                waits.push(waiter.callers);
             }
         }
-        let relation = relations.best(&self.waits, waker.callers, code);
+        // Those of this round first: a barrier may be used from many places.
+        let mut relation = relations.best(&waits, waker.callers, code);
+        if matches!(relation, Relation::Apart | Relation::Unknown) {
+            let older = relations.best(&self.waits, waker.callers, code);
+            if older != Relation::Unknown {
+                relation = older;
+            }
+        }
+        for wait in waits {
+            if self.waits.len() < MAX_WAIT_CALLERS && !self.waits.contains(&wait) {
+                self.waits.push(wait);
+            }
+        }
         record.add(relation, waiters.len() + 1);
         match relation {
             Relation::Alternatives => self.of_code += 1,
-            Relation::Apart | Relation::InTurn => self.of_other_code += 1,
             Relation::Unknown => {}
+            _ => self.of_other_code += 1,
         }
         self.weigh(waiters, waker);
         same
@@ -233,7 +246,7 @@ impl Proof {
     /// Whether that is a barrier. `tries`: how often it was looked at in vain;
     /// `is_proven`: whether the same calls have completed rounds of another one.
     pub fn suffices(&self, record: &Record, at_end: bool, tries: u32, is_proven: bool) -> bool {
-        if record.in_turn || self.rounds == 0 {
+        if record.is_other || self.rounds == 0 {
             return false;
         }
         let more = ROUNDS_MORE * tries;
@@ -269,7 +282,7 @@ impl Proof {
 impl Record {
     fn add(&mut self, relation: Relation, size: usize) {
         self.rounds += 1;
-        self.in_turn |= relation == Relation::InTurn;
+        self.is_other |= matches!(relation, Relation::InTurn | Relation::Counted);
         if relation != Relation::Alternatives || size != self.size {
             self.of_code = 0;
         }

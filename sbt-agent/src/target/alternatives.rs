@@ -42,6 +42,9 @@ const NEVER_RETURN: [&str; 9] = [
     "_Unwind_Resume",
 ];
 
+/// Functions that are barriers by their names, whatever they are made of.
+const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
+
 /// What a call calls, as far as it can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Callee {
@@ -105,6 +108,9 @@ pub(super) fn relation(
     let [Some(waits), Some(wakes)] = &spanning[..] else {
         return Relation::Unknown;
     };
+    if NAMED.contains(&waits.name.as_str()) {
+        return Relation::Counted;
+    }
     let read = |symbol: &Symbol| {
         let size = symbol.size.min(MAX_FUNCTION);
         let code = code_at(image, segments, symbol.start, size)?;
