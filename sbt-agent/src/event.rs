@@ -47,6 +47,8 @@ pub enum Kind {
     User,
     /// A barrier of a team of GNU OpenMP, explicit or implied.
     Gomp,
+    /// Made of a mutex and a condition variable, and recognised by how it is used.
+    Condvar,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             Self::Pthread => "pthread",
             Self::User => "user",
             Self::Gomp => "gomp",
+            Self::Condvar => "condvar",
         }
     }
 }
@@ -96,6 +99,40 @@ pub enum Event {
         kind: Kind,
         /// From where.
         callers: CallersId,
+    },
+    /// A thread is about to wait for others to wake it: evidence, of which the
+    /// recogniser may make an arrival.
+    Wait {
+        /// Who, and when.
+        tid: Tid,
+        /// At the entry of the function that waits.
+        clocks: Clocks,
+        /// What it waits on: the address of a condition variable in the target.
+        key: u64,
+        /// From where.
+        callers: CallersId,
+    },
+    /// A thread wakes those that wait: evidence likewise.
+    Wake {
+        /// Who, and when.
+        tid: Tid,
+        /// At the entry of the function that wakes.
+        clocks: Clocks,
+        /// What those wait on.
+        key: u64,
+        /// How many are woken at most; `None` for all.
+        most: Option<u32>,
+        /// From where.
+        callers: CallersId,
+    },
+    /// What a barrier was recognised by, so far.
+    Recognised {
+        /// One of its threads.
+        tid: Tid,
+        /// Address of the barrier object in the target.
+        object: u64,
+        /// By what.
+        by: Recognition,
     },
     /// A thread leaves the barrier that it entered last.
     Depart {
@@ -177,6 +214,19 @@ pub enum Event {
         /// Whether they are.
         on: bool,
     },
+}
+
+/// What something was recognised as a barrier by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognition {
+    /// Rounds seen that were those of a barrier.
+    pub rounds: u64,
+    /// How many threads took part in the last of them.
+    pub members: u32,
+    /// Each thread that woke the others had waited for them in another round.
+    pub wakers_waited: bool,
+    /// The code that waits and wakes is that of a barrier.
+    pub code: bool,
 }
 
 /// A round of a glibc barrier, as its memory shows it.

@@ -1,7 +1,7 @@
 //! `sbt` shows where the threads of a running, unmodified parallel program
 //! wait for each other.
 //!
-//! Data flows one way: [`source`] → [`model`] → [`report`] → [`views`], with
+//! Data flows one way: [`source`] → [`recognise`] → [`model`] → [`report`] → [`views`], with
 //! [`target`] finding out what to watch and [`session`] wiring one run. See
 //! docs/architecture.md.
 
@@ -16,6 +16,7 @@ pub mod naming;
 pub mod output;
 pub mod pattern;
 pub mod place;
+pub mod recognise;
 pub mod report;
 pub mod screen;
 pub mod session;

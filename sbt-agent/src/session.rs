@@ -35,6 +35,7 @@ mod narrator;
 mod observer;
 mod prepare;
 pub mod privilege;
+mod recognition;
 mod signals;
 mod view;
 
@@ -43,6 +44,7 @@ use departures::Governor;
 pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
+use recognition::Recognition;
 use signals::{Heard, Signals};
 use view::{Then, Turn, View};
 
@@ -138,6 +140,7 @@ struct Session {
     method: String,
     batches: mpsc::Receiver<Batch>,
     resolver: Resolver,
+    recognition: Recognition,
     model: Model,
     governor: Governor,
     start_ns: u64,
@@ -171,6 +174,7 @@ impl Session {
         let (sink, batches) = mpsc::channel(QUEUE);
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
+        let runs_already = held.is_none();
         let running = held.map(Held::release).transpose()?;
         let narrator = Narrator::new(&settings, narration, start_ns);
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
@@ -189,6 +193,7 @@ impl Session {
             stopping: None,
             batches,
             resolver,
+            recognition: Recognition::new(runs_already, start_ns),
             model,
             governor: Governor::new(settings.departures, start_ns),
             narrator,
@@ -221,12 +226,14 @@ impl Session {
                 Event::Exit { .. } => someone_ended = true,
                 Event::Callers { id, addresses } => {
                     let place = self.resolver.place(*id, addresses);
+                    self.recognition.know(*id, addresses);
                     let known = &self.resolver.places()[place.0 as usize];
                     let roles = Naming(&self.settings).roles(known);
                     self.model.define_place(*id, place, roles);
                 }
                 Event::Thread { code_start, .. } => self.resolver.set_code_start(*code_start),
                 Event::Exec { replaced, .. } => {
+                    self.recognition.finish(&mut self.model);
                     self.resolver.executed();
                     maps_changed = true;
                     first_replaced |= *replaced;
@@ -234,7 +241,8 @@ impl Session {
                 Event::Mapped { .. } => maps_changed = true,
                 _ => {}
             }
-            self.model.push(event);
+            self.recognition
+                .push(event, &mut self.resolver, &mut self.model);
         }
         self.narrate();
         View::heard(&mut self.view);
@@ -244,6 +252,7 @@ impl Session {
         let Some(source) = &mut self.source else {
             return;
         };
+        self.recognition.silence(source);
         if first_replaced {
             // The kernel had the probes bound to the first thread.
             if let Err(error) = source.renew() {
@@ -282,6 +291,17 @@ impl Session {
         }
     }
 
+    /// Lets go what the recogniser holds back for too long.
+    fn recognise(&mut self) {
+        if let Some(source) = &mut self.source
+            && let Err(error) = self
+                .recognition
+                .tick(clock::now_ns(), source, &mut self.model)
+        {
+            self.notes.push(format!("{error:#}"));
+        }
+    }
+
     /// Decides anew whether departures are worth their cost.
     fn govern(&mut self) {
         let totals = self.model.totals();
@@ -299,9 +319,11 @@ impl Session {
     }
 
     fn report(&mut self, totals: Totals, ended: bool) -> Report {
+        self.recognition.finish(&mut self.model);
         self.model.finish();
         self.narrate();
         self.notes.extend(totals.notes);
+        self.notes.extend(self.recognition.notes());
         self.notes.extend(self.governor.note());
         self.notes.extend(self.resolver.notes());
         let none_found = self.model.totals().arrivals == 0;
@@ -426,7 +448,10 @@ impl Session {
                     result.context("reading the program's output")?;
                     View::has_news(&mut self.view);
                 }
-                _ = ticks.tick() => self.govern(),
+                _ = ticks.tick() => {
+                    self.recognise();
+                    self.govern();
+                }
             }
         }
         self.leave_screen()?;

@@ -33,6 +33,10 @@ pub mod kind {
     pub const CALIBRATE: u8 = 9;
     /// [`super::Depart`] as well: a thread has passed a mark.
     pub const MARK: u8 = 10;
+    /// [`super::Condvar`]: a thread is about to wait on a condition variable.
+    pub const WAIT: u8 = 20;
+    /// [`super::Condvar`] as well: one wakes those who wait on it.
+    pub const WAKE: u8 = 21;
 }
 
 /// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
@@ -62,7 +66,8 @@ pub struct Cookie {
     /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
     /// numbers.
     pub object: u8,
-    /// Likewise, which is the number of participants; 0 if none.
+    /// Likewise, which is the number of participants; 0 if none. For a function
+    /// that wakes waiters of a condition variable: how many at most, 0 for all.
     pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
     /// probed instruction: the return address lies that far above it.
@@ -193,6 +198,22 @@ pub struct Depart {
     pub mark: u32,
 }
 
+/// A thread waits on a condition variable, or wakes those who do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Condvar {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// Address of the condition variable in the target.
+    pub object: u64,
+    /// See [`Arrive::caller`].
+    pub caller: u64,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// [`kind::WAKE`]: how many are woken at most, 0 for all; else 0.
+    pub most: u32,
+}
+
 /// What a barrier object held just before a thread's arrival was counted.
 ///
 /// Sent when the thread first meets the object, after any object was
@@ -263,6 +284,8 @@ unsafe impl Plain for Head {}
 // SAFETY: as above.
 unsafe impl Plain for Arrive {}
 // SAFETY: as above.
+unsafe impl Plain for Condvar {}
+// SAFETY: as above.
 unsafe impl Plain for Depart {}
 // SAFETY: as above.
 unsafe impl Plain for Memory {}
@@ -288,6 +311,7 @@ const _: () = {
     assert!(size_of::<Head>() == 8);
     assert!(size_of::<Clocks>() == 24);
     assert!(size_of::<Arrive>() == 56);
+    assert!(size_of::<Condvar>() == 56);
     assert!(size_of::<Depart>() == 40);
     assert!(size_of::<Memory>() == 40);
     assert!(size_of::<Init>() == 32);
@@ -360,10 +384,18 @@ pub mod name {
     pub const STATE: &str = ".data";
     /// Records lost for want of room, per CPU: the array at index 0.
     pub const LOST: &str = "LOST";
+    /// Condition variables that are not looked at: address → until when, ns.
+    pub const SILENCED: &str = "SILENCED";
+    /// Uses of those, per CPU: the array at index 0.
+    pub const PASSED: &str = "PASSED";
 }
 
 /// Size of one ring, bytes: a power of two times the page.
 pub const RING_BYTES: u32 = 1 << 20;
+
+/// Condition variables that can be silenced at a time; beyond, those that were
+/// silenced longest ago are looked at again.
+pub const MAX_SILENCED: u32 = 4096;
 
 /// More rings than this are not made; CPUs then share them.
 pub const MAX_RINGS: u32 = 64;

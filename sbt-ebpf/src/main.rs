@@ -8,6 +8,7 @@
 #![no_std]
 #![no_main]
 
+mod condvar;
 mod ring;
 mod target;
 mod task;

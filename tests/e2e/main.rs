@@ -16,6 +16,7 @@ mod accuracy;
 mod attach;
 mod builds;
 mod cli;
+mod condvars;
 mod demo;
 mod kill;
 mod lifecycle;

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{episode::Episode, thread::ThreadId};
-use crate::event::{Kind, Round};
+use crate::event::{Kind, Recognition, Round};
 
 /// A barrier, in the order of first appearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +69,8 @@ pub struct Barrier {
     pub key: (u32, u64),
     /// How it was recognised.
     pub kind: Kind,
+    /// What it was recognised by, if nobody calls it a barrier.
+    pub recognised: Option<Recognition>,
     /// Number of participants, n, if known.
     pub count: Option<u32>,
     /// Complete episodes.
@@ -157,6 +159,7 @@ impl Barriers {
         let barrier = Barrier {
             key,
             kind,
+            recognised: None,
             count: None,
             episodes: 0,
             open: Episode::default(),

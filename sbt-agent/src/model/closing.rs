@@ -27,8 +27,13 @@ impl Model {
 
     /// Whether departures from a barrier are reported.
     pub(super) fn departs(&mut self, id: BarrierId) -> bool {
-        // The end of a function that the user has named always is.
-        self.departures || self.barriers.get(id).kind == Kind::User
+        match self.barriers.get(id).kind {
+            Kind::Pthread | Kind::Gomp => self.departures,
+            // The end of a function that the user has named always is.
+            Kind::User => true,
+            // No return probe is put on functions at which threads are cancelled.
+            Kind::Condvar => false,
+        }
     }
 
     /// All have arrived: L is known, and with it everything but departures.

@@ -280,6 +280,13 @@ impl Model {
                 kind,
                 callers,
             } => self.arrive(*tid, *clocks, *object, *kind, *callers),
+            Event::Recognised { tid, object, by } => {
+                if let Some(live) = self.threads.live(*tid)
+                    && let Some(id) = self.barriers.find((live.process, *object))
+                {
+                    self.barriers.get(id).recognised = Some(*by);
+                }
+            }
             Event::Depart { tid, clocks } => self.depart(*tid, *clocks),
             Event::Memory {
                 tid,
@@ -322,7 +329,11 @@ impl Model {
             }
             Event::Departures { on } => self.departures = *on,
             Event::Gap { time_ns } => self.gap(*time_ns),
-            Event::Callers { .. } | Event::Mapped { .. } => {}
+            // Evidence is the recogniser's.
+            Event::Callers { .. }
+            | Event::Mapped { .. }
+            | Event::Wait { .. }
+            | Event::Wake { .. } => {}
         }
     }
 

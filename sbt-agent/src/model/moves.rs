@@ -33,7 +33,8 @@ impl Model {
         };
         row.arrivals += 1;
         let hint = live.hint.take().filter(|hint| hint.object == object);
-        let lost = std::mem::take(&mut live.lost);
+        // Where rounds of condition variables end is told by who wakes.
+        let lost = std::mem::take(&mut live.lost) && kind != Kind::Condvar;
         let (last_episode, last_round) = (live.last_episode, live.last_round);
         let unseated_ns = live.unseated_ns.take();
         let member = Member {
@@ -124,7 +125,10 @@ impl Model {
         let barrier = self.barriers.get(id);
         if barrier.count != Some(hint.count) {
             let present = barrier.open.members.len();
-            if barrier.count.is_some() || present >= hint.count as usize {
+            // How many a round takes that is made of a condition variable is known
+            // when the last of them comes.
+            let is_another = barrier.count.is_some() && barrier.kind != Kind::Condvar;
+            if is_another || present >= hint.count as usize {
                 self.settle_leaving(id);
                 self.close_open(id);
             }

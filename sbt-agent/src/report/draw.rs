@@ -5,8 +5,8 @@ use std::rc::Rc;
 use super::{
     BarrierReport, BarrierStragglerReport, ConceptualReport, ConceptualThreadReport, EachReport,
     IntervalReport, IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport,
-    Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport, ThreadReport,
-    ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
+    RecognisedReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
+    ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
     order::Order,
     place_names::{label, labels},
 };
@@ -216,6 +216,12 @@ impl Draw<'_> {
             .map(|(id, barrier)| BarrierReport {
                 id,
                 kind: barrier.kind.name(),
+                recognised: barrier.recognised.map(|by| RecognisedReport {
+                    rounds: by.rounds,
+                    members: by.members,
+                    waker_was_member: by.wakers_waited,
+                    by_code: by.code,
+                }),
                 address: format!("{:#x}", barrier.key.1),
                 participants: barrier.count,
                 episodes: barrier.episodes,

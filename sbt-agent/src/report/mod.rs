@@ -169,14 +169,33 @@ pub struct ThreadReport {
 pub struct BarrierReport {
     /// Its number.
     pub id: u32,
-    /// How it was recognised: `pthread`; `gomp` for GNU OpenMP; `user` for `--barrier`.
+    /// How it was recognised: `pthread`; `gomp` for GNU OpenMP; `condvar` for one made
+    /// of a condition variable; `user` for `--barrier`.
     pub kind: &'static str,
+    /// The evidence that it is a barrier, where the program does not call it so;
+    /// else null.
+    pub recognised: Option<RecognisedReport>,
     /// Of the object in the target, hexadecimal.
     pub address: String,
     /// As last known.
     pub participants: Option<u32>,
     /// Complete ones.
     pub episodes: u64,
+}
+
+/// What something was recognised as a barrier by.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RecognisedReport {
+    /// Rounds in which each member came once and the last one woke the others.
+    pub rounds: u64,
+    /// Threads that took part in the last of them.
+    pub members: u32,
+    /// Each thread that woke the others had waited there in another round.
+    pub waker_was_member: bool,
+    /// In the code one test decides between waiting and waking, as barriers do;
+    /// false if that is not so or not known.
+    pub by_code: bool,
 }
 
 /// A site: from where a barrier is called.

@@ -240,9 +240,11 @@ impl Session {
         while let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await {
             self.take(&batch);
         }
-        self.model.push(&Event::Gap {
+        let gap = Event::Gap {
             time_ns: clock::now_ns(),
-        });
+        };
+        self.recognition
+            .push(&gap, &mut self.resolver, &mut self.model);
         if let Some(view) = &mut self.view {
             view.observer.off_ns = Some(off_ns);
         }
@@ -254,9 +256,11 @@ impl Session {
         let Some(source) = &mut self.source else {
             return Ok(());
         };
-        self.model.push(&Event::Gap {
+        let gap = Event::Gap {
             time_ns: clock::now_ns(),
-        });
+        };
+        self.recognition
+            .push(&gap, &mut self.resolver, &mut self.model);
         source.resume()?;
         if let Some(view) = &mut self.view {
             view.observer.resumed(clock::now_ns());

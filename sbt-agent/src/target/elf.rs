@@ -5,6 +5,7 @@
 //! x86 program is an [`ElfError`].
 
 mod code;
+mod condvars;
 mod imports;
 mod layout;
 
@@ -46,6 +47,13 @@ pub enum Function {
     BarrierWait,
     /// `pthread_barrier_init(barrier, attributes, count)`
     BarrierInit,
+    /// `pthread_cond_wait(condvar, mutex)` and those with a time limit.
+    CondWait,
+    /// `pthread_cond_broadcast(condvar)`, or `pthread_cond_signal(condvar)`.
+    CondWake {
+        /// How many waiters it wakes at most, 0 for all.
+        most: u8,
+    },
     /// `_dl_debug_state()`: the dynamic linker calls it, for debuggers, when it
     /// has mapped or unmapped libraries.
     LinkerMapped,
@@ -70,7 +78,7 @@ impl Function {
     /// How many arguments a probe reads from registers.
     fn arguments(self) -> usize {
         match self {
-            Self::BarrierWait => 1,
+            Self::BarrierWait | Self::CondWait | Self::CondWake { .. } => 1,
             Self::BarrierInit => 3,
             Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Team(_) | Self::TeamEnd => {
                 0
@@ -82,13 +90,26 @@ impl Function {
 
 /// The names to look for, the preferred one of each function first. Static
 /// programs may have only the names with underscores.
-const NAMES: [(&str, Function); 5] = [
+const NAMES: [(&str, Function); 15] = [
     ("pthread_barrier_wait", Function::BarrierWait),
     ("__pthread_barrier_wait", Function::BarrierWait),
     ("pthread_barrier_init", Function::BarrierInit),
     ("__pthread_barrier_init", Function::BarrierInit),
     ("_dl_debug_state", Function::LinkerMapped),
+    ("pthread_cond_wait", Function::CondWait),
+    ("__pthread_cond_wait", Function::CondWait),
+    ("pthread_cond_timedwait", Function::CondWait),
+    ("__pthread_cond_timedwait", Function::CondWait),
+    ("pthread_cond_clockwait", Function::CondWait),
+    ("__pthread_cond_clockwait", Function::CondWait),
+    ("pthread_cond_broadcast", WAKES_ALL),
+    ("__pthread_cond_broadcast", WAKES_ALL),
+    ("pthread_cond_signal", WAKES_ONE),
+    ("__pthread_cond_signal", WAKES_ONE),
 ];
+
+const WAKES_ALL: Function = Function::CondWake { most: 0 };
+const WAKES_ONE: Function = Function::CondWake { most: 1 };
 
 /// A function found in a file, and where its probes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,8 +224,12 @@ pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
     let mut found = Vec::new();
     for table in [file.elf_dynamic_symbol_table(), file.elf_symbol_table()] {
         search(&file, table, &mut found);
+        if std::ptr::eq(table, file.elf_dynamic_symbol_table()) {
+            condvars::without_those_for_others(&mut found);
+        }
         evidence.add_symbols(&file, table, &segments);
     }
+    condvars::without_repeated(&mut found, image, &segments);
     let layout = evidence.layout();
     let mut points: Vec<_> = found
         .iter()
@@ -317,6 +342,7 @@ fn program_headers(image: &[u8]) -> Result<&[ProgramHeader64<LittleEndian>], Elf
 }
 
 /// A symbol of interest.
+#[derive(Clone, Copy)]
 struct Found {
     /// Index in [`NAMES`].
     name: usize,

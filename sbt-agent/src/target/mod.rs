@@ -1,5 +1,6 @@
 //! The program being watched: its files, its memory, its threads, its life.
 
+mod alternatives;
 pub mod debuginfo;
 pub mod elf;
 pub mod files;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    alternatives,
     debuginfo::DebugInfo,
     elf,
     files::{FileId, ProbedFile},
@@ -20,6 +21,7 @@ use crate::{
     event::CallersId,
     model::site::PlaceId,
     place::{Frame, Place, printable, short},
+    recognise::Relation,
 };
 
 struct Module {
@@ -280,6 +282,30 @@ impl Resolver {
             place.frames.extend(frames);
         }
         place
+    }
+
+    /// How two calls stand to each other, by their return addresses: one of a
+    /// function that waits and one of a function that wakes.
+    pub fn relation(&mut self, wait: u64, wake: u64) -> Relation {
+        let mut find = |address: u64| {
+            let call = address.wrapping_sub(1);
+            if self.find(call).is_none() {
+                self.refresh();
+            }
+            let found = self.find(call).or_else(|| self.find_in_program(call));
+            found.map(|(module, vaddr)| (module, vaddr.wrapping_add(1)))
+        };
+        let (Some(wait), Some(wake)) = (find(wait), find(wake)) else {
+            return Relation::Unknown;
+        };
+        if wait.0 != wake.0 {
+            return Relation::Apart;
+        }
+        let module = &self.modules[wake.0];
+        let (Some(debug), Ok(image)) = (self.debug(wake.0), module.file.image()) else {
+            return Relation::Unknown;
+        };
+        alternatives::relation(&image, &module.segments, debug, wait.1, wake.1)
     }
 
     fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {

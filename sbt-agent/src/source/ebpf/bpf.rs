@@ -89,6 +89,17 @@ pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()>
     bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
+/// Stores a value in a map whose keys and values are of eight bytes.
+pub fn map_update_wide(map: BorrowedFd<'_>, key: u64, value: u64) -> io::Result<()> {
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_UPDATE_ELEM reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = raw(map);
+    element.key = (&raw const key) as u64;
+    element.__bindgen_anon_1.value = (&raw const value) as u64;
+    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
+}
+
 /// Stores values of four bytes under the keys 0, 1, 2 …
 pub fn map_update_all(map: BorrowedFd<'_>, values: &[u32]) -> io::Result<()> {
     let count = u32::try_from(values.len()).map_err(io::Error::other)?;

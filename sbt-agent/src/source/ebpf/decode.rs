@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read,
+    Arrive, Condvar, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read,
 };
 
 use crate::event::{CallersId, Clocks, Event, Kind, MarkId, Round, Tid};
@@ -17,6 +17,8 @@ pub enum Raw {
     /// A thread left one, ended, passed a mark, or is the agent itself: see its
     /// kind.
     Depart(Depart),
+    /// A thread waits on a condition variable or wakes those who do: see its kind.
+    Condvar(Condvar),
     /// What a barrier object held.
     Memory(Memory),
     /// A barrier object is being initialised.
@@ -36,6 +38,7 @@ impl Raw {
             kind::DEPART | kind::EXIT | kind::CALIBRATE | kind::MARK => {
                 read(bytes).map(Self::Depart)
             }
+            kind::WAIT | kind::WAKE => read(bytes).map(Self::Condvar),
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
@@ -48,6 +51,7 @@ impl Raw {
     pub fn time_ns(&self) -> u64 {
         match self {
             Self::Arrive(record) => record.clocks.time_ns,
+            Self::Condvar(record) => record.clocks.time_ns,
             Self::Depart(record) => record.clocks.time_ns,
             Self::Thread(record) => record.clocks.time_ns,
             Self::Memory(record) => record.time_ns,
@@ -194,6 +198,28 @@ impl Decoder {
                         _ => Kind::Pthread,
                     },
                     callers,
+                });
+            }
+            Raw::Condvar(record) => {
+                let tid = record.head.tid;
+                self.check(tid, record.seq, out);
+                let callers = self.callers(record.caller, out);
+                let (clocks, key) = (self.clocks(&record.clocks), record.object);
+                out.push(if record.head.kind == kind::WAIT {
+                    Event::Wait {
+                        tid,
+                        clocks,
+                        key,
+                        callers,
+                    }
+                } else {
+                    Event::Wake {
+                        tid,
+                        clocks,
+                        key,
+                        most: (record.most != 0).then_some(record.most),
+                        callers,
+                    }
                 });
             }
             Raw::Depart(record) => {

@@ -66,6 +66,8 @@ pub struct Loaded {
     programs: HashMap<String, OwnedFd>,
     lost: OwnedFd,
     state: OwnedFd,
+    silenced: OwnedFd,
+    passed: OwnedFd,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -100,10 +102,24 @@ impl Loaded {
 
     /// Records that found no room so far, over all CPUs.
     pub fn lost(&self) -> io::Result<u64> {
-        let mut per_cpu = vec![0; possible_cpus()];
-        bpf::map_lookup(self.lost.as_fd(), 0, &mut per_cpu)?;
-        Ok(per_cpu.iter().sum())
+        sum_per_cpu(self.lost.as_fd())
     }
+
+    /// See [`name::SILENCED`].
+    pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
+        bpf::map_update_wide(self.silenced.as_fd(), key, until_ns)
+    }
+
+    /// See [`name::PASSED`], over all CPUs.
+    pub fn passed(&self) -> io::Result<u64> {
+        sum_per_cpu(self.passed.as_fd())
+    }
+}
+
+fn sum_per_cpu(map: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut per_cpu = vec![0; possible_cpus()];
+    bpf::map_lookup(map, 0, &mut per_cpu)?;
+    Ok(per_cpu.iter().sum())
 }
 
 fn possible_cpus() -> usize {
@@ -253,6 +269,8 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         programs: programs?,
         lost: take(name::LOST)?,
         state: take(name::STATE)?,
+        silenced: take(name::SILENCED)?,
+        passed: take(name::PASSED)?,
         rings,
         uprobes,
         config,

@@ -47,12 +47,14 @@ pub struct Placement {
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 11] = [
+pub const PROGRAMS: [&str; 13] = [
     "arrive",
     "team",
     "depart",
     "call",
     "call_exit",
+    "cond_wait",
+    "cond_wake",
     "mark",
     "init",
     "mapped",
@@ -97,6 +99,14 @@ const fn is_call_exit(function: Function) -> bool {
     matches!(function, Function::CallExit)
 }
 
+const fn is_cond_wait(function: Function) -> bool {
+    matches!(function, Function::CondWait)
+}
+
+const fn is_cond_wake(function: Function) -> bool {
+    matches!(function, Function::CondWake { .. })
+}
+
 const fn is_mark(function: Function) -> bool {
     matches!(function, Function::Mark(_))
 }
@@ -114,6 +124,10 @@ const ATTACHED: [(Is, &str); 7] = [
     (is_wait, "arrive"),
     (is_team, "team"),
 ];
+
+/// What is attached unless condition variables are left alone. Who is woken is
+/// watched before who waits: a first waiter is not missed, only its waker.
+const CONDVARS: [(Is, &str); 2] = [(is_cond_wake, "cond_wake"), (is_cond_wait, "cond_wait")];
 
 /// Whom probes are put on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +154,9 @@ pub struct Ebpf {
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
+    /// Of condition variables.
+    condvars: Vec<OwnedFd>,
+    watch_condvars: bool,
     /// Nothing is attached but what tells of the lives of threads.
     paused: bool,
     departures: bool,
@@ -183,6 +200,8 @@ impl Ebpf {
             tracepoints: Vec::new(),
             entries: Vec::new(),
             returns: Vec::new(),
+            condvars: Vec::new(),
+            watch_condvars: true,
             paused: false,
             departures,
             may_depart: departures,
@@ -298,6 +317,20 @@ impl Ebpf {
         if self.departures {
             self.attach_returns(file)?;
         }
+        if self.watch_condvars {
+            self.attach_condvars(file)?;
+        }
+        Ok(())
+    }
+
+    fn attach_condvars(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
+        let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
+            .context("a path with a NUL in it")?;
+        for (is, program) in CONDVARS {
+            let points = self.points(file, is, At::Entry);
+            let links = self.attach_points(program, &path, &points, false)?;
+            self.condvars.extend(links);
+        }
         Ok(())
     }
 
@@ -364,6 +397,11 @@ impl Ebpf {
                 ..cookie
             }
             .pack(),
+            Function::CondWake { most } => Cookie {
+                count: most,
+                ..cookie
+            }
+            .pack(),
             _ => cookie.pack(),
         }
     }
@@ -386,8 +424,7 @@ impl Ebpf {
     /// Puts a second set of probes on, lets it take over, and takes the first
     /// one off: nothing is missed or counted twice.
     pub fn renew(&mut self) -> anyhow::Result<()> {
-        let mut old = std::mem::take(&mut self.entries);
-        old.append(&mut self.returns);
+        let old = self.take_links();
         if !self.paused {
             self.attach_again()?;
         }
@@ -410,9 +447,43 @@ impl Ebpf {
     /// lives of threads stays.
     pub fn pause(&mut self) {
         self.paused = true;
+        detach(self.take_links());
+    }
+
+    /// Of all probes on the target.
+    fn take_links(&mut self) -> Vec<OwnedFd> {
         let mut links = std::mem::take(&mut self.entries);
         links.append(&mut self.returns);
-        detach(links);
+        links.append(&mut self.condvars);
+        links
+    }
+
+    /// Puts the probes of condition variables on, or takes them off.
+    pub fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        if on == self.watch_condvars {
+            return Ok(());
+        }
+        self.watch_condvars = on;
+        if self.paused {
+            // With the others, when they come.
+        } else if on {
+            for file in self.files.clone() {
+                self.attach_condvars(&file)?;
+            }
+        } else {
+            detach(std::mem::take(&mut self.condvars));
+        }
+        Ok(())
+    }
+
+    /// Lets a condition variable pass unseen until a time, ns.
+    pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
+        self.loaded.silence(key, until_ns)
+    }
+
+    /// How many uses of condition variables have passed so.
+    pub fn passed(&self) -> u64 {
+        self.loaded.passed().unwrap_or(0)
     }
 
     /// Puts them on again. What is known of barriers is from before.
@@ -521,8 +592,7 @@ impl Source for Ebpf {
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
-        let mut links = std::mem::take(&mut self.entries);
-        links.append(&mut self.returns);
+        let mut links = self.take_links();
         links.append(&mut self.tracepoints);
         detach(links);
         self.stopping.store(true, Ordering::Release);

@@ -162,7 +162,31 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
             share * 100.0,
         ));
     }
+    facts.extend(recognised(report, site));
     facts
+}
+
+/// What its barriers were recognised by, if the program does not call them so.
+fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
+    let barriers = site.barriers.iter().filter_map(|id| report.barrier(*id));
+    let by: Vec<_> = barriers
+        .filter_map(|barrier| barrier.recognised.as_ref())
+        .collect();
+    let members = by.iter().map(|by| by.members);
+    let members = match (members.clone().min()?, members.max()?) {
+        (least, most) if least == most => count(least.into()),
+        (least, most) => format!("{least} to {most}"),
+    };
+    let rounds = by.iter().map(|by| by.rounds).sum();
+    let from = match by.len() {
+        1 => "a condition variable".to_owned(),
+        some => format!("{some} condition variables"),
+    };
+    Some(format!(
+        "recognised from {from}: {} of the same {members} threads, the last of whom wakes the \
+         others",
+        plural(rounds, "round"),
+    ))
 }
 
 /// What the pattern of stragglers means.

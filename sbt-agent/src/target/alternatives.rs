@@ -1,0 +1,309 @@
+//! How two calls in a function stand to each other: is it either the one or the
+//! other, or one after the other?
+//!
+//! A barrier that is made of a condition variable tests, with the mutex held,
+//! whether all have come, and then either wakes or waits. Seen from the machine
+//! code: there is an instruction from which both calls can be reached with next to
+//! no other call between, and neither of them from the other. What gives way to
+//! the next in turn instead waits and then wakes; queues, locks, pools and clocks
+//! have their waits and wakes on separate ways.
+//!
+//! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
+
+use std::collections::VecDeque;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+
+use super::debuginfo::{DebugInfo, Symbol};
+use super::elf::{Segment, code_at, imported_at};
+use crate::recognise::Relation;
+
+/// Of longer functions not all is read, bytes.
+const MAX_FUNCTION: u64 = 1 << 16;
+
+/// Other calls there may be on both ways together: the mutex is released before
+/// others are woken, or the time is read before a timed wait.
+const MAX_BETWEEN: u8 = 1;
+
+/// More calls between than are of interest.
+const FAR: u8 = u8::MAX;
+
+/// Functions that do not return: the code behind a call of one has nothing to do
+/// with it.
+const NEVER_RETURN: [&str; 9] = [
+    "abort",
+    "exit",
+    "_exit",
+    "pthread_exit",
+    "__assert_fail",
+    "__stack_chk_fail",
+    "__fortify_fail",
+    "_ZSt20__throw_system_errori",
+    "_Unwind_Resume",
+];
+
+/// Functions that are barriers by their names, whatever they are made of.
+const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
+
+/// Functions that wake the waiters of a condition variable.
+const WAKING: [&str; 2] = ["pthread_cond_broadcast", "pthread_cond_signal"];
+
+/// What a call calls, as far as it can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Callee {
+    /// A function or stub at an address.
+    At(u64),
+    /// What the word at an address points to.
+    Through(u64),
+    /// Something that only that call knows.
+    Unknown,
+}
+
+impl Callee {
+    fn of(instruction: &Instruction) -> Self {
+        if instruction.op0_kind() == OpKind::NearBranch64 {
+            Self::At(instruction.near_branch64())
+        } else if instruction.is_ip_rel_memory_operand() {
+            Self::Through(instruction.ip_rel_memory_address())
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// What an instruction does to the flow of control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Next,
+    /// To an address, perhaps one outside of the function.
+    Jump(u64),
+    Branch(u64),
+    Call(Callee),
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    at: u64,
+    next: u64,
+    flow: Flow,
+}
+
+/// A function's instructions.
+#[derive(Debug)]
+struct Graph {
+    nodes: Vec<Node>,
+    /// Which may come right before each.
+    before: Vec<Vec<usize>>,
+}
+
+/// How a call of a function that wakes stands to one of a function that waits, by
+/// the addresses to which they return in the numbering of the file whose `image`
+/// it is.
+pub(super) fn relation(
+    image: &[u8],
+    segments: &[Segment],
+    debug: &DebugInfo,
+    wait: u64,
+    wake: u64,
+) -> Relation {
+    let spanning = debug.spanning(&[wait.wrapping_sub(1), wake.wrapping_sub(1)]);
+    let [Some(waits), Some(wakes)] = &spanning[..] else {
+        return Relation::Unknown;
+    };
+    if NAMED.contains(&waits.name.as_str()) {
+        return Relation::Counted;
+    }
+    let read = |symbol: &Symbol| {
+        let size = symbol.size.min(MAX_FUNCTION);
+        let code = code_at(image, segments, symbol.start, size)?;
+        let never = |to| {
+            imported_at(image, segments, to)
+                .is_some_and(|name| NEVER_RETURN.contains(&name.as_str()))
+        };
+        Some(Graph::new(code.bytes, symbol.start, never))
+    };
+    let Some(around_wake) = read(wakes) else {
+        return Relation::Unknown;
+    };
+    if waits.start == wakes.start {
+        return match (around_wake.call_before(wait), around_wake.call_before(wake)) {
+            (Some(wait), Some(wake)) => around_wake.compare(&[wait], &[wake]),
+            _ => Relation::Unknown,
+        };
+    }
+    let Some(around_wait) = read(waits) else {
+        return Relation::Unknown;
+    };
+    let (Some(wait), Some(wake)) = (around_wait.call_before(wait), around_wake.call_before(wake))
+    else {
+        return Relation::Unknown;
+    };
+    // The function that waits may wake by a jump in its own place: then the wake
+    // seems to come from where it was called.
+    match around_wake.nodes[wake].flow {
+        Flow::Call(Callee::At(to)) if to == waits.start => {
+            return around_wait.compare(&[wait], &around_wait.jumps_out(|_| true));
+        }
+        // Through a pointer anything may have been called.
+        Flow::Call(Callee::Through(_) | Callee::Unknown) => {
+            let wakes = around_wait.jumps_out(|to| {
+                imported_at(image, segments, to).is_some_and(|name| WAKING.contains(&name.as_str()))
+            });
+            if !wakes.is_empty() {
+                return around_wait.compare(&[wait], &wakes);
+            }
+        }
+        _ => {}
+    }
+    // Another copy of the same source, at which nobody waited yet.
+    let others = around_wake.calls_of(around_wait.nodes[wait].flow);
+    if others.is_empty() {
+        Relation::Apart
+    } else {
+        around_wake.compare(&others, &[wake])
+    }
+}
+
+impl Graph {
+    fn new(code: &[u8], vaddr: u64, never_returns: impl Fn(u64) -> bool) -> Self {
+        let mut nodes = Vec::new();
+        for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
+            if instruction.is_invalid() {
+                break;
+            }
+            let near = instruction.op0_kind() == OpKind::NearBranch64;
+            let flow = match instruction.flow_control() {
+                FlowControl::Next => Flow::Next,
+                FlowControl::UnconditionalBranch if near => Flow::Jump(instruction.near_branch64()),
+                FlowControl::ConditionalBranch if near => Flow::Branch(instruction.near_branch64()),
+                FlowControl::Call | FlowControl::IndirectCall => {
+                    Flow::Call(Callee::of(&instruction))
+                }
+                _ => Flow::End,
+            };
+            nodes.push(Node {
+                at: instruction.ip(),
+                next: instruction.next_ip(),
+                flow,
+            });
+        }
+        let mut this = Self {
+            before: vec![Vec::new(); nodes.len()],
+            nodes,
+        };
+        for index in 0..this.nodes.len() {
+            let node = this.nodes[index];
+            let ends = match node.flow {
+                Flow::Call(Callee::At(to)) => never_returns(to),
+                Flow::Jump(_) | Flow::End => true,
+                _ => false,
+            };
+            if !ends {
+                this.join(index, node.next);
+            }
+            if let Flow::Jump(to) | Flow::Branch(to) = node.flow {
+                this.join(index, to);
+            }
+        }
+        this
+    }
+
+    fn join(&mut self, from: usize, to: u64) {
+        if let Some(to) = self.find(to) {
+            self.before[to].push(from);
+        }
+    }
+
+    fn find(&self, at: u64) -> Option<usize> {
+        self.nodes.binary_search_by_key(&at, |node| node.at).ok()
+    }
+
+    /// The call that returns to an address.
+    fn call_before(&self, address: u64) -> Option<usize> {
+        self.nodes
+            .binary_search_by_key(&address, |node| node.next)
+            .ok()
+            .filter(|index| matches!(self.nodes[*index].flow, Flow::Call(_)))
+    }
+
+    /// The calls of what another calls.
+    fn calls_of(&self, flow: Flow) -> Vec<usize> {
+        if flow == Flow::Call(Callee::Unknown) {
+            return Vec::new();
+        }
+        (0..self.nodes.len())
+            .filter(|index| self.nodes[*index].flow == flow)
+            .collect()
+    }
+
+    /// The jumps to other functions, of which some are wanted.
+    fn jumps_out(&self, is_wanted: impl Fn(u64) -> bool) -> Vec<usize> {
+        let is = |flow| matches!(flow, Flow::Jump(to) if self.find(to).is_none() && is_wanted(to));
+        (0..self.nodes.len())
+            .filter(|index| is(self.nodes[*index].flow))
+            .collect()
+    }
+
+    fn is_call(&self, index: usize) -> bool {
+        matches!(self.nodes[index].flow, Flow::Call(_))
+    }
+
+    /// From each instruction, how many calls there are at least on the way to the
+    /// next of `goals`, not through any of `past`.
+    fn calls_between(&self, goals: &[usize], past: &[usize]) -> Vec<u8> {
+        let mut calls = vec![FAR; self.nodes.len()];
+        let mut queue: VecDeque<usize> = goals.iter().copied().collect();
+        for goal in goals {
+            calls[*goal] = 0;
+        }
+        while let Some(index) = queue.pop_front() {
+            for &before in &self.before[index] {
+                if past.contains(&before) || goals.contains(&before) {
+                    continue;
+                }
+                let is_call = self.is_call(before);
+                let between = calls[index].saturating_add(u8::from(is_call));
+                if between > MAX_BETWEEN || between >= calls[before] {
+                    continue;
+                }
+                calls[before] = between;
+                if is_call {
+                    queue.push_back(before);
+                } else {
+                    queue.push_front(before);
+                }
+            }
+        }
+        calls
+    }
+
+    /// Calls between the return of any of `from` and what `calls` counts to.
+    fn after(&self, from: &[usize], calls: &[u8]) -> u8 {
+        from.iter()
+            .filter_map(|index| calls.get(self.find(self.nodes[*index].next)?))
+            .min()
+            .map_or(FAR, |calls| *calls)
+    }
+
+    fn compare(&self, waits: &[usize], wakes: &[usize]) -> Relation {
+        let to_wake = self.calls_between(wakes, waits);
+        let to_wait = self.calls_between(waits, wakes);
+        if self.after(waits, &to_wake) <= MAX_BETWEEN || self.after(wakes, &to_wait) == 0 {
+            return Relation::InTurn;
+        }
+        let both = to_wake
+            .iter()
+            .zip(&to_wait)
+            .any(|(wake, wait)| wake.saturating_add(*wait) <= MAX_BETWEEN);
+        if both {
+            Relation::Alternatives
+        } else {
+            Relation::Apart
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "alternatives_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+use super::*;
+
+/// Assembles a function from one letter an instruction, each of five bytes: `w`
+/// waits, `b` wakes, `c` calls something else, `x` something that does not return,
+/// `r` returns, `.` does nothing; a digit jumps to the place of that digit in
+/// brackets if a test says so, a digit after `!` always.
+fn compare(source: &str) -> Relation {
+    let mut places = [0_u64; 10];
+    let mut at = 0;
+    let tokens: Vec<char> = source.chars().collect();
+    let mut index = 0;
+    while index < tokens.len() {
+        if tokens[index] == '(' {
+            places[tokens[index + 1].to_digit(10).unwrap() as usize] = at;
+            index += 3;
+        } else {
+            index += if tokens[index] == '!' { 2 } else { 1 };
+            at += 8;
+        }
+    }
+    let mut code = Vec::new();
+    let mut index = 0;
+    while index < tokens.len() {
+        let start = code.len() as u64;
+        let mut near = |opcode: &[u8], to: u64| {
+            code.extend_from_slice(opcode);
+            let end = code.len() as i64 + 4;
+            code.extend_from_slice(&i32::try_from(to as i64 - end).unwrap().to_le_bytes());
+        };
+        match tokens[index] {
+            '(' => {
+                index += 3;
+                continue;
+            }
+            'w' => near(&[0xe8], 10_000),
+            'b' => near(&[0xe8], 20_000),
+            'c' => near(&[0xe8], 30_000),
+            'x' => near(&[0xe8], 40_000),
+            'r' => code.push(0xc3),
+            '.' => code.push(0x90),
+            '!' => {
+                index += 1;
+                near(
+                    &[0xe9],
+                    places[tokens[index].to_digit(10).unwrap() as usize],
+                );
+            }
+            digit => near(&[0x0f, 0x84], places[digit.to_digit(10).unwrap() as usize]),
+        }
+        index += 1;
+        while (code.len() as u64) < start + 8 {
+            code.push(0x90);
+        }
+    }
+    let graph = Graph::new(&code, 0, |to| to == 40_000);
+    let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
+    graph.compare(&of(10_000), &of(20_000))
+}
+
+#[test]
+fn a_barrier_either_waits_or_wakes() {
+    // lock; if last goto 1; do wait while not 2; 3: unlock; return; 1: wake; goto 3
+    assert_eq!(compare("c1(2)w2(3)cr(1)b!3"), Relation::Alternatives);
+    // The same in a loop around it all, with work between.
+    assert_eq!(compare("(0)cc1(2)w2(3)c!0(1)b!3"), Relation::Alternatives);
+    // Woken after the mutex is released.
+    assert_eq!(compare("c1(2)w2cr(1)cbr"), Relation::Alternatives);
+    // Cancellation is switched off around the wait, as in SPLASH-2.
+    assert_eq!(compare("c1c(2)w2c(3)cr(1)b!3"), Relation::Alternatives);
+    // An error ends the program.
+    assert_eq!(
+        compare("c1(2)w4.2(3)cr(1)b!3(4)x(5)b!5"),
+        Relation::Alternatives
+    );
+}
+
+#[test]
+fn a_monitor_waits_and_then_wakes() {
+    // lock; while not mine wait; …; wake; unlock
+    assert_eq!(compare("c1(2)w2(1)bcr"), Relation::InTurn);
+    // Woken after the mutex is released.
+    assert_eq!(compare("c1(2)w2(1)cbr"), Relation::InTurn);
+    // The turn is given away, and then waited for.
+    assert_eq!(compare("(0)cb(2)w2c!0"), Relation::InTurn);
+}
+
+#[test]
+fn what_lies_on_separate_ways_has_nothing_to_do_with_each_other() {
+    // One role: lock; wait; unlock; work. The other: lock; wake; unlock; sleep.
+    assert_eq!(compare("1(0)c2(3)w3(2)cc!0(1)cbc!1"), Relation::Apart);
+    // A lock of one's own: taken here, released there.
+    assert_eq!(compare("(0)c1(2)w2(1)cccbc!0"), Relation::Apart);
+}
+
+#[test]
+fn any_bytes_are_an_answer() {
+    for seed in 0..200_u32 {
+        let code: Vec<u8> = (0..300_u32)
+            .map(|index| {
+                (seed.wrapping_mul(2_654_435_761).rotate_left(index % 31) ^ index * 97) as u8
+            })
+            .collect();
+        let graph = Graph::new(&code, u64::MAX - 100, |_| false);
+        let all: Vec<usize> = (0..graph.nodes.len()).collect();
+        let _any = graph.compare(&all, &all);
+    }
+}
