@@ -214,6 +214,7 @@ impl Candidate {
                 self.bad += 1;
                 Role::Breaks.into()
             }
+            Step::Unsure if self.completes(part.callers) => Role::Ends.into(),
             Step::Unsure => Role::Breaks.into(),
             Step::Complete(ended, number) => {
                 let role = self.complete(&ended, relations, code);
@@ -328,7 +329,7 @@ impl Candidate {
             match part.role {
                 Role::Again => {}
                 Role::Comes => self.arrive(&part, self.fed.size.saturating_add(1), out),
-                Role::Completes { .. } => {
+                Role::Completes { .. } | Role::Ends => {
                     self.arrive(&part, self.fed.size.saturating_add(1), out);
                     self.abandon(&part, out);
                 }
@@ -352,6 +353,10 @@ impl Candidate {
                 self.fed.size = count;
                 // Each time: at the end its threads may be gone that say whose it is.
                 self.tell(part.key, out);
+            }
+            Role::Ends => {
+                self.arrive(part, self.fed.present.saturating_add(2), out);
+                self.abandon(part, out);
             }
             Role::Breaks => self.abandon(part, out),
         }

@@ -18,6 +18,8 @@ pub enum Role {
         /// How many have come, it included.
         count: u32,
     },
+    /// It comes and wakes the others, but some who came were not seen.
+    Ends,
     /// It wakes others, but the round is none of a barrier: so that ends it.
     Breaks,
 }
