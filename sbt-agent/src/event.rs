@@ -47,6 +47,10 @@ pub enum Kind {
     User,
     /// A barrier of a team of GNU OpenMP, explicit or implied.
     Gomp,
+    /// `std::barrier` of C++.
+    Std,
+    /// `std::sync::Barrier` of Rust.
+    Rust,
     /// Made of a mutex and a condition variable, and recognised by how it is used.
     Condvar,
 }
@@ -58,6 +62,8 @@ impl Kind {
             Self::Pthread => "pthread",
             Self::User => "user",
             Self::Gomp => "gomp",
+            Self::Std => "std::barrier",
+            Self::Rust => "rust",
             Self::Condvar => "condvar",
         }
     }

@@ -55,6 +55,12 @@ pub mod layout {
     /// GNU OpenMP, `gomp_barrier_t` (libgomp/config/linux/bar.h): `total`,
     /// `generation`, 32 bits each, …
     pub const GOMP: u8 = 4;
+    /// `std::barrier` of C++: the object begins with the number of threads.
+    pub const STD: u8 = 6;
+    /// The same; the register points to a word that holds the object's address.
+    pub const STD_POINTED: u8 = 7;
+    /// `std::sync::Barrier` of Rust, from its number of threads on.
+    pub const RUST: u8 = 8;
 }
 
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
@@ -68,17 +74,24 @@ pub struct Cookie {
     pub object: u8,
     /// Likewise, which is the number of participants; 0 if none. For a function
     /// that wakes waiters of a condition variable: how many at most, 0 for all.
+    /// For teams: 1 if the object begins with the number.
     pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
-    /// probed instruction: the return address lies that far above it.
+    /// probed instruction: the return address lies that far above it. Or
+    /// [`Cookie::HERE`].
     pub stack_moved: u16,
-    /// For teams: how far above what the register holds the object lies.
+    /// For teams: how far above what the register holds the object lies, bytes;
+    /// negative below, in two's complement.
     pub displacement: u16,
     /// A probe counts while this equals the low bits of [`State::generation`].
     pub generation: u16,
 }
 
 impl Cookie {
+    /// As [`Cookie::stack_moved`]: the probe stands on a call in a function that is
+    /// not the runtime's but the program's, and the call is the place.
+    pub const HERE: u16 = u16::MAX;
+
     /// Packs: bits 0-7 the layout, 8-11 the object, 12-15 the count, 16-31 the
     /// stack's move, 32-47 the displacement, 48-63 the generation.
     #[must_use]

@@ -7,7 +7,7 @@ use aya_ebpf::{
     macros::uprobe,
     programs::ProbeContext,
 };
-use sbt_common::{Cookie, Memory, kind};
+use sbt_common::{Cookie, Memory, kind, layout};
 
 use crate::{
     head, returns_at,
@@ -16,6 +16,9 @@ use crate::{
     task::Task,
     tell_arrival, thread, word,
 };
+
+/// The length of a direct call, bytes.
+const CALL: u64 = 5;
 
 /// A thread comes to a barrier of its team. Nothing tells when such an object is
 /// made for how many: so the number is looked at each time.
@@ -27,9 +30,19 @@ pub fn team(ctx: ProbeContext) -> u32 {
     }
     // SAFETY: the context of a uprobe is the probed thread's registers.
     let regs = unsafe { &*ctx.regs };
-    let object = register(regs, cookie.object).wrapping_add(u64::from(cookie.displacement));
-    // SAFETY: a copy from memory that may be anything, or fail.
-    let count = unsafe { bpf_probe_read_user(object as *const u32) }.unwrap_or(0);
+    let held = register(regs, cookie.object);
+    let base = if cookie.layout == layout::STD_POINTED {
+        word(held)
+    } else {
+        held
+    };
+    let object = base.wrapping_add_signed(i64::from(cookie.displacement as i16));
+    let count = if cookie.count == 0 {
+        0
+    } else {
+        // SAFETY: a copy from memory that may be anything, or fail.
+        unsafe { bpf_probe_read_user(object as *const u32) }.unwrap_or(0)
+    };
     if count == 1 {
         return 0;
     }
@@ -37,13 +50,19 @@ pub fn team(ctx: ProbeContext) -> u32 {
     let Some(slot) = thread::slot(&task) else {
         return 0;
     };
-    let at = returns_at(regs, cookie);
+    let (at, caller) = if cookie.stack_moved == Cookie::HERE {
+        // As if the call had been made.
+        (regs.rsp.wrapping_sub(8), regs.rip.wrapping_add(CALL))
+    } else {
+        let at = returns_at(regs, cookie);
+        (at, word(at))
+    };
     if slot.is_in_call(at) {
         return 0;
     }
     slot.enter();
     let tag = thread::trust().wrapping_add(u64::from(count));
-    if slot.must_tell(object, tag) {
+    if count != 0 && slot.must_tell(object, tag) {
         let seq = slot.next_seq();
         let sent = send(Wake::at(seq), || Memory {
             head: head(kind::MEMORY, cookie.layout, task.tid()),
@@ -60,7 +79,7 @@ pub fn team(ctx: ProbeContext) -> u32 {
             thread::distrust();
         }
     }
-    tell_arrival(&task, slot, cookie, object, word(at));
+    tell_arrival(&task, slot, cookie, object, caller);
     0
 }
 

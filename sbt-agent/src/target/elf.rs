@@ -78,11 +78,9 @@ impl Function {
     /// How many arguments a probe reads from registers.
     fn arguments(self) -> usize {
         match self {
-            Self::BarrierWait | Self::CondWait | Self::CondWake { .. } => 1,
+            Self::BarrierWait | Self::CondWait | Self::CondWake { .. } | Self::Team(_) => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Team(_) | Self::TeamEnd => {
-                0
-            }
+            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::TeamEnd => 0,
             Self::Call { object, count } => object.max(count).into(),
         }
     }

@@ -195,6 +195,8 @@ impl Decoder {
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
                         layout::GOMP => Kind::Gomp,
+                        layout::STD | layout::STD_POINTED => Kind::Std,
+                        layout::RUST => Kind::Rust,
                         _ => Kind::Pthread,
                     },
                     callers,

@@ -393,6 +393,7 @@ impl Ebpf {
             .pack(),
             Function::Team(team) => Cookie {
                 object: team.register,
+                count: u8::from(team.has_count),
                 displacement: team.displacement,
                 ..cookie
             }

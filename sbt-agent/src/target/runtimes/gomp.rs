@@ -19,7 +19,7 @@ use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64}
 use super::{
     Team,
     frames::Frames,
-    point,
+    number, point,
     sweep::{Code, transfer},
 };
 use crate::target::{
@@ -33,31 +33,6 @@ const AWAITED: u64 = 64;
 
 /// How many instructions a function that counts and goes on may have.
 const SHORT: usize = 64;
-
-/// The registers that may hold an object, in the order of
-/// [`sbt_common::Cookie::object`].
-const REGISTERS: [Register; 15] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-    Register::RAX,
-    Register::RBX,
-    Register::RBP,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
-
-fn number(register: Register) -> Option<u8> {
-    let index = REGISTERS.iter().position(|known| *known == register)?;
-    u8::try_from(index + 1).ok()
-}
 
 /// From where the search starts: addresses of exported functions.
 pub struct Start {
@@ -173,6 +148,7 @@ pub fn points(
     let team = Team {
         register: 1,
         displacement: 0,
+        has_count: true,
     };
     for instruction in code.all() {
         let Some(go) = transfer(&instruction).filter(|go| waits.contains(&go.to)) else {
@@ -216,7 +192,10 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
     };
     let team = Team {
         register: number(base)?,
-        displacement: u16::try_from(displacement.checked_sub(AWAITED)?).ok()?,
+        displacement: i16::try_from(displacement.checked_sub(AWAITED)?)
+            .ok()?
+            .cast_unsigned(),
+        has_count: true,
     };
     // Before the thread is counted; or else right after.
     let stands = |instruction: &&Instruction| is_emulated(code.bytes_of(instruction));

@@ -3,8 +3,10 @@
 
 mod frames;
 mod gomp;
+mod language;
 mod sweep;
 
+use iced_x86::Register;
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use super::elf::{Function, Point, Segment};
@@ -15,8 +17,10 @@ use frames::Frames;
 pub struct Team {
     /// Which register holds the address: see [`sbt_common::Cookie::object`].
     pub register: u8,
-    /// How many bytes above it the barrier lies.
+    /// How many bytes above it the barrier lies, as [`sbt_common::Cookie::displacement`].
     pub displacement: u16,
+    /// Whether the barrier, there, begins with the number of its threads.
+    pub has_count: bool,
 }
 
 /// Where to put probes for the barriers of the runtimes that a file holds.
@@ -25,18 +29,45 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
         return Vec::new();
     };
-    let Some(start) = gomp::Start::of(&file) else {
-        return Vec::new();
-    };
     let text = file.section_by_name(".text");
     let Some(text) = text.and_then(|section| Some((section.address(), section.data().ok()?)))
     else {
         return Vec::new();
     };
-    let Some(frames) = Frames::of(&file) else {
-        return Vec::new();
-    };
-    gomp::points(&start, &sweep::Code::new(text.0, text.1), &frames, segments)
+    let text = sweep::Code::new(text.0, text.1);
+    let mut points = language::points(&file, image, segments, &text);
+    if let Some(start) = gomp::Start::of(&file)
+        && let Some(frames) = Frames::of(&file)
+    {
+        points.extend(gomp::points(&start, &text, &frames, segments));
+    }
+    points
+}
+
+/// The registers that may hold an object, in the order of
+/// [`sbt_common::Cookie::object`].
+const REGISTERS: [Register; 15] = [
+    Register::RDI,
+    Register::RSI,
+    Register::RDX,
+    Register::RCX,
+    Register::R8,
+    Register::R9,
+    Register::RAX,
+    Register::RBX,
+    Register::RBP,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+/// The number of such a register.
+fn number(register: Register) -> Option<u8> {
+    let index = REGISTERS.iter().position(|known| *known == register)?;
+    u8::try_from(index + 1).ok()
 }
 
 /// A point at an instruction that the kernel emulates.

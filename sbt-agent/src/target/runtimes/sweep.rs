@@ -36,6 +36,12 @@ impl<'a> Code<'a> {
             .take_while(|instruction| !instruction.is_invalid())
     }
 
+    /// The addresses at which some bytes stand, ascending.
+    pub fn find(&self, bytes: &[u8]) -> impl Iterator<Item = u64> {
+        memchr::memmem::find_iter(self.bytes, bytes)
+            .filter_map(|at| self.vaddr.checked_add(u64::try_from(at).ok()?))
+    }
+
     /// All of them. What is no instruction, such as padding, is passed over.
     pub fn all(&self) -> impl Iterator<Item = Instruction> + use<'a> {
         Decoder::with_ip(64, self.bytes, self.vaddr, DecoderOptions::NONE).into_iter()

@@ -1,0 +1,269 @@
+//! The barriers of the languages' own libraries, which are made of atomics and
+//! futexes: `std::barrier` of C++20 and `std::sync::Barrier` of Rust.
+//!
+//! - libc++ counts a thread in an exported function, `__arrive_barrier_algorithm_base`
+//!   (libcxx/src/barrier.cpp). Its argument points to an object that begins with
+//!   the address of the number of threads, the first word of the barrier.
+//! - Rust waits in `Barrier::wait` (library/std/src/sync/barrier.rs), compiled with
+//!   the library and never inlined. Where the number of threads lies in the
+//!   object is the compiler's choice: it is read off the comparison with it.
+//! - libstdc++ (include/std/barrier) is inlined into the program. A thread that
+//!   arrives first hashes its id to find its place in the tree, by a call with a
+//!   seed that is seen in the code; then it loads the barrier's phase, a byte,
+//!   and the number of threads, a word, of the object whose address is in one and
+//!   the same register. The probe goes on that call. Without optimisation
+//!   `__tree_barrier::arrive` is a function.
+
+use iced_x86::{
+    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+use memchr::memmem;
+use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
+use sbt_common::{Cookie, layout};
+
+use super::{Team, number, sweep::Code};
+use crate::target::{
+    elf::{Function, Point, Segment, code_at},
+    prologue::is_emulated,
+};
+
+/// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash` (libstdc++,
+/// include/bits/functional_hash.h).
+const SEED: [u8; 5] = [0xba, 0x07, 0x69, 0x0f, 0xc7];
+
+/// From the seed to the call, and from the call to both loads, instructions.
+const NEAR: usize = 16;
+
+/// Functions of which the beginning is read, bytes.
+const BEGINNING: u64 = 512;
+
+/// More places than a program has.
+const MAX_POINTS: usize = 256;
+
+/// Which function a symbol names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    LibCxx,
+    LibStdCxx,
+    Rust,
+}
+
+/// By the mangled name (Itanium C++ ABI; Rust's legacy and v0 schemes, of which
+/// the hashes differ from compiler to compiler).
+fn named(name: &[u8]) -> Option<Named> {
+    let has = |part: &[u8]| memmem::find(name, part).is_some();
+    if name.starts_with(b"_ZNSt") && has(b"31__arrive_barrier_algorithm_baseE") {
+        Some(Named::LibCxx)
+    } else if name.starts_with(b"_ZNSt14__tree_barrierI") && name.ends_with(b"E6arriveEl") {
+        Some(Named::LibStdCxx)
+    } else if name.starts_with(b"_ZN3std4sync7barrier7Barrier4wait17h")
+        || (name.starts_with(b"_RNv")
+            && has(b"3std4sync7barrier")
+            && name.ends_with(b"7Barrier4wait"))
+    {
+        Some(Named::Rust)
+    } else {
+        None
+    }
+}
+
+/// The points of a file.
+pub fn points(
+    file: &ElfFile64<'_, LittleEndian>,
+    image: &[u8],
+    segments: &[Segment],
+    text: &Code<'_>,
+) -> Vec<Point> {
+    let mut points = inlined(text, segments);
+    let mut seen = Vec::new();
+    for symbol in file.dynamic_symbols().chain(file.symbols()) {
+        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            continue;
+        }
+        let Some(named) = symbol.name_bytes().ok().and_then(named) else {
+            continue;
+        };
+        let (start, end) = (
+            symbol.address(),
+            symbol.address().saturating_add(symbol.size()),
+        );
+        if seen.contains(&start) || points.len() >= MAX_POINTS {
+            continue;
+        }
+        seen.push(start);
+        let offsets = segments.iter().find_map(|segment| {
+            Some(segment.file_offset(start)?..=segment.file_offset(end.saturating_sub(1))?)
+        });
+        // What is inlined into it is watched there.
+        if offsets.is_some_and(|offsets| {
+            points
+                .iter()
+                .any(|point: &Point| offsets.contains(&point.entry_offset))
+        }) {
+            continue;
+        }
+        points.extend(of_function(named, start, symbol.size(), image, segments));
+    }
+    points
+}
+
+fn of_function(
+    named: Named,
+    start: u64,
+    size: u64,
+    image: &[u8],
+    segments: &[Segment],
+) -> Vec<Point> {
+    let Some(code) = code_at(image, segments, start, size.min(BEGINNING)) else {
+        return Vec::new();
+    };
+    let team = |displacement, has_count| {
+        Function::Team(Team {
+            register: 1,
+            displacement,
+            has_count,
+        })
+    };
+    let point = |function, symbol, layout| Point::of_function(function, symbol, &code, layout);
+    match named {
+        Named::LibCxx => {
+            let symbol = "std::barrier::arrive";
+            point(team(0, true), symbol, layout::STD_POINTED)
+                .into_iter()
+                .collect()
+        }
+        // The number of threads is its first word.
+        Named::LibStdCxx => point(team(0, true), "std::barrier::arrive", layout::STD)
+            .into_iter()
+            .collect(),
+        Named::Rust => {
+            let count = count_of_rust(&Code::new(start, code.bytes));
+            let symbol = "std::sync::Barrier::wait";
+            let enters = team(count.unwrap_or_default(), count.is_some());
+            let enters = point(enters, symbol, layout::RUST);
+            let leaves = point(Function::TeamEnd, symbol, layout::RUST);
+            enters.into_iter().chain(leaves).collect()
+        }
+    }
+}
+
+/// How far above the first argument the number lies with which a counter of the
+/// same object is compared right after it was raised by one.
+fn count_of_rust(code: &Code<'_>) -> Option<u16> {
+    let field = |instruction: &Instruction, op: u32| {
+        (instruction.op_kind(op) == OpKind::Memory
+            && instruction.memory_base() == Register::RDI
+            && instruction.memory_index() == Register::None
+            && instruction.memory_size().size() == 8)
+            .then(|| instruction.memory_displacement64())
+    };
+    let mut counter = None;
+    for instruction in code.instructions(0, u64::MAX).take(4 * NEAR) {
+        if instruction.mnemonic() == Mnemonic::Mov
+            && let Some(at) = field(&instruction, 0)
+        {
+            counter = Some(at);
+        } else if let Some(counter) = counter
+            && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Cmp)
+            && let Some(at) = field(&instruction, 1).or_else(|| field(&instruction, 0))
+            && at != counter
+        {
+            return u16::try_from(at).ok();
+        }
+    }
+    None
+}
+
+/// Where arrivals at barriers of libstdc++ are inlined.
+fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
+    text.find(&SEED)
+        .take(MAX_POINTS)
+        .filter_map(|at| {
+            let mut near = text.instructions(at, u64::MAX);
+            let call = near
+                .by_ref()
+                .take(NEAR)
+                .find(|instruction| is_call(instruction))?;
+            let team = object_after(near.take(NEAR))?;
+            let offset = segments
+                .iter()
+                .find_map(|segment| segment.file_offset(call.ip()))?;
+            Some(Point {
+                function: Function::Team(team),
+                symbol: "std::barrier::arrive".to_owned(),
+                entry_offset: offset,
+                stack_moved: Cookie::HERE,
+                return_offset: offset,
+                entry_emulated: is_emulated(text.bytes_of(&call)),
+                layout: layout::STD,
+            })
+        })
+        .collect()
+}
+
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::Call | FlowControl::IndirectCall
+    )
+}
+
+/// The barrier whose phase and number of threads are loaded here, in code that
+/// comes right after a call: so its address is in a register that the call keeps.
+fn object_after(instructions: impl Iterator<Item = Instruction>) -> Option<Team> {
+    const KEPT: [Register; 6] = [
+        Register::RBX,
+        Register::RBP,
+        Register::R12,
+        Register::R13,
+        Register::R14,
+        Register::R15,
+    ];
+    let mut info = InstructionInfoFactory::new();
+    let mut written: Vec<Register> = Vec::new();
+    // Base and displacement of each byte and each word that is loaded.
+    let (mut bytes, mut words) = (Vec::new(), Vec::new());
+    for instruction in instructions {
+        let loads = instruction.op_count() >= 2 && instruction.op1_kind() == OpKind::Memory;
+        let base = instruction.memory_base();
+        if loads
+            && instruction.memory_index() == Register::None
+            && KEPT.contains(&base)
+            && !written.contains(&base)
+        {
+            let at = (base, instruction.memory_displacement64());
+            match (instruction.mnemonic(), instruction.memory_size().size()) {
+                (Mnemonic::Movzx | Mnemonic::Mov, 1) => bytes.push(at),
+                (Mnemonic::Mov, 8) => words.push(at),
+                _ => {}
+            }
+            // The phase lies behind the number.
+            let number_of = |phase: &(Register, u64)| {
+                let mut words = words.iter();
+                words.find(|word| {
+                    word.0 == phase.0 && word.1.wrapping_add(16) < phase.1.wrapping_add(16)
+                })
+            };
+            if let Some((base, displacement)) = bytes.iter().find_map(number_of) {
+                let displacement = i16::try_from(displacement.cast_signed()).ok()?;
+                return Some(Team {
+                    register: number(*base)?,
+                    displacement: displacement.cast_unsigned(),
+                    has_count: true,
+                });
+            }
+        }
+        if instruction.flow_control() != FlowControl::Next
+            && instruction.flow_control() != FlowControl::ConditionalBranch
+        {
+            return None;
+        }
+        let used = info.info(&instruction).used_registers();
+        written.extend(
+            used.iter()
+                .filter(|used| !matches!(used.access(), OpAccess::Read | OpAccess::CondRead))
+                .map(|used| used.register().full_register()),
+        );
+    }
+    None
+}
