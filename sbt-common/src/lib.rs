@@ -59,8 +59,21 @@ pub mod layout {
     pub const STD: u8 = 6;
     /// The same; the register points to a word that holds the object's address.
     pub const STD_POINTED: u8 = 7;
+    /// As [`STD`], inlined into the program: the probe stands on a call there, and
+    /// the call is the place. So the stack's move says nothing, and belongs to
+    /// the displacement: see [`super::Cookie::far`].
+    pub const STD_INLINED: u8 = 8;
     /// `std::sync::Barrier` of Rust, from its number of threads on.
-    pub const RUST: u8 = 8;
+    pub const RUST: u8 = 9;
+}
+
+/// Bits of [`Cookie::count`] for teams.
+pub mod team {
+    /// The object begins with the number of threads.
+    pub const HAS_COUNT: u8 = 1;
+    /// The address is not in the register but in the word so far above it as
+    /// [`super::Cookie::stack_moved`] says, in two's complement.
+    pub const SPILLED: u8 = 2;
 }
 
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
@@ -70,15 +83,14 @@ pub struct Cookie {
     pub layout: u8,
     /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
     /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
-    /// numbers.
+    /// numbers; 0 is rip, that of the probe, or rsp with [`team::SPILLED`].
     pub object: u8,
     /// Likewise, which is the number of participants; 0 if none. For a function
     /// that wakes waiters of a condition variable: how many at most, 0 for all.
-    /// For teams: 1 if the object begins with the number.
+    /// For teams some of the bits of [`team`].
     pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
-    /// probed instruction: the return address lies that far above it. Or
-    /// [`Cookie::HERE`].
+    /// probed instruction: the return address lies that far above it.
     pub stack_moved: u16,
     /// For teams: how far above what the register holds the object lies, bytes;
     /// negative below, in two's complement.
@@ -88,9 +100,14 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// As [`Cookie::stack_moved`]: the probe stands on a call in a function that is
-    /// not the runtime's but the program's, and the call is the place.
-    pub const HERE: u16 = u16::MAX;
+    /// For [`layout::STD_INLINED`], how far above the address the object lies,
+    /// bytes: [`Cookie::displacement`] and, as the upper half,
+    /// [`Cookie::stack_moved`]; that is where the address lies instead with
+    /// [`team::SPILLED`].
+    #[must_use]
+    pub const fn far(self) -> i32 {
+        (self.displacement as u32 | (self.stack_moved as u32) << 16).cast_signed()
+    }
 
     /// Packs: bits 0-7 the layout, 8-11 the object, 12-15 the count, 16-31 the
     /// stack's move, 32-47 the displacement, 48-63 the generation.

@@ -3,11 +3,14 @@
 use aya_ebpf::{
     EbpfContext as _,
     bindings::pt_regs,
-    helpers::{bpf_get_attach_cookie, bpf_probe_read_user},
+    helpers::{bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user},
     macros::uprobe,
     programs::ProbeContext,
 };
-use sbt_common::{Cookie, Memory, kind, layout};
+use sbt_common::{
+    Cookie, Memory, kind, layout,
+    team::{HAS_COUNT, SPILLED},
+};
 
 use crate::{
     head, returns_at,
@@ -30,14 +33,28 @@ pub fn team(ctx: ProbeContext) -> u32 {
     }
     // SAFETY: the context of a uprobe is the probed thread's registers.
     let regs = unsafe { &*ctx.regs };
-    let held = register(regs, cookie.object);
-    let base = if cookie.layout == layout::STD_POINTED {
+    let inlined = cookie.layout == layout::STD_INLINED;
+    let spilled = cookie.count & SPILLED != 0;
+    let (stack, probed) = (stack(regs), probed(regs));
+    let held = match (cookie.object, spilled) {
+        (0, true) => stack,
+        (0, false) => probed,
+        _ => register(regs, cookie.object),
+    };
+    let base = if spilled {
+        word(held.wrapping_add_signed(i64::from(cookie.stack_moved as i16)))
+    } else if cookie.layout == layout::STD_POINTED {
         word(held)
     } else {
         held
     };
-    let object = base.wrapping_add_signed(i64::from(cookie.displacement as i16));
-    let count = if cookie.count == 0 {
+    let above = if inlined && !spilled {
+        i64::from(cookie.far())
+    } else {
+        i64::from(cookie.displacement as i16)
+    };
+    let object = base.wrapping_add_signed(above);
+    let count = if cookie.count & HAS_COUNT == 0 {
         0
     } else {
         // SAFETY: a copy from memory that may be anything, or fail.
@@ -50,9 +67,9 @@ pub fn team(ctx: ProbeContext) -> u32 {
     let Some(slot) = thread::slot(&task) else {
         return 0;
     };
-    let (at, caller) = if cookie.stack_moved == Cookie::HERE {
+    let (at, caller) = if inlined {
         // As if the call had been made.
-        (regs.rsp.wrapping_sub(8), regs.rip.wrapping_add(CALL))
+        (stack.wrapping_sub(8), probed.wrapping_add(CALL))
     } else {
         let at = returns_at(regs, cookie);
         (at, word(at))
@@ -83,22 +100,34 @@ pub fn team(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// rsp, by a load of its own, as below.
+#[inline(always)]
+fn stack(regs: &pt_regs) -> u64 {
+    // SAFETY: a field of a valid structure.
+    unsafe { core::ptr::read_volatile(&raw const regs.rsp) }
+}
+
+/// rip likewise: where the probe is.
+#[inline(always)]
+fn probed(regs: &pt_regs) -> u64 {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const regs.rip) }
+}
+
 /// What a register holds; see [`Cookie::object`].
 #[inline(always)]
-fn register(regs: &pt_regs, number: u8) -> u64 {
-    // Each by a load of its own: were the register chosen by address, the
-    // verifier would not let it be loaded from the context.
-    macro_rules! load {
-        ($($number:literal $name:ident),*) => {
-            match number {
-                // SAFETY: fields of a valid structure.
-                $($number => unsafe { core::ptr::read_volatile(&raw const regs.$name) },)*
-                _ => 0,
-            }
-        };
+pub fn register(regs: &pt_regs, number: u8) -> u64 {
+    /// Where the registers lie in `pt_regs` (arch/x86/include/uapi/asm/ptrace.h),
+    /// in words, four bits for each number: rdi is number 1 and word 14.
+    const WORDS: u64 = 0x0123_6745_a89b_cde0;
+    if number == 1 {
+        // SAFETY: a field of a valid structure.
+        return unsafe { core::ptr::read_volatile(&raw const regs.rdi) };
     }
-    load!(
-        1 rdi, 2 rsi, 3 rdx, 4 rcx, 5 r8, 6 r9, 7 rax, 8 rbx, 9 rbp, 10 r10, 11 r11, 12 r12, 13 r13,
-        14 r14, 15 r15
-    )
+    // By the kernel's copy, since the verifier lets no load choose its place in
+    // the context.
+    let word = (WORDS >> (u64::from(number & 15) * 4)) & 15;
+    let at = (&raw const *regs).cast::<u64>().wrapping_add(word as usize);
+    // SAFETY: within the structure.
+    unsafe { bpf_probe_read_kernel(at) }.unwrap_or(0)
 }

@@ -19,6 +19,7 @@ mod cli;
 mod condvars;
 mod demo;
 mod kill;
+mod language;
 mod lifecycle;
 mod marks;
 mod namespaces;

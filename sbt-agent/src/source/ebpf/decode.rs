@@ -195,7 +195,7 @@ impl Decoder {
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
                         layout::GOMP => Kind::Gomp,
-                        layout::STD | layout::STD_POINTED => Kind::Std,
+                        layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
                         layout::RUST => Kind::Rust,
                         _ => Kind::Pthread,
                     },

@@ -391,13 +391,7 @@ impl Ebpf {
                 ..cookie
             }
             .pack(),
-            Function::Team(team) => Cookie {
-                object: team.register,
-                count: u8::from(team.has_count),
-                displacement: team.displacement,
-                ..cookie
-            }
-            .pack(),
+            Function::Team(team) => team.cookie(cookie).pack(),
             Function::CondWake { most } => Cookie {
                 count: most,
                 ..cookie

@@ -147,6 +147,7 @@ pub fn points(
     waits.dedup();
     let team = Team {
         register: 1,
+        spilled: None,
         displacement: 0,
         has_count: true,
     };
@@ -192,9 +193,8 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
     };
     let team = Team {
         register: number(base)?,
-        displacement: i16::try_from(displacement.checked_sub(AWAITED)?)
-            .ok()?
-            .cast_unsigned(),
+        spilled: None,
+        displacement: i32::from(i16::try_from(displacement.checked_sub(AWAITED)?).ok()?),
         has_count: true,
     };
     // Before the thread is counted; or else right after.

@@ -19,7 +19,7 @@ use iced_x86::{
 };
 use memchr::memmem;
 use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
-use sbt_common::{Cookie, layout};
+use sbt_common::layout;
 
 use super::{Team, number, sweep::Code};
 use crate::target::{
@@ -117,9 +117,10 @@ fn of_function(
     let Some(code) = code_at(image, segments, start, size.min(BEGINNING)) else {
         return Vec::new();
     };
-    let team = |displacement, has_count| {
+    let team = |displacement: i32, has_count| {
         Function::Team(Team {
             register: 1,
+            spilled: None,
             displacement,
             has_count,
         })
@@ -139,7 +140,7 @@ fn of_function(
         Named::Rust => {
             let count = count_of_rust(&Code::new(start, code.bytes));
             let symbol = "std::sync::Barrier::wait";
-            let enters = team(count.unwrap_or_default(), count.is_some());
+            let enters = team(count.unwrap_or_default().into(), count.is_some());
             let enters = point(enters, symbol, layout::RUST);
             let leaves = point(Function::TeamEnd, symbol, layout::RUST);
             enters.into_iter().chain(leaves).collect()
@@ -184,7 +185,7 @@ fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
                 .by_ref()
                 .take(NEAR)
                 .find(|instruction| is_call(instruction))?;
-            let team = object_after(near.take(NEAR))?;
+            let team = object_after(call.ip(), near.take(NEAR))?;
             let offset = segments
                 .iter()
                 .find_map(|segment| segment.file_offset(call.ip()))?;
@@ -192,10 +193,10 @@ fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
                 function: Function::Team(team),
                 symbol: "std::barrier::arrive".to_owned(),
                 entry_offset: offset,
-                stack_moved: Cookie::HERE,
+                stack_moved: 0,
                 return_offset: offset,
                 entry_emulated: is_emulated(text.bytes_of(&call)),
-                layout: layout::STD,
+                layout: layout::STD_INLINED,
             })
         })
         .collect()
@@ -208,9 +209,21 @@ fn is_call(instruction: &Instruction) -> bool {
     )
 }
 
-/// The barrier whose phase and number of threads are loaded here, in code that
-/// comes right after a call: so its address is in a register that the call keeps.
-fn object_after(instructions: impl Iterator<Item = Instruction>) -> Option<Team> {
+/// From where an address is had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// It is fixed, relative to the code.
+    Code,
+    /// A register that calls keep holds it.
+    Kept(Register),
+    /// The word so far above such a register, or above rsp, does.
+    Spilled(Register, i16),
+}
+
+/// The barrier whose phase and number of threads are loaded by these
+/// instructions, right after the call at `call`: so what they go by is the same
+/// before it.
+fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> Option<Team> {
     const KEPT: [Register; 6] = [
         Register::RBX,
         Register::RBP,
@@ -221,49 +234,85 @@ fn object_after(instructions: impl Iterator<Item = Instruction>) -> Option<Team>
     ];
     let mut info = InstructionInfoFactory::new();
     let mut written: Vec<Register> = Vec::new();
-    // Base and displacement of each byte and each word that is loaded.
+    let mut loaded: Vec<(Register, Origin)> = Vec::new();
+    // What each byte and each word is loaded from.
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     for instruction in instructions {
-        let loads = instruction.op_count() >= 2 && instruction.op1_kind() == OpKind::Memory;
         let base = instruction.memory_base();
-        if loads
+        let displacement = instruction.memory_displacement64().cast_signed();
+        let mut spilled = None;
+        if instruction.op_count() == 2
+            && instruction.op1_kind() == OpKind::Memory
             && instruction.memory_index() == Register::None
-            && KEPT.contains(&base)
-            && !written.contains(&base)
         {
-            let at = (base, instruction.memory_displacement64());
-            match (instruction.mnemonic(), instruction.memory_size().size()) {
-                (Mnemonic::Movzx | Mnemonic::Mov, 1) => bytes.push(at),
-                (Mnemonic::Mov, 8) => words.push(at),
-                _ => {}
-            }
-            // The phase lies behind the number.
-            let number_of = |phase: &(Register, u64)| {
-                let mut words = words.iter();
-                words.find(|word| {
-                    word.0 == phase.0 && word.1.wrapping_add(16) < phase.1.wrapping_add(16)
-                })
+            let keeps = |register| KEPT.contains(&register) && !written.contains(&register);
+            let origin = match base {
+                Register::RIP => Some(Origin::Code),
+                _ if keeps(base) => Some(Origin::Kept(base)),
+                _ => loaded
+                    .iter()
+                    .find(|(to, _)| *to == base)
+                    .map(|(_, from)| *from),
             };
-            if let Some((base, displacement)) = bytes.iter().find_map(number_of) {
-                let displacement = i16::try_from(displacement.cast_signed()).ok()?;
-                return Some(Team {
-                    register: number(*base)?,
-                    displacement: displacement.cast_unsigned(),
-                    has_count: true,
-                });
+            let is_word =
+                instruction.mnemonic() == Mnemonic::Mov && instruction.memory_size().size() == 8;
+            let is_byte = matches!(instruction.mnemonic(), Mnemonic::Movzx | Mnemonic::Mov)
+                && instruction.memory_size().size() == 1;
+            if let Some(origin) = origin {
+                if is_byte {
+                    bytes.push((origin, displacement));
+                } else if is_word {
+                    words.push((origin, displacement));
+                }
+            }
+            if is_word && (keeps(base) || base == Register::RSP) {
+                let at = i16::try_from(displacement).ok();
+                spilled = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at)));
+            }
+            // The phase lies behind the number, and the two near each other.
+            let number_of = |phase: &(Origin, i64)| {
+                let near = |word: &&(Origin, i64)| {
+                    word.0 == phase.0 && (1..256).contains(&phase.1.wrapping_sub(word.1))
+                };
+                words.iter().filter(near).min_by_key(|word| word.1)
+            };
+            if let Some((origin, displacement)) = bytes.iter().find_map(number_of) {
+                return team(*origin, *displacement, call);
             }
         }
-        if instruction.flow_control() != FlowControl::Next
-            && instruction.flow_control() != FlowControl::ConditionalBranch
-        {
+        if !matches!(
+            instruction.flow_control(),
+            FlowControl::Next | FlowControl::ConditionalBranch
+        ) {
             return None;
         }
-        let used = info.info(&instruction).used_registers();
-        written.extend(
-            used.iter()
-                .filter(|used| !matches!(used.access(), OpAccess::Read | OpAccess::CondRead))
-                .map(|used| used.register().full_register()),
-        );
+        for used in info.info(&instruction).used_registers() {
+            if !matches!(used.access(), OpAccess::Read | OpAccess::CondRead) {
+                let register = used.register().full_register();
+                written.push(register);
+                loaded.retain(|(to, _)| *to != register);
+            }
+        }
+        loaded.extend(spilled);
     }
     None
 }
+
+fn team(origin: Origin, displacement: i64, call: u64) -> Option<Team> {
+    let (register, spilled, displacement) = match origin {
+        Origin::Code => (0, None, displacement.wrapping_sub(call.cast_signed())),
+        Origin::Kept(register) => (number(register)?, None, displacement),
+        Origin::Spilled(Register::RSP, at) => (0, Some(at), displacement),
+        Origin::Spilled(register, at) => (number(register)?, Some(at), displacement),
+    };
+    Some(Team {
+        register,
+        spilled,
+        displacement: i32::try_from(displacement).ok()?,
+        has_count: true,
+    })
+}
+
+#[cfg(test)]
+#[path = "language_tests.rs"]
+mod tests;

@@ -9,6 +9,11 @@ mod sweep;
 use iced_x86::Register;
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
+use sbt_common::{
+    Cookie, layout,
+    team::{HAS_COUNT, SPILLED},
+};
+
 use super::elf::{Function, Point, Segment};
 use frames::Frames;
 
@@ -17,10 +22,36 @@ use frames::Frames;
 pub struct Team {
     /// Which register holds the address: see [`sbt_common::Cookie::object`].
     pub register: u8,
-    /// How many bytes above it the barrier lies, as [`sbt_common::Cookie::displacement`].
-    pub displacement: u16,
+    /// It is not the register that holds the address, but the word so many bytes
+    /// above it.
+    pub spilled: Option<i16>,
+    /// How many bytes above that address the barrier lies.
+    pub displacement: i32,
     /// Whether the barrier, there, begins with the number of its threads.
     pub has_count: bool,
+}
+
+impl Team {
+    /// A probe's cookie that says so, but for this as `cookie`.
+    pub fn cookie(self, cookie: Cookie) -> Cookie {
+        let [low, high] = [0, 16].map(|shift| (self.displacement >> shift) as u16);
+        let mut bits = if self.has_count { HAS_COUNT } else { 0 };
+        let stack_moved = match self.spilled {
+            _ if cookie.layout != layout::STD_INLINED => cookie.stack_moved,
+            Some(at) => {
+                bits |= SPILLED;
+                at.cast_unsigned()
+            }
+            None => high,
+        };
+        Cookie {
+            object: self.register,
+            count: bits,
+            stack_moved,
+            displacement: low,
+            ..cookie
+        }
+    }
 }
 
 /// Where to put probes for the barriers of the runtimes that a file holds.
