@@ -4,7 +4,9 @@
 use std::{path::Path, process::Command};
 
 use crate::{
-    harness::{Report, attach, best_of_three, kill, needs_root, number, pause, start, watch},
+    harness::{
+        Report, attach, best_of_three, kill, needs_root, number, pause, start, watch, watch_with,
+    },
     programs::{Build, line},
 };
 
@@ -42,7 +44,11 @@ fn where_it_lies_does_not_matter() {
         .compiler("g++")
         .flags(&["-std=c++20"]);
     for place in ["local", "heap", "completion"] {
-        let report = watch(&build.path(), &["rounds=50", &format!("where={place}")]);
+        let (_, report) = watch_with(
+            &[],
+            &build.path(),
+            &["rounds=50", &format!("where={place}")],
+        );
         report.is_exactly(400, 100);
         has_two_sites(&report, "stdbarrier.cpp", "std::barrier", 50);
     }
