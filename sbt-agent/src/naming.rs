@@ -137,6 +137,7 @@ mod tests {
             binary: "lu".into(),
             offset: 0x10,
             into_function: None,
+            outer: Vec::new(),
             frames: vec![Frame {
                 function: Some(function.into()),
                 file: Some("/src/lu.c".into()),

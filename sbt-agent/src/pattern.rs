@@ -336,6 +336,7 @@ mod tests {
             binary: "lu".into(),
             offset: 0x4f2,
             into_function: Some(0x12),
+            outer: Vec::new(),
             frames: vec![
                 frame("app::Team<int>::wait", "/src/team.h", 9),
                 frame("factor", "/src/lu.c", 120),

@@ -27,6 +27,30 @@ pub struct Place {
     pub into_function: Option<u64>,
     /// The caller first, then what it was inlined into or called from.
     pub frames: Vec<Frame>,
+    /// The calls that led to the first one, innermost first, as far as they
+    /// were looked for.
+    pub outer: Vec<Call>,
+}
+
+/// A call by which the program came to a place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// As [`Place::binary`].
+    pub binary: String,
+    /// As [`Place::offset`].
+    pub offset: u64,
+    /// Which of [`Place::frames`] is the first that it was made in.
+    pub frame: usize,
+}
+
+/// What tells a frame from others in a report.
+#[derive(PartialEq, Eq)]
+struct Shown<'a> {
+    function: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    /// Where there is no line.
+    address: Option<(&'a str, u64)>,
 }
 
 impl Place {
@@ -34,40 +58,77 @@ impl Place {
     /// however many addresses a compiler has made of it; else the address.
     #[must_use]
     pub fn key(&self) -> Self {
-        let has_lines = self
-            .frames
-            .first()
-            .is_some_and(|frame| frame.line.is_some());
+        let has_line =
+            |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
+        let outer = self.outer.iter().map(|call| Call {
+            offset: if has_line(call.frame) { 0 } else { call.offset },
+            ..call.clone()
+        });
         Self {
-            offset: if has_lines { 0 } else { self.offset },
+            offset: if has_line(0) { 0 } else { self.offset },
             into_function: None,
+            outer: outer.collect(),
             ..self.clone()
         }
     }
 
+    /// Adds the call that led to the outermost one so far, with what is known of
+    /// its frames.
+    pub fn add_caller(&mut self, call: Call, frames: Vec<Frame>) {
+        // Each call has a frame, and be it that nothing is known of it.
+        if self.frames.is_empty() {
+            self.frames.push(Frame::default());
+        }
+        let frame = self.frames.len();
+        self.outer.push(Call { frame, ..call });
+        if frames.is_empty() {
+            self.frames.push(Frame::default());
+        }
+        self.frames.extend(frames);
+    }
+
+    /// The binary of a frame, and the address of the call in it or in what it
+    /// was inlined into: as [`Place::binary`] and [`Place::offset`].
+    pub fn address(&self, frame: usize) -> (&str, u64) {
+        let call = self.outer.iter().rfind(|call| call.frame <= frame);
+        call.map_or((&self.binary, self.offset), |call| {
+            (&call.binary, call.offset)
+        })
+    }
+
     /// What the first `depth` frames show, without how the compiler got there.
-    fn lines(&self, depth: usize) -> Vec<(Option<&str>, Option<&str>, Option<u32>)> {
-        let show = |frame| {
-            let Frame {
-                function,
-                file,
-                line,
-                ..
-            }: &Frame = frame;
-            (function.as_deref(), file.as_deref(), *line)
-        };
-        self.frames.iter().take(depth).map(show).collect()
+    fn lines(&self, depth: usize) -> Vec<Shown<'_>> {
+        (0..depth.min(self.frames.len()))
+            .map(|index| self.shown(index))
+            .collect()
+    }
+
+    fn shown(&self, index: usize) -> Shown<'_> {
+        let frame = &self.frames[index];
+        Shown {
+            function: frame.function.as_deref(),
+            file: frame.file.as_deref(),
+            line: frame.line,
+            address: frame.line.is_none().then(|| self.address(index)),
+        }
     }
 
     /// How a user would write it: by line, else by function, else by address.
     pub fn written(&self, others: &[&Self]) -> String {
-        let frame = self.frames.get(self.naming_frame(others));
+        let index = self.naming_frame(others);
+        let frame = self.frames.get(index);
         let line = frame.and_then(|frame| frame.file.as_deref().zip(frame.line));
         match (line, frame.and_then(|frame| frame.function.as_deref())) {
             (Some((file, line)), _) => format!("{}:{line}", printable(short(file))),
             (None, Some(function)) => printable(function),
-            (None, None) => format!("{}+{:#x}", printable(&self.binary), self.offset),
+            (None, None) => self.written_address(index),
         }
+    }
+
+    /// The address of a frame as a user would write it.
+    pub fn written_address(&self, frame: usize) -> String {
+        let (binary, offset) = self.address(frame);
+        format!("{}+{offset:#x}", printable(binary))
     }
 
     /// The frame by which to name this place among others: the innermost that
@@ -141,6 +202,7 @@ mod tests {
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,
+            outer: Vec::new(),
             frames: frames
                 .iter()
                 .map(|(function, line)| Frame {

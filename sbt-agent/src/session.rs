@@ -219,7 +219,7 @@ impl Session {
             match event {
                 Event::Exit { .. } => someone_ended = true,
                 Event::Callers { id, addresses } => {
-                    let place = self.resolver.place(*id, addresses);
+                    let place = self.resolver.place(addresses);
                     let known = &self.resolver.places()[place.0 as usize];
                     let roles = Naming(&self.settings).roles(known);
                     self.model.define_place(*id, place, roles);
@@ -255,6 +255,11 @@ impl Session {
             );
         }
         if let Err(error) = source.attach(&self.resolver.new_files()) {
+            self.notes.push(format!("{error:#}"));
+        }
+        if let Some(rules) = self.resolver.new_rules()
+            && let Err(error) = source.learn(&rules)
+        {
             self.notes.push(format!("{error:#}"));
         }
         // Its first thread may end before the process does.

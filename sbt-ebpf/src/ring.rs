@@ -25,9 +25,14 @@ unsafe impl Sync for MapDef {}
 
 impl MapDef {
     const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
+        Self::keyed(type_, 4, value_size, max_entries)
+    }
+
+    /// With keys of that many bytes.
+    pub const fn keyed(type_: u32, key_size: u32, value_size: u32, max_entries: u32) -> Self {
         Self(UnsafeCell::new(bpf_map_def {
             type_,
-            key_size: 4,
+            key_size,
             value_size,
             max_entries,
             map_flags: 0,
@@ -36,7 +41,7 @@ impl MapDef {
         }))
     }
 
-    const fn as_ptr(&self) -> *mut c_void {
+    pub const fn as_ptr(&self) -> *mut c_void {
         self.0.get().cast()
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     ring::{Wake, send},
     target, task,
     task::Task,
+    walk::Seen,
 };
 
 const SLOTS: usize = 32768;
@@ -44,6 +45,8 @@ pub struct Slot {
     /// That address.
     call_return: u64,
     cached: [Cached; CACHED],
+    /// See [`crate::walk`].
+    pub seen: Seen,
 }
 
 #[repr(transparent)]
@@ -66,6 +69,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
                 object: 0,
                 trust: 0,
             }; CACHED],
+            seen: Seen::NOTHING,
         }
     }; SLOTS],
 ));
@@ -73,6 +77,8 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
 static STATE: Shared<State> = Shared(UnsafeCell::new(State {
     trust: 1,
     generation: 0,
+    epoch: 1,
+    walks: 0,
 }));
 
 /// Which probes count at present.
@@ -96,6 +102,27 @@ pub fn distrust() {
     // does; this target has no atomic add that Rust offers.
     // SAFETY: an aligned word that lives as long as the program.
     unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).trust, task::now()) }
+}
+
+/// See [`State::epoch`].
+#[inline(always)]
+pub fn epoch() -> u64 {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).epoch) }
+}
+
+/// See [`State::walks`].
+#[inline(always)]
+pub fn walks() -> bool {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).walks) != 0 }
+}
+
+/// Addresses mean something else from here on.
+#[inline(always)]
+pub fn renew_epoch() {
+    // SAFETY: as in `distrust`.
+    unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).epoch, task::now()) }
 }
 
 /// The current thread's slot; announces the thread if it is new here. `None`

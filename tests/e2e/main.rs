@@ -14,6 +14,7 @@ mod truth;
 mod accuracy;
 mod attach;
 mod builds;
+mod chains;
 mod cli;
 mod demo;
 mod kill;

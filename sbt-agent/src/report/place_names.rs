@@ -4,7 +4,7 @@ use crate::place::{Place, printable, short};
 
 /// `function file:line` as far as it is known, else `binary+0xoffset`.
 pub fn label(place: &Place, frame: usize) -> String {
-    let address = || format!("{}+{:#x}", printable(&place.binary), place.offset);
+    let address = || place.written_address(frame);
     let Some(frame) = place.frames.get(frame) else {
         return address();
     };

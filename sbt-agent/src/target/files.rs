@@ -2,6 +2,7 @@
 //! after it was replaced, deleted, or the target's namespace is gone.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
@@ -124,6 +125,12 @@ impl ProbedFile {
     /// Whether it has such a function.
     pub fn has(&self, function: Function) -> bool {
         self.points.iter().any(|point| point.function == function)
+    }
+
+    /// Whether it uses a function of another file that has one of these names.
+    pub(super) fn imports_any(&self, names: &HashSet<String>) -> bool {
+        self.image()
+            .is_ok_and(|image| elf::imports_any(&image, names))
     }
 
     /// A path that opens this very file as long as `self` lives.

@@ -1,5 +1,7 @@
 //! The program being watched: its files, its memory, its threads, its life.
 
+mod callers;
+mod calls;
 pub mod debuginfo;
 pub mod elf;
 pub mod files;
@@ -11,4 +13,6 @@ pub mod prologue;
 pub mod pty;
 mod sigpipe;
 pub mod sites;
+mod unwind;
+mod walks;
 pub mod wanted;

@@ -4,16 +4,19 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read,
+    Arrive, CHAIN, Callers, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout,
+    read,
 };
 
 use crate::event::{CallersId, Clocks, Event, Kind, MarkId, Round, Tid};
 
 /// One record, checked for kind and length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Raw {
     /// A thread entered a barrier.
     Arrive(Arrive),
+    /// A chain of callers; boxed because it is long and seldom.
+    Callers(Box<Callers>),
     /// A thread left one, ended, passed a mark, or is the agent itself: see its
     /// kind.
     Depart(Depart),
@@ -36,6 +39,7 @@ impl Raw {
             kind::DEPART | kind::EXIT | kind::CALIBRATE | kind::MARK => {
                 read(bytes).map(Self::Depart)
             }
+            kind::CALLERS => read(bytes).map(|callers| Self::Callers(Box::new(callers))),
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
@@ -48,6 +52,7 @@ impl Raw {
     pub fn time_ns(&self) -> u64 {
         match self {
             Self::Arrive(record) => record.clocks.time_ns,
+            Self::Callers(record) => record.time_ns,
             Self::Depart(record) => record.clocks.time_ns,
             Self::Thread(record) => record.clocks.time_ns,
             Self::Memory(record) => record.time_ns,
@@ -77,7 +82,8 @@ pub struct Start {
 pub struct Decoder {
     start: Start,
     expected: FxHashMap<Tid, u32>,
-    callers: FxHashMap<u64, CallersId>,
+    /// By what arrivals call them, and the epoch of return addresses.
+    callers: FxHashMap<(u64, u32), CallersId>,
     known: u32,
 }
 
@@ -117,18 +123,44 @@ impl Decoder {
         }
     }
 
-    fn callers(&mut self, address: u64, out: &mut Vec<Event>) -> CallersId {
-        *self.callers.entry(address).or_insert_with(|| {
-            let id = CallersId(self.known);
-            self.known += 1;
-            let addresses = if address == 0 {
-                Box::default()
-            } else {
-                Box::new([address]) as Box<[u64]>
-            };
-            out.push(Event::Callers { id, addresses });
-            id
-        })
+    /// The callers of an arrival.
+    fn callers(&mut self, arrive: &Arrive, out: &mut Vec<Event>) -> CallersId {
+        let key = (arrive.caller, arrive.epoch);
+        if let Some(known) = self.callers.get(&key) {
+            return *known;
+        }
+        if arrive.caller & CHAIN != 0 {
+            // Its record was stamped in the same nanosecond, if it exists.
+            return self.introduce(&[], out);
+        }
+        let address = [arrive.caller];
+        let known = if arrive.caller == 0 {
+            &[][..]
+        } else {
+            &address
+        };
+        let id = self.introduce(known, out);
+        self.callers.insert(key, id);
+        id
+    }
+
+    fn chain(&mut self, record: &Callers, out: &mut Vec<Event>) {
+        // A thread may tell of a chain that another is just telling of.
+        let key = (record.key, record.epoch);
+        if !self.callers.contains_key(&key) {
+            let count = usize::try_from(record.count).unwrap_or(usize::MAX);
+            let addresses = &record.addresses[..count.min(record.addresses.len())];
+            let id = self.introduce(addresses, out);
+            self.callers.insert(key, id);
+        }
+    }
+
+    fn introduce(&mut self, addresses: &[u64], out: &mut Vec<Event>) -> CallersId {
+        let id = CallersId(self.known);
+        self.known += 1;
+        let addresses = addresses.into();
+        out.push(Event::Callers { id, addresses });
+        id
     }
 
     fn thread(&mut self, record: &Thread) -> Event {
@@ -183,7 +215,7 @@ impl Decoder {
             Raw::Arrive(record) => {
                 let tid = record.head.tid;
                 self.check(tid, record.seq, out);
-                let callers = self.callers(record.caller, out);
+                let callers = self.callers(record, out);
                 out.push(Event::Arrive {
                     tid,
                     clocks: self.clocks(&record.clocks),
@@ -195,6 +227,7 @@ impl Decoder {
                     callers,
                 });
             }
+            Raw::Callers(record) => self.chain(record, out),
             Raw::Depart(record) => {
                 let tid = record.head.tid;
                 if record.head.kind == kind::CALIBRATE {
@@ -282,7 +315,7 @@ mod tests {
             object: 0x1000,
             caller: 0x2000,
             seq,
-            reserved: 0,
+            epoch: 1,
         })
     }
 
@@ -331,6 +364,59 @@ mod tests {
         };
         assert!(matches!(out[1], Event::Arrive { clocks, .. } if clocks == expected));
         assert_eq!(out.len(), 3);
+    }
+
+    #[test]
+    fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
+        let chain = |epoch| {
+            let mut addresses = [0; sbt_common::MAX_CALLERS];
+            addresses[..2].copy_from_slice(&[0x2000, 0x3000]);
+            Raw::Callers(Box::new(Callers {
+                time_ns: 9,
+                key: CHAIN | 7,
+                epoch,
+                count: 2,
+                addresses,
+                ..Callers::default()
+            }))
+        };
+        let called = |seq, epoch| {
+            let Raw::Arrive(record) = arrive(7, seq, 10) else {
+                panic!("an arrival")
+            };
+            Raw::Arrive(Arrive {
+                caller: CHAIN | 7,
+                epoch,
+                ..record
+            })
+        };
+        let out = decode(&[
+            chain(1),
+            called(0, 1),
+            chain(1),
+            chain(2),
+            called(1, 2),
+            // One that nobody has told of stands for nothing else.
+            called(2, 3),
+        ]);
+        let ids: Vec<_> = out
+            .iter()
+            .map(|event| match event {
+                Event::Callers { id, addresses } => (id.0, addresses.to_vec()),
+                Event::Arrive { callers, .. } => (callers.0, Vec::new()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let both = vec![0x2000, 0x3000];
+        let expected = [
+            (0, both.clone()),
+            (0, vec![]),
+            (1, both),
+            (1, vec![]),
+            (2, vec![]),
+            (2, vec![]),
+        ];
+        assert_eq!(ids, expected);
     }
 
     #[test]
