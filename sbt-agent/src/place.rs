@@ -39,8 +39,24 @@ pub struct Call {
     pub binary: String,
     /// As [`Place::offset`].
     pub offset: u64,
+    /// As [`Place::into_function`].
+    pub into_function: Option<u64>,
     /// Which of [`Place::frames`] is the first that it was made in.
     pub frame: usize,
+}
+
+/// One of the calls of a place, the innermost or another.
+#[derive(Clone, Copy, Debug)]
+pub struct CallView<'a> {
+    /// As [`Place::binary`].
+    pub binary: &'a str,
+    /// As [`Place::offset`].
+    pub offset: u64,
+    /// As [`Place::into_function`].
+    pub into_function: Option<u64>,
+    /// What it was made in; nothing, or one of which nothing is known, where
+    /// there are no names.
+    pub frames: &'a [Frame],
 }
 
 /// What tells a frame from others in a report.
@@ -62,6 +78,7 @@ impl Place {
             |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
         let outer = self.outer.iter().map(|call| Call {
             offset: if has_line(call.frame) { 0 } else { call.offset },
+            into_function: None,
             ..call.clone()
         });
         Self {
@@ -85,6 +102,23 @@ impl Place {
             self.frames.push(Frame::default());
         }
         self.frames.extend(frames);
+    }
+
+    /// Its calls, innermost first.
+    pub fn calls(&self) -> impl Iterator<Item = CallView<'_>> {
+        let first = (&self.binary, self.offset, self.into_function, 0);
+        let outer = self.outer.iter();
+        let outer = outer.map(|it| (&it.binary, it.offset, it.into_function, it.frame));
+        let starts = self.outer.iter().map(|call| call.frame);
+        let ends = starts.chain([self.frames.len()]);
+        std::iter::once(first).chain(outer).zip(ends).map(
+            |((binary, offset, into_function, start), end)| CallView {
+                binary,
+                offset,
+                into_function,
+                frames: self.frames.get(start..end).unwrap_or_default(),
+            },
+        )
     }
 
     /// The binary of a frame, and the address of the call in it or in what it
@@ -115,7 +149,11 @@ impl Place {
 
     /// How a user would write it: by line, else by function, else by address.
     pub fn written(&self, others: &[&Self]) -> String {
-        let index = self.naming_frame(others);
+        self.written_at(self.naming_frame(others))
+    }
+
+    /// The same of one of its frames.
+    fn written_at(&self, index: usize) -> String {
         let frame = self.frames.get(index);
         let line = frame.and_then(|frame| frame.file.as_deref().zip(frame.line));
         match (line, frame.and_then(|frame| frame.function.as_deref())) {
@@ -135,28 +173,63 @@ impl Place {
     /// is not a wrapper. A wrapper is a function inlined from another source
     /// file than that of its caller, or one through which several places go:
     /// it would hide who waits. A phase that is inlined into the thread's main
-    /// function, from the same file, still names its own barrier. Functions of
+    /// function, from the same file, still names its own barrier, and so does one
+    /// of several barriers in a function that several call. Functions of
     /// the language's own library name nothing where there are others: a thread's
     /// main function is inlined into some of them.
     pub fn naming_frame(&self, others: &[&Self]) -> usize {
-        let all = 0..self.frames.len();
-        let own: Vec<usize> = all
-            .clone()
-            .filter(|depth| !self.frames[*depth].is_of_library())
-            .collect();
-        let depths = if own.is_empty() { all.collect() } else { own };
+        let depths = self.own_frames();
         let is_wrapper = |depth: usize, outer: usize| {
-            let (frame, outer) = (&self.frames[depth], &self.frames[outer]);
-            frame.inlined && outer.file.is_some() && frame.file != outer.file
-                || others.iter().any(|other| {
-                    other.lines(depth + 1) == self.lines(depth + 1)
-                        && other.lines(self.frames.len()) != self.lines(self.frames.len())
-                })
+            let (frame, outside) = (&self.frames[depth], &self.frames[outer]);
+            frame.inlined && outside.file.is_some() && frame.file != outside.file
+                || self.is_shared(depth, others) && !self.is_ambiguous(outer, others)
         };
         depths
             .windows(2)
             .find(|pair| !is_wrapper(pair[0], pair[1]))
             .map_or(depths.last().copied().unwrap_or(0), |pair| pair[0])
+    }
+
+    /// Who called what names this place, if that is what tells it from others.
+    pub fn told_apart_by(&self, others: &[&Self]) -> Option<String> {
+        let name = self.naming_frame(others);
+        let alike: Vec<_> = others
+            .iter()
+            .filter(|other| self.goes_through(name, other))
+            .collect();
+        let mut outer = self.own_frames().into_iter().filter(|depth| *depth > name);
+        let differs =
+            |depth: &usize| alike.iter().any(|other| self.lines(depth + 1) != other.lines(depth + 1));
+        outer.find(differs).map(|depth| self.written_at(depth))
+    }
+
+    /// The frames that are not of the language's own library; all if all are.
+    fn own_frames(&self) -> Vec<usize> {
+        let all = 0..self.frames.len();
+        let own: Vec<usize> = all
+            .clone()
+            .filter(|depth| !self.frames[*depth].is_of_library())
+            .collect();
+        if own.is_empty() { all.collect() } else { own }
+    }
+
+    /// Whether another place has the same frames up to this one, but not all.
+    fn goes_through(&self, depth: usize, other: &Self) -> bool {
+        let all = self.frames.len();
+        other.lines(depth + 1) == self.lines(depth + 1) && other.lines(all) != self.lines(all)
+    }
+
+    fn is_shared(&self, depth: usize, others: &[&Self]) -> bool {
+        others.iter().any(|other| self.goes_through(depth, other))
+    }
+
+    /// Whether another place comes to this frame's line from other callees.
+    fn is_ambiguous(&self, depth: usize, others: &[&Self]) -> bool {
+        let this = self.shown(depth);
+        others.iter().any(|other| {
+            (0..other.frames.len())
+                .any(|at| other.shown(at) == this && other.lines(at) != self.lines(depth))
+        })
     }
 }
 
@@ -222,6 +295,41 @@ mod tests {
         assert_eq!(a.naming_frame(&[&a, &b]), 1);
         assert_eq!(b.naming_frame(&[&a, &b]), 1);
         assert_eq!(a.naming_frame(&[&a]), 0);
+    }
+
+    #[test]
+    fn one_of_several_barriers_in_a_shared_function_names_itself_and_who_called() {
+        let places = [(12, 50), (12, 60), (20, 50), (20, 60)]
+            .map(|(line, caller)| place(&[("step", line), ("main", caller)]));
+        let all: Vec<&Place> = places.iter().collect();
+        for place in &places {
+            assert_eq!(place.naming_frame(&all), 0);
+        }
+        assert_eq!(places[1].told_apart_by(&all).as_deref(), Some("a.c:60"));
+        let (a, b) = (&places[0], &places[2]);
+        assert_eq!(a.told_apart_by(&[a, b]), None);
+    }
+
+    #[test]
+    fn without_names_calls_are_told_apart_by_their_addresses() {
+        let through = |offset| {
+            let mut place = place(&[]);
+            let call = Call {
+                binary: "prog".into(),
+                offset,
+                into_function: None,
+                frame: 0,
+            };
+            place.add_caller(call, Vec::new());
+            place
+        };
+        let (a, b) = (through(0x40), through(0x60));
+        assert_ne!(a.key(), b.key());
+        assert_eq!(a.written(&[&a, &b]), "prog+0x40");
+        assert_eq!(a.written(&[&a]), "prog+0x10");
+        let views: Vec<_> = a.calls().map(|call| (call.offset, call.frames.len())).collect();
+        assert_eq!(views, [(0x10, 1), (0x40, 1)]);
+        assert_eq!(place(&[]).calls().count(), 1);
     }
 
     #[test]

@@ -144,8 +144,12 @@ impl Frame {
 
 #[inline(never)]
 fn walk(slot: &mut Slot, tid: u32, at: u64, innermost: u64, frame: u64) -> u64 {
-    let mut addresses = [0; MAX_CALLERS];
-    addresses[0] = innermost;
+    let mut addresses = [innermost; MAX_CALLERS];
+    for address in &mut addresses[1..] {
+        // Else it becomes a call that sets byte by byte.
+        // SAFETY: a part of an array.
+        unsafe { core::ptr::write_volatile(address, 0) };
+    }
     let mut count = 1u32;
     let mut key = mix(slot.seen.epoch, innermost);
     let mut frame = Frame {

@@ -8,7 +8,7 @@ use super::{
     Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport, ThreadReport,
     ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
     order::Order,
-    place_names::{label, labels},
+    place_names::{label, labels, others},
 };
 use crate::{
     event::MarkId,
@@ -238,7 +238,9 @@ impl Draw<'_> {
             ids.filter_map(|place| self.places.get(place.0 as usize).copied())
         };
         let first = mine().next();
-        let depth = first.map_or(0, |place| place.naming_frame(&self.places));
+        let others = others(&mine().collect::<Vec<_>>(), &self.places);
+        let depth = first.map_or(0, |place| place.naming_frame(&others));
+        let address = first.map(|place| place.address(depth));
         let frame = first.and_then(|place| place.frames.get(depth));
         SiteReport {
             id,
@@ -248,8 +250,8 @@ impl Draw<'_> {
                 .map(printable),
             file: frame.and_then(|frame| frame.file.as_deref()).map(printable),
             line: frame.and_then(|frame| frame.line),
-            binary: first.map_or_else(|| "?".into(), |place| printable(&place.binary)),
-            offset: first.map_or_else(|| "?".into(), |place| format!("{:#x}", place.offset)),
+            binary: address.map_or_else(|| "?".into(), |(binary, _)| printable(binary)),
+            offset: address.map_or_else(|| "?".into(), |(_, offset)| format!("{offset:#x}")),
             callers: first.map_or_else(Vec::new, |place| {
                 (depth + 1..place.frames.len())
                     .filter(|outer| !place.frames[*outer].is_of_library())

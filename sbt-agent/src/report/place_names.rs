@@ -22,11 +22,27 @@ pub fn label(place: &Place, frame: usize) -> String {
 }
 
 /// The places of a site as the report names it: the frames of each that name
-/// it, without repetition.
+/// it, without repetition, and who called it where that alone tells it apart.
 pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Vec<String> {
-    let mut labels: Vec<String> = places
-        .map(|place| label(place, place.naming_frame(all)))
-        .collect();
+    let mine: Vec<&Place> = places.collect();
+    let others = others(&mine, all);
+    let mut labels: Vec<String> = mine.iter().map(|place| name(place, &others)).collect();
     labels.dedup();
     labels
+}
+
+/// A place by the frame that names it.
+pub fn name(place: &Place, others: &[&Place]) -> String {
+    let label = label(place, place.naming_frame(others));
+    match place.told_apart_by(others) {
+        Some(caller) => format!("{label} from {caller}"),
+        None => label,
+    }
+}
+
+/// The places of other sites. Those of the same need not be told apart from
+/// each other: its threads come from different places to the same barrier.
+pub fn others<'a>(mine: &[&Place], all: &[&'a Place]) -> Vec<&'a Place> {
+    let is_mine = |other: &Place| mine.iter().any(|place| std::ptr::eq(*place, other));
+    all.iter().filter(|other| !is_mine(other)).copied().collect()
 }

@@ -62,8 +62,11 @@ impl Callers {
         for name in own.names(start) {
             found.extend(self.imported(name));
         }
+        // A function that jumps from several places to another is gone each time.
+        let mut jumped = HashSet::new();
         found.retain(|(number, call)| {
-            *number != file || own.function(call.from) != Some(start)
+            let from = self.function(*number, call.from);
+            from != Some(function) && (call.returns || jumped.insert(from))
         });
         found
     }

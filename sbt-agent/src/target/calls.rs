@@ -73,16 +73,20 @@ impl Calls {
             let links = Links::of(&file, &this.unwind);
             (links, file.kind() == ObjectKind::Executable)
         };
-        this.read_code(&links, is_fixed);
+        let inside = this.read_code(&links, is_fixed);
         this.read_data(&links.data);
         this.listed.extend(&links.listed);
+        this.add_apart(inside, &links);
         this.exported = links.exported;
         this.direct.sort_unstable();
         Some(this)
     }
 
-    fn read_code(&mut self, links: &Links, is_fixed: bool) {
+    /// Gives the jumps into the middle of functions.
+    fn read_code(&mut self, links: &Links, is_fixed: bool) -> Vec<Call> {
         let mut stubs: HashMap<u64, Option<String>> = HashMap::new();
+        // Jumps into the middle of functions.
+        let mut inside: Vec<Call> = Vec::new();
         let mut add = |name: &str, call: Call| match self.imported.get_mut(name) {
             Some(calls) => calls.push(call),
             None => drop(self.imported.insert(name.to_owned(), vec![call])),
@@ -92,6 +96,9 @@ impl Calls {
         let mut instruction = Instruction::default();
         for function in unwind.functions() {
             let Function { start, end, .. } = *function;
+            if links.is_stub(start) {
+                continue;
+            }
             let Some(code) = code_at(image, segments, start, end - start) else {
                 continue;
             };
@@ -124,22 +131,20 @@ impl Calls {
                             .entry(call.target)
                             .or_insert_with(|| links.through(image, segments, call.target))
                             .clone();
-                        call.target = match (name, unwind.function(call.target)) {
+                        match (name, unwind.function(call.target)) {
                             (Some(name), _) => {
                                 call.target = 0;
                                 add(&name, call);
-                                continue;
                             }
-                            // Into the middle of what belongs to a function but
-                            // lies apart: that is where it is entered.
-                            (None, Some(apart)) => apart.start,
-                            (None, None) => continue,
-                        };
-                        self.direct.push(call);
+                            (None, Some(function)) => {
+                                call.target = function.start;
+                                inside.push(call);
+                            }
+                            (None, None) => {}
+                        }
                     }
                     FlowControl::IndirectCall | FlowControl::IndirectBranch => {
                         if instruction.is_ip_rel_memory_operand()
-                            && !links.is_stub(start)
                             && let Some(name) = links.slots.get(&instruction.ip_rel_memory_address())
                         {
                             add(name, call);
@@ -167,6 +172,21 @@ impl Calls {
                 }
             }
         }
+        inside
+    }
+
+    /// Jumps into the middle of what belongs to a function but lies apart, and
+    /// is entered in no other way; and not those back from there.
+    fn add_apart(&mut self, inside: Vec<Call>, links: &Links) {
+        let called = self.direct.iter().filter(|call| call.returns);
+        let called: HashSet<u64> = called.map(|call| call.target).collect();
+        self.direct.extend(inside.into_iter().filter(|call| {
+            let start = call.target;
+            !called.contains(&start)
+                && !self.taken.contains(&start)
+                && !self.listed.contains(&start)
+                && !links.exported.contains_key(&start)
+        }));
     }
 
     /// Pointers to functions stand at aligned addresses, if they are not made

@@ -294,14 +294,18 @@ impl Resolver {
                     && (frames.is_empty() || frames.iter().any(|frame| !frame.is_of_library())),
             });
             let shown = self.modules[module].file.shown.to_string_lossy();
+            let binary = short(&shown).to_owned();
+            let offset = vaddr + 1;
+            let start = self.debug(module).and_then(|debug| debug.function_start(vaddr));
+            let into_function = start.map(|start| offset - start);
             if depth == 0 {
-                short(&shown).clone_into(&mut place.binary);
-                place.offset = vaddr + 1;
-                place.frames = frames;
-                place.into_function = self
-                    .debug(module)
-                    .and_then(|debug| debug.function_start(vaddr))
-                    .map(|start| place.offset - start);
+                place = Place {
+                    binary,
+                    offset,
+                    into_function,
+                    frames,
+                    ..place
+                };
                 continue;
             }
             // That a runtime has called the program tells nobody anything.
@@ -310,8 +314,9 @@ impl Resolver {
                 break;
             }
             let call = Call {
-                binary: short(&shown).to_owned(),
-                offset: vaddr + 1,
+                binary,
+                offset,
+                into_function,
                 frame: 0,
             };
             place.add_caller(call, frames);

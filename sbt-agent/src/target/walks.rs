@@ -35,6 +35,9 @@ pub(super) enum Owner {
     C,
 }
 
+/// Return addresses that are walked from, at most: two rules each.
+const MAX_LEARNED: usize = sbt_common::MAX_RULES as usize / 2;
+
 /// Libraries of runtimes, wherever they are installed.
 const RUNTIMES: [&str; 12] = [
     "libgomp", "libomp", "libiomp", "libmpi", "libopen-", "libstdc++", "libc++", "libgcc_s",
@@ -173,7 +176,7 @@ impl Walks {
     }
 
     fn learn(&mut self, files: &[(&ProbedFile, Owner)], at: At) {
-        if self.learned.contains_key(&at) {
+        if self.learned.contains_key(&at) || self.learned.len() >= MAX_LEARNED {
             return;
         }
         let Some((file, _)) = files.get(at.0) else {
