@@ -74,8 +74,7 @@ impl Place {
     /// however many addresses a compiler has made of it; else the address.
     #[must_use]
     pub fn key(&self) -> Self {
-        let has_line =
-            |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
+        let has_line = |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
         let outer = self.outer.iter().map(|call| Call {
             offset: if has_line(call.frame) { 0 } else { call.offset },
             into_function: None,
@@ -198,8 +197,11 @@ impl Place {
             .filter(|other| self.goes_through(name, other))
             .collect();
         let mut outer = self.own_frames().into_iter().filter(|depth| *depth > name);
-        let differs =
-            |depth: &usize| alike.iter().any(|other| self.lines(depth + 1) != other.lines(depth + 1));
+        let differs = |depth: &usize| {
+            alike
+                .iter()
+                .any(|other| self.lines(depth + 1) != other.lines(depth + 1))
+        };
         outer.find(differs).map(|depth| self.written_at(depth))
     }
 
@@ -327,7 +329,10 @@ mod tests {
         assert_ne!(a.key(), b.key());
         assert_eq!(a.written(&[&a, &b]), "prog+0x40");
         assert_eq!(a.written(&[&a]), "prog+0x10");
-        let views: Vec<_> = a.calls().map(|call| (call.offset, call.frames.len())).collect();
+        let views: Vec<_> = a
+            .calls()
+            .map(|call| (call.offset, call.frames.len()))
+            .collect();
         assert_eq!(views, [(0x10, 1), (0x40, 1)]);
         assert_eq!(place(&[]).calls().count(), 1);
     }

@@ -44,5 +44,8 @@ pub fn name(place: &Place, others: &[&Place]) -> String {
 /// each other: its threads come from different places to the same barrier.
 pub fn others<'a>(mine: &[&Place], all: &[&'a Place]) -> Vec<&'a Place> {
     let is_mine = |other: &Place| mine.iter().any(|place| std::ptr::eq(*place, other));
-    all.iter().filter(|other| !is_mine(other)).copied().collect()
+    all.iter()
+        .filter(|other| !is_mine(other))
+        .copied()
+        .collect()
 }

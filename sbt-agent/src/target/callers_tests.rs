@@ -112,7 +112,11 @@ fn recursion_is_not_walked() {
             cell++;
         }
         F void *work(void *p) { again((long)p); cell++; again(3); cell++; return p; }";
-    assert_eq!(walked(&format!("{body}{MAIN}")), ["again"], "once, not from itself");
+    assert_eq!(
+        walked(&format!("{body}{MAIN}")),
+        ["again"],
+        "once, not from itself"
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use object::elf::{R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::ElfFile64;
 use object::{
-    LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _,
-    RelocationFlags, RelocationTarget,
+    LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _,
+    ObjectSymbolTable as _, RelocationFlags, RelocationTarget,
 };
 
 use super::elf::{self, Segment, code_at};
@@ -145,7 +145,8 @@ impl Calls {
                     }
                     FlowControl::IndirectCall | FlowControl::IndirectBranch => {
                         if instruction.is_ip_rel_memory_operand()
-                            && let Some(name) = links.slots.get(&instruction.ip_rel_memory_address())
+                            && let Some(name) =
+                                links.slots.get(&instruction.ip_rel_memory_address())
                         {
                             add(name, call);
                         }
@@ -206,8 +207,9 @@ impl Calls {
             let data = usize::try_from(*offset)
                 .ok()
                 .zip(usize::try_from(*length).ok())
-                
-.and_then(|(start, length)| self.unwind.image().get(start..start.checked_add(length)?));
+                .and_then(|(start, length)| {
+                    self.unwind.image().get(start..start.checked_add(length)?)
+                });
             for word in data.unwrap_or_default().chunks_exact(8) {
                 let word = word.try_into().map_or(0, u64::from_le_bytes);
                 if all.contains(&word) && self.unwind.begins(word) {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use super::super::unwind::tests::{map, symbol};
+use memmap2::Mmap;
+
 use super::*;
 
 const SOURCE: &str = "

@@ -168,7 +168,9 @@ impl Resolver {
     /// nothing in it, addresses mean something else.
     pub fn new_rules(&mut self) -> Option<Vec<Change>> {
         let modules = self.modules.iter();
-        let files: Vec<_> = modules.map(|module| (&*module.file, module.owner)).collect();
+        let files: Vec<_> = modules
+            .map(|module| (&*module.file, module.owner))
+            .collect();
         self.walks.seed(&files);
         self.walks.take()
     }
@@ -296,7 +298,9 @@ impl Resolver {
             let shown = self.modules[module].file.shown.to_string_lossy();
             let binary = short(&shown).to_owned();
             let offset = vaddr + 1;
-            let start = self.debug(module).and_then(|debug| debug.function_start(vaddr));
+            let start = self
+                .debug(module)
+                .and_then(|debug| debug.function_start(vaddr));
             let into_function = start.map(|start| offset - start);
             if depth == 0 {
                 place = Place {
@@ -323,7 +327,9 @@ impl Resolver {
         }
         if links.len() == addresses.len() {
             let modules = self.modules.iter();
-            let files: Vec<_> = modules.map(|module| (&*module.file, module.owner)).collect();
+            let files: Vec<_> = modules
+                .map(|module| (&*module.file, module.owner))
+                .collect();
             self.walks.consider(&files, &links);
         }
         place

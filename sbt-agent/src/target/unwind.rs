@@ -13,9 +13,9 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, Register, RegisterRule,
     UnwindContext, UnwindExpression, UnwindSection as _,
 };
+use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _};
-use memmap2::Mmap;
 use sbt_common::{CODE_AROUND, Code, Rule, cfa, rbp};
 
 use super::elf::{self, Segment, code_at};
@@ -79,10 +79,7 @@ impl Unwind {
         };
         let section = file.section_by_name(".eh_frame").and_then(|section| {
             let (offset, length) = section.file_range()?;
-            let (offset, length) = (
-                usize::try_from(offset).ok()?,
-                usize::try_from(length).ok()?,
-            );
+            let (offset, length) = (usize::try_from(offset).ok()?, usize::try_from(length).ok()?);
             image.get(offset..offset.checked_add(length)?)?;
             Some((offset, length, section.address()))
         });
@@ -98,7 +95,9 @@ impl Unwind {
                 let start = symbol.address();
                 let end = start.checked_add(symbol.size())?;
                 let entry = None;
-                find(&entries, start).is_none().then_some(Function { start, end, entry })
+                find(&entries, start)
+                    .is_none()
+                    .then_some(Function { start, end, entry })
             });
         let symbols: Vec<_> = symbols.collect();
         let mut functions = entries;
@@ -214,7 +213,9 @@ impl Unwind {
                 RBP => (cfa::RBP, *offset),
                 _ => return None,
             },
-            CfaRule::Expression(expression) => (cfa::AT_RBP, at_rbp(*expression, &section, &[DEREF])?),
+            CfaRule::Expression(expression) => {
+                (cfa::AT_RBP, at_rbp(*expression, &section, &[DEREF])?)
+            }
         };
         let (rbp, rbp_offset) = match row.register(RBP) {
             None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => (rbp::SAME, 0),
@@ -300,8 +301,8 @@ fn by_frame_pointer(image: &[u8], segments: &[Segment], function: &Function) -> 
     let code = code_at(image, segments, function.start, 8)?.bytes;
     let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
     // push rbp; mov rbp, rsp in either encoding.
-    let keeps = code.starts_with(&[0x55, 0x48, 0x89, 0xe5])
-        || code.starts_with(&[0x55, 0x48, 0x8b, 0xec]);
+    let keeps =
+        code.starts_with(&[0x55, 0x48, 0x89, 0xe5]) || code.starts_with(&[0x55, 0x48, 0x8b, 0xec]);
     keeps.then_some(Rule {
         cfa: cfa::RBP,
         rbp: rbp::AT_CFA,

@@ -87,11 +87,24 @@ fn with_frame_pointers_all_is_reckoned_from_them() {
         &["-O2", "-fno-omit-frame-pointer"],
         &["-O2", "-fno-omit-frame-pointer", "-fcf-protection"],
         // Nothing is told then but by the functions' first instructions.
-        &["-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"],
-        &["-O0", "-no-pie", "-fcf-protection", "-fno-asynchronous-unwind-tables"],
+        &[
+            "-O2",
+            "-fno-omit-frame-pointer",
+            "-fno-asynchronous-unwind-tables",
+        ],
+        &[
+            "-O0",
+            "-no-pie",
+            "-fcf-protection",
+            "-fno-asynchronous-unwind-tables",
+        ],
     ] {
         for function in ["plain", "sized", "many"] {
-            assert_eq!(rule(options, function), Some(BY_FRAME), "{options:?} {function}");
+            assert_eq!(
+                rule(options, function),
+                Some(BY_FRAME),
+                "{options:?} {function}"
+            );
         }
     }
 }
@@ -113,12 +126,19 @@ fn a_stack_of_unknown_size_needs_a_frame_pointer() {
     assert_eq!(rule(&options, "sized"), Some(BY_FRAME));
     // Compilers differ in how they align a stack.
     let aligned = rule(&options, "aligned").unwrap();
-    assert!([cfa::RBP, cfa::AT_RBP].contains(&aligned.cfa), "{aligned:?}");
+    assert!(
+        [cfa::RBP, cfa::AT_RBP].contains(&aligned.cfa),
+        "{aligned:?}"
+    );
 }
 
 #[test]
 fn where_nothing_is_told_there_is_no_rule() {
-    let options = ["-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables"];
+    let options = [
+        "-O2",
+        "-fomit-frame-pointer",
+        "-fno-asynchronous-unwind-tables",
+    ];
     assert_eq!(rule(&options, "plain"), None);
     // Whoever called the first function of all.
     let unwind = Unwind::of(map(&["-O2"], CALLED)).unwrap();

@@ -40,8 +40,18 @@ const MAX_LEARNED: usize = sbt_common::MAX_RULES as usize / 2;
 
 /// Libraries of runtimes, wherever they are installed.
 const RUNTIMES: [&str; 12] = [
-    "libgomp", "libomp", "libiomp", "libmpi", "libopen-", "libstdc++", "libc++", "libgcc_s",
-    "libtbb", "libm.so", "librt.so", "libdl.so",
+    "libgomp",
+    "libomp",
+    "libiomp",
+    "libmpi",
+    "libopen-",
+    "libstdc++",
+    "libc++",
+    "libgcc_s",
+    "libtbb",
+    "libm.so",
+    "librt.so",
+    "libdl.so",
 ];
 
 const C_LIBRARIES: [&str; 5] = ["libc.so", "libc-", "libpthread", "libc.musl", "ld-"];
@@ -147,10 +157,13 @@ impl Walks {
         for (file, _) in files {
             names.extend(barriers(file).map(|point| point.symbol.clone()));
         }
-        let users = || (0..).zip(files).filter(|(_, (_, owner))| *owner == Owner::User);
-        let concerned = users().any(|(_, (file, _))| {
-            barriers(file).next().is_some() || file.imports_any(&names)
-        });
+        let users = || {
+            (0..)
+                .zip(files)
+                .filter(|(_, (_, owner))| *owner == Owner::User)
+        };
+        let concerned = users()
+            .any(|(_, (file, _))| barriers(file).next().is_some() || file.imports_any(&names));
         if !concerned {
             return;
         }
@@ -211,8 +224,8 @@ impl Walks {
             Owner::User => {
                 let function = self.function(files, last);
                 let is_inside = |link: &Link| self.callers.function_of(link.file, link.address);
-                let again = function.is_some()
-                    && inner.iter().any(|link| is_inside(link) == function);
+                let again =
+                    function.is_some() && inner.iter().any(|link| is_inside(link) == function);
                 let frames = MAX_CALLERS.saturating_sub(chain.len());
                 if !has_own && frames > 0 {
                     self.learn_library(files, last);
