@@ -195,6 +195,6 @@ fn sites_are_meant_by_any_of_their_callers() {
     assert_eq!(report.site_at(second)["name"], "second");
     assert!(report.site_at(first)["name"].is_null());
     let phases = report.list("conceptual_phases");
-    assert_eq!(number(&phases[0], "count"), 40, "{report}");
+    assert_eq!(number(&phases[0]["phase_ns"], "count"), 40, "{report}");
     assert_eq!(callers(report.site_at(first)), [""; 0]);
 }

@@ -86,6 +86,21 @@ impl Callers {
         Some((file, self.files.get(&file)?.function(vaddr)?))
     }
 
+    fn is_listed(&self, function: At) -> bool {
+        let (file, start) = function;
+        self.files
+            .get(&file)
+            .is_some_and(|file| file.is_listed(start))
+    }
+
+    /// Calls that may be of any function whose address stands in data.
+    fn indirect(&self) -> Vec<(usize, Call)> {
+        let files = self.files.iter();
+        files
+            .flat_map(|(number, file)| file.indirect().iter().map(|call| (*number, *call)))
+            .collect()
+    }
+
     /// Whether to go on from a function to its callers, when at most so many
     /// frames more can be seen: whether among these is one with several.
     pub(super) fn leads_on(&self, function: At, frames: usize) -> bool {
@@ -124,6 +139,7 @@ impl Callers {
             callers: self,
             frames: HashMap::new(),
             left: MAX_VISITED,
+            through_pointers: MAX_CALLERS - 1,
         };
         for function in functions {
             search.visit(&self.calls_of(*function), 1, MAX_JUMPS);
@@ -144,6 +160,8 @@ struct Search<'a> {
     frames: HashMap<At, usize>,
     /// How many calls may still be looked at.
     left: usize,
+    /// Calls through pointers were looked at with so many frames before them.
+    through_pointers: usize,
 }
 
 impl Search<'_> {
@@ -173,6 +191,10 @@ impl Search<'_> {
             }
             self.frames.insert((*file, call.next), frames);
             self.visit(&self.callers.calls_of(function), frames + 1, MAX_JUMPS);
+            if self.callers.is_listed(function) && frames < self.through_pointers {
+                self.through_pointers = frames;
+                self.visit(&self.callers.indirect(), frames + 1, MAX_JUMPS);
+            }
         }
     }
 }

@@ -126,4 +126,12 @@ fn a_method_is_walked_and_no_further_than_a_runtime() {
         void (*volatile methods[2])(void) = {method, 0};
         F void *work(void *p) { methods[0](); cell++; return p; }";
     assert_eq!(walked(&format!("{body}{MAIN}")), ["method"]);
+    let body = "
+        F void method(void) { pthread_barrier_wait(&b); cell++; }
+        void (*volatile methods[2])(void) = {method, 0};
+        F void calls_it(void) { methods[0](); cell++; }
+        F void *work(void *p) { calls_it(); cell++; calls_it(); cell++; return p; }";
+    let mut found = walked(&format!("{body}{MAIN}"));
+    found.sort_unstable();
+    assert_eq!(found, ["calls_it", "method"]);
 }

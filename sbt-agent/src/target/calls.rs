@@ -44,6 +44,8 @@ pub(super) struct Calls {
     direct: Vec<Call>,
     /// By the symbol that the dynamic linker looks up.
     imported: HashMap<String, Vec<Call>>,
+    /// Of whatever a pointer points to.
+    indirect: Vec<Call>,
     /// Functions whose address some code takes, for whatever.
     taken: HashSet<u64>,
     /// Functions whose address stands in data, such as a table of methods.
@@ -64,6 +66,7 @@ impl Calls {
             unwind,
             direct: Vec::new(),
             imported: HashMap::new(),
+            indirect: Vec::new(),
             taken: HashSet::new(),
             listed: HashSet::new(),
             exported: HashMap::new(),
@@ -144,11 +147,13 @@ impl Calls {
                         }
                     }
                     FlowControl::IndirectCall | FlowControl::IndirectBranch => {
-                        if instruction.is_ip_rel_memory_operand()
-                            && let Some(name) =
-                                links.slots.get(&instruction.ip_rel_memory_address())
-                        {
-                            add(name, call);
+                        let word = instruction
+                            .is_ip_rel_memory_operand()
+                            .then(|| instruction.ip_rel_memory_address());
+                        match word.and_then(|word| links.slots.get(&word)) {
+                            Some(name) => add(name, call),
+                            None if call.returns => self.indirect.push(call),
+                            None => {}
                         }
                     }
                     FlowControl::Next => {
@@ -235,6 +240,11 @@ impl Calls {
     /// dynamic linker.
     pub(super) fn imported(&self, name: &str) -> &[Call] {
         self.imported.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Calls of what a pointer points to.
+    pub(super) fn indirect(&self) -> &[Call] {
+        &self.indirect
     }
 
     /// The names by which a function may be called from elsewhere.
