@@ -47,9 +47,11 @@ impl Callers {
         self.files.get(&number)
     }
 
-    /// Takes note that a runtime has called a function; whether that is new.
+    /// Takes note that a runtime has called a function; whether that makes it one
+    /// from which nobody walks any more. One with several callers is not: it may
+    /// have been jumped to by what the runtime has called.
     pub(super) fn is_begun(&mut self, function: At) -> bool {
-        self.begun.insert(function)
+        self.calls_of(function).len() < 2 && self.begun.insert(function)
     }
 
     /// The calls of a function, other than by itself; each with its file.
