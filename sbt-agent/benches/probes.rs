@@ -118,6 +118,7 @@ fn attach(
                     object: 0,
                     count: 0,
                     stack_moved: point.stack_moved,
+                    displacement: 0,
                     generation: 0,
                 }
                 .pack(),

@@ -141,8 +141,12 @@ pub enum Request {
         /// Not empty.
         name: String,
     },
-    /// Which of [`LEVELS`] the lanes are to have.
-    Level(usize),
+    /// The lanes are to have the next of [`LEVELS`], towards shorter pieces or
+    /// longer ones.
+    Zoom {
+        /// Shorter.
+        closer: bool,
+    },
     /// The program is to read this.
     Keys(Vec<u8>),
     /// The program's terminal has this size: columns, rows.

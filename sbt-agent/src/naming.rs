@@ -135,6 +135,7 @@ mod tests {
 
     fn place(function: &str, line: u32) -> Place {
         Place {
+            of_runtime: false,
             binary: "lu".into(),
             offset: 0x10,
             into_function: None,

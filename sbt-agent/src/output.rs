@@ -113,7 +113,12 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
         let text = text::render(report, style(wish.color, terminal));
-        ignore_broken_pipe(io::stderr().lock().write_all(text.as_bytes()))?;
+        let result = io::stderr().lock().write_all(text.as_bytes());
+        // So a terminal answers that is gone.
+        let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
+        if !result.as_ref().is_err_and(gone) {
+            ignore_broken_pipe(result)?;
+        }
     }
     Ok(())
 }

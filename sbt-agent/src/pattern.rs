@@ -335,6 +335,7 @@ mod tests {
             inlined: true,
         };
         let place = Place {
+            of_runtime: false,
             binary: "lu".into(),
             offset: 0x4f2,
             into_function: Some(0x12),

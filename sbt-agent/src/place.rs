@@ -30,6 +30,9 @@ pub struct Place {
     /// The calls that led to the first one, innermost first, as far as they
     /// were looked for.
     pub outer: Vec<Call>,
+    /// It is inside of the C library or of a runtime: threads of a team end there
+    /// what another began. It names nothing where there are others.
+    pub of_runtime: bool,
 }
 
 /// A call by which the program came to a place.
@@ -274,6 +277,7 @@ mod tests {
 
     fn place(frames: &[(&str, u32)]) -> Place {
         Place {
+            of_runtime: false,
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,

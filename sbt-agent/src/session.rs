@@ -13,6 +13,7 @@ use tokio::{
 use crate::{
     clock,
     event::Event,
+    live::Request,
     model::Model,
     naming::Naming,
     place::Place,
@@ -26,7 +27,7 @@ use crate::{
         pty::Pty,
         sites::Resolver,
     },
-    terminal::{Relay, Terminal},
+    terminal::{Relay, Terminal, stop_ourselves},
 };
 
 mod departures;
@@ -92,7 +93,7 @@ pub fn watch(
         }
         Target::Attach { pid } => Prepared::attach(*pid, &settings)?,
     };
-    let signals = Signals::block(matches!(target, Target::Run { .. }))
+    let signals = Signals::block(matches!(target, Target::Run { .. }), look.is_some())
         .context("cannot take over the handling of signals")?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -236,7 +237,7 @@ impl Session {
             self.model.push(event);
         }
         self.narrate();
-        View::has_news(&mut self.view);
+        View::heard(&mut self.view);
         if maps_changed {
             self.resolver.refresh();
         }
@@ -386,6 +387,7 @@ impl Session {
             .duration
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;
+        let mut told_to_end = false;
         let mut ticks = ticks(TICK);
         loop {
             tokio::select! {
@@ -403,8 +405,13 @@ impl Session {
                 }
                 heard = self.signals.next() => {
                     let heard = heard.context("waiting for signals")?;
+                    if heard.stops() && self.view.is_some() {
+                        self.obey(Request::Suspend).await?;
+                        continue;
+                    }
                     self.hear(heard);
                     if heard.ends() {
+                        told_to_end = true;
                         ending = ending.or(Some(Ending::Asked));
                         self.stop();
                     }
@@ -432,7 +439,7 @@ impl Session {
             Some(stopping) => stopping.await.context("stopping the probes")??,
             None => anyhow::bail!("the reader of the ring buffers ended by itself"),
         };
-        if self.interrupted {
+        if told_to_end || self.interrupted {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         let report = self.report(totals, ending == Some(Ending::Target));
@@ -504,6 +511,13 @@ impl Session {
     /// sends reaches it anyway, what was sent to us alone it gets from us. A
     /// second interrupt ends us at once.
     fn hear(&mut self, heard: Heard) {
+        if heard.stops() {
+            match &mut self.relay {
+                Some(relay) => relay.aside(stop_ourselves),
+                None => stop_ourselves(),
+            }
+            return;
+        }
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
             // Nothing is dropped then.
             screen::restore();
@@ -511,7 +525,7 @@ impl Session {
             std::process::exit(130);
         }
         if let (Some(running), None) = (&self.running, self.exit_status)
-            && !(heard.from_terminal && !running.is_on_pty())
+            && (!heard.from_terminal || running.is_on_pty())
         {
             running.signal(heard.number);
         }

@@ -37,7 +37,7 @@ use sbt::{
 use tokio::io::unix::AsyncFd;
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -217,7 +217,7 @@ impl Desk {
         let closed = Arc::new(AtomicBool::new(false));
         let close = Arc::clone(&closed);
         let reader = thread::spawn(move || {
-            let mut bytes = [0; 65_536];
+            let mut bytes = [0; 8192];
             while !close.load(Ordering::Relaxed) {
                 let mut polled = [PollFd::new(source.as_fd(), PollFlags::POLLIN)];
                 if poll(&mut polled, 20_u8).unwrap() == 0 {

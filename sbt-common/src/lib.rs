@@ -50,6 +50,9 @@ pub mod layout {
     /// A function that the user has named: nothing is known of the object, but
     /// an argument of the function may be the count.
     pub const USER: u8 = 3;
+    /// GNU OpenMP, `gomp_barrier_t` (libgomp/config/linux/bar.h): `total`,
+    /// `generation`, 32 bits each, …
+    pub const GOMP: u8 = 4;
 }
 
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
@@ -57,27 +60,32 @@ pub mod layout {
 pub struct Cookie {
     /// One of [`layout`].
     pub layout: u8,
-    /// For [`layout::USER`]: which argument is the object, 1 to 6; 0 if none.
+    /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
+    /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
+    /// numbers.
     pub object: u8,
     /// Likewise, which is the number of participants; 0 if none.
     pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
     /// probed instruction: the return address lies that far above it.
     pub stack_moved: u16,
-    /// A probe counts while this equals [`State::generation`].
-    pub generation: u32,
+    /// For teams: how far above what the register holds the object lies.
+    pub displacement: u16,
+    /// A probe counts while this equals the low bits of [`State::generation`].
+    pub generation: u16,
 }
 
 impl Cookie {
     /// Packs: bits 0-7 the layout, 8-11 the object, 12-15 the count, 16-31 the
-    /// stack's move, 32-63 the generation.
+    /// stack's move, 32-47 the displacement, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
         self.layout as u64
             | (self.object as u64 & 15) << 8
             | (self.count as u64 & 15) << 12
             | (self.stack_moved as u64) << 16
-            | (self.generation as u64) << 32
+            | (self.displacement as u64) << 32
+            | (self.generation as u64) << 48
     }
 
     /// The inverse of [`Cookie::pack`].
@@ -92,7 +100,8 @@ impl Cookie {
             object: (bits >> 8) as u8 & 15,
             count: (bits >> 12) as u8 & 15,
             stack_moved: (bits >> 16) as u16,
-            generation: (bits >> 32) as u32,
+            displacement: (bits >> 32) as u16,
+            generation: (bits >> 48) as u16,
         }
     }
 }
@@ -103,14 +112,14 @@ pub struct MarkCookie {
     /// Which mark, in the order of the settings.
     pub mark: u8,
     /// See [`Cookie::generation`].
-    pub generation: u32,
+    pub generation: u16,
 }
 
 impl MarkCookie {
-    /// Packs: bits 0-7 the mark, 32-63 the generation.
+    /// Packs: bits 0-7 the mark, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
-        self.mark as u64 | (self.generation as u64) << 32
+        self.mark as u64 | (self.generation as u64) << 48
     }
 
     /// The inverse of [`MarkCookie::pack`].
@@ -122,7 +131,7 @@ impl MarkCookie {
     pub const fn unpack(bits: u64) -> Self {
         Self {
             mark: bits as u8,
-            generation: (bits >> 32) as u32,
+            generation: (bits >> 48) as u16,
         }
     }
 }
@@ -433,9 +442,10 @@ pub struct State {
     /// Which probes count. Another set of them can be put on beside the one in
     /// force, and takes over at once when this changes.
     pub generation: u64,
-    /// Changed whenever what is remembered of return addresses may be wrong.
+    /// Changed whenever addresses may have come to mean something else.
     pub epoch: u64,
-    /// Whether there is any rule to walk by: 0 if not.
+    /// 0 if there is no [`Rule`]; else changed whenever what is remembered of
+    /// rules by return address may be wrong.
     pub walks: u64,
 }
 

@@ -11,6 +11,7 @@
 mod ring;
 mod target;
 mod task;
+mod team;
 mod thread;
 mod walk;
 
@@ -294,6 +295,7 @@ pub fn init(ctx: ProbeContext) -> u32 {
 /// The dynamic linker tells debuggers that the list of libraries has changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
+    thread::renew_walks();
     mapping(kind::MAPPED, false);
     0
 }

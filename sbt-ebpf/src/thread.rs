@@ -38,7 +38,8 @@ pub struct Slot {
     /// Whether it has left what it entered last.
     left: u32,
     /// Of the probes that it hit last.
-    generation: u32,
+    generation: u16,
+    reserved: u16,
     /// Where on its stack the address lies to which the barrier of the user's own
     /// returns in which it is, as far as we know; 0 outside.
     call_at: u64,
@@ -63,6 +64,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             seq: 0,
             left: 0,
             generation: 0,
+            reserved: 0,
             call_at: 0,
             call_return: 0,
             cached: [Cached {
@@ -83,9 +85,9 @@ static STATE: Shared<State> = Shared(UnsafeCell::new(State {
 
 /// Which probes count at present.
 #[inline(always)]
-pub fn generation() -> u32 {
+pub fn generation() -> u16 {
     // SAFETY: an aligned word that lives as long as the program.
-    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).generation) as u32 }
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).generation) as u16 }
 }
 
 /// See [`State::trust`]; a stale value only delays a reading.
@@ -113,9 +115,9 @@ pub fn epoch() -> u64 {
 
 /// See [`State::walks`].
 #[inline(always)]
-pub fn walks() -> bool {
+pub fn walks() -> u64 {
     // SAFETY: as above.
-    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).walks) != 0 }
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).walks) }
 }
 
 /// Addresses mean something else from here on.
@@ -123,6 +125,16 @@ pub fn walks() -> bool {
 pub fn renew_epoch() {
     // SAFETY: as in `distrust`.
     unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).epoch, task::now()) }
+    renew_walks();
+}
+
+/// Other code may stand at known addresses from here on.
+#[inline(always)]
+pub fn renew_walks() {
+    if walks() != 0 {
+        // SAFETY: as in `distrust`.
+        unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).walks, task::now()) }
+    }
 }
 
 /// The current thread's slot; announces the thread if it is new here. `None`
@@ -283,12 +295,18 @@ impl Slot {
     /// Whether the object's memory has to be read with this arrival.
     #[inline(always)]
     pub fn must_read(&mut self, object: u64) -> bool {
+        self.must_tell(object, trust())
+    }
+
+    /// Whether something is to be sent of the object, of which it was sent last
+    /// while it was `tag`.
+    #[inline(always)]
+    pub fn must_tell(&mut self, object: u64, tag: u64) -> bool {
         // One in thirty-two or sixty-four: with departures watched, the
         // numbers of the arrivals are all even or all odd.
         let refresh = self.seq & 62 == 62;
-        let trust = trust();
         let cached = self.cached(object);
-        refresh || cached.object != object || cached.trust != trust
+        refresh || cached.object != object || cached.trust != tag
     }
 
     /// The object's memory, as it was while `trust` held, has been sent.

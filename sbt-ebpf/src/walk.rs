@@ -3,7 +3,7 @@
 //! The agent does not know beforehand where a program will lie in memory. So it
 //! gives a rule with the code around the return address that it is for; the
 //! first time that an address is met, its code is looked up, and what was found
-//! is remembered by address until the next epoch.
+//! is remembered by address until [`sbt_common::State::walks`] changes.
 
 use core::ffi::c_void;
 
@@ -29,11 +29,16 @@ const REMEMBERED: u32 = 8192;
 /// Likewise in each thread's slot: a power of two.
 const CACHED: usize = 4;
 
+/// A rule by which nobody walks, but which may be there the next time: the code
+/// could not be read. Not one of [`cfa`].
+const UNREAD: u32 = u32::MAX;
+
 /// What an address was found to be.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Known {
-    epoch: u64,
+    /// [`sbt_common::State::walks`] at that time.
+    walks: u64,
     rule: Rule,
 }
 
@@ -60,10 +65,11 @@ static ADDRESSES: MapDef = MapDef::keyed(
 #[unsafe(no_mangle)]
 static CHAINS: MapDef = MapDef::keyed(BPF_MAP_TYPE_LRU_HASH, 8, 8, REMEMBERED);
 
-/// What a thread has met lately, in this epoch.
+/// What a thread has met lately.
 #[repr(C)]
 pub struct Seen {
-    epoch: u64,
+    /// [`sbt_common::State::walks`] since then.
+    walks: u64,
     /// Addresses from which there is nothing to walk.
     ends: [u64; CACHED],
     /// Chains that have been sent.
@@ -72,7 +78,7 @@ pub struct Seen {
 
 impl Seen {
     pub const NOTHING: Self = Self {
-        epoch: 0,
+        walks: 0,
         ends: [0; CACHED],
         chains: [0; CACHED],
     };
@@ -96,18 +102,24 @@ fn place(address: u64) -> usize {
 
 /// What stands for the callers of a function whose return address,
 /// `innermost`, lies at `at`: see [`sbt_common::Arrive::caller`], and the
-/// epoch. `frame`: rbp.
+/// epoch. `rbp`: what that register was when the function was entered; 0 if
+/// that is not known.
 #[inline(always)]
-pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, frame: u64) -> (u64, u32) {
-    let epoch = thread::epoch();
-    if !thread::walks() || slot.seen.epoch == epoch && slot.seen.is_end(innermost) {
+pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, rbp: u64) -> (u64, u32) {
+    let (walks, epoch) = (thread::walks(), thread::epoch());
+    if walks == 0 || slot.seen.walks == walks && slot.seen.is_end(innermost) {
         return (innermost, epoch as u32);
     }
-    if slot.seen.epoch != epoch {
+    if slot.seen.walks != walks {
         slot.seen = Seen::NOTHING;
-        slot.seen.epoch = epoch;
+        slot.seen.walks = walks;
     }
-    let chain = walk(slot, task.tid(), at, innermost, frame);
+    let mut frame = Frame {
+        rsp: at.wrapping_add(8),
+        rbp,
+        address: innermost,
+    };
+    let chain = walk(slot, task.tid(), &mut frame, epoch);
     (chain, epoch as u32)
 }
 
@@ -115,6 +127,8 @@ pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, frame: u64
 struct Frame {
     /// What rsp is after the return to `address`.
     rsp: u64,
+    /// The same of rbp; 0 if it is not known, and what is reckoned from it
+    /// cannot be found.
     rbp: u64,
     address: u64,
 }
@@ -123,6 +137,9 @@ impl Frame {
     /// Goes on to the caller; false if there is none.
     #[inline(always)]
     fn step(&mut self, rule: Rule) -> bool {
+        if rule.cfa != cfa::RSP && self.rbp == 0 {
+            return false;
+        }
         let offset = i64::from(rule.cfa_offset);
         let frame = match rule.cfa {
             cfa::RSP => self.rsp.wrapping_add_signed(offset),
@@ -130,10 +147,17 @@ impl Frame {
             cfa::AT_RBP => word(self.rbp.wrapping_add_signed(offset)),
             _ => return false,
         };
+        // A caller's frame lies above: whoever made this stack did not go by the
+        // rules.
+        if frame <= self.rsp {
+            return false;
+        }
         let offset = i64::from(rule.rbp_offset);
         match rule.rbp {
             rbp::AT_CFA => self.rbp = word(frame.wrapping_add_signed(offset)),
-            rbp::AT_RBP => self.rbp = word(self.rbp.wrapping_add_signed(offset)),
+            rbp::AT_RBP if self.rbp != 0 => {
+                self.rbp = word(self.rbp.wrapping_add_signed(offset));
+            }
             _ => {}
         }
         self.rsp = frame;
@@ -143,7 +167,8 @@ impl Frame {
 }
 
 #[inline(never)]
-fn walk(slot: &mut Slot, tid: u32, at: u64, innermost: u64, frame: u64) -> u64 {
+fn walk(slot: &mut Slot, tid: u32, frame: &mut Frame, epoch: u64) -> u64 {
+    let innermost = frame.address;
     let mut addresses = [innermost; MAX_CALLERS];
     for address in &mut addresses[1..] {
         // Else it becomes a call that sets byte by byte.
@@ -151,17 +176,12 @@ fn walk(slot: &mut Slot, tid: u32, at: u64, innermost: u64, frame: u64) -> u64 {
         unsafe { core::ptr::write_volatile(address, 0) };
     }
     let mut count = 1u32;
-    let mut key = mix(slot.seen.epoch, innermost);
-    let mut frame = Frame {
-        rsp: at.wrapping_add(8),
-        rbp: frame,
-        address: innermost,
-    };
+    let mut key = mix(epoch, innermost);
     for address in &mut addresses[1..] {
         if slot.seen.is_end(frame.address) {
             break;
         }
-        let rule = rule(frame.address, slot.seen.epoch);
+        let rule = rule(frame.address, slot.seen.walks);
         if rule.cfa == cfa::NONE {
             slot.seen.ends[place(frame.address)] = frame.address;
             break;
@@ -186,7 +206,7 @@ fn walk(slot: &mut Slot, tid: u32, at: u64, innermost: u64, frame: u64) -> u64 {
             time_ns: task::now(),
             key,
             count,
-            epoch: slot.seen.epoch as u32,
+            epoch: epoch as u32,
             addresses,
         });
         if !sent {
@@ -199,27 +219,27 @@ fn walk(slot: &mut Slot, tid: u32, at: u64, innermost: u64, frame: u64) -> u64 {
     key
 }
 
-/// What is known of an address in this epoch.
+/// What is known of an address.
 #[inline(always)]
-fn rule(address: u64, epoch: u64) -> Rule {
+fn rule(address: u64, walks: u64) -> Rule {
     let known = unsafe { bpf_map_lookup_elem(ADDRESSES.as_ptr(), pointer(&address)) };
     // SAFETY: null or a value of the map.
     if let Some(known) = unsafe { known.cast::<Known>().as_ref() }
-        && known.epoch == epoch
+        && known.walks == walks
     {
         return known.rule;
     }
-    learned(address, epoch)
+    learned(address, walks)
 }
 
 /// What the agent has learned of it, found by its code.
 #[inline(never)]
-fn learned(address: u64, epoch: u64) -> Rule {
+fn learned(address: u64, walks: u64) -> Rule {
     let around = address.wrapping_sub(CODE_AROUND as u64) as *const [u8; 2 * CODE_AROUND];
     let mut known = Known {
-        epoch,
+        walks,
         rule: Rule {
-            cfa: cfa::NONE,
+            cfa: UNREAD,
             rbp: 0,
             cfa_offset: 0,
             rbp_offset: 0,
@@ -231,6 +251,7 @@ fn learned(address: u64, epoch: u64) -> Rule {
             in_page: address & 0xfff,
             bytes,
         };
+        known.rule.cfa = cfa::NONE;
         let found = unsafe { bpf_map_lookup_elem(RULES.as_ptr(), pointer(&code)) };
         // SAFETY: null or a value of the map.
         if let Some(found) = unsafe { found.cast::<Rule>().as_ref() } {

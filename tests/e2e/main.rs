@@ -10,6 +10,7 @@
 mod harness;
 mod programs;
 mod truth;
+mod tty;
 
 mod accuracy;
 mod attach;
@@ -21,9 +22,13 @@ mod kill;
 mod lifecycle;
 mod marks;
 mod namespaces;
+mod openmp;
 mod privilege;
 mod report;
 mod run;
+mod screen;
+mod screen_leave;
+mod screen_look;
 mod settings;
 mod streams;
 mod terminal;

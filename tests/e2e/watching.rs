@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{command, needs_root, number, run, sbt, watch_with},
+    harness::{best_of_three, command, needs_root, number, run, sbt, watch_with},
     programs::{line, program},
 };
 
@@ -17,7 +17,7 @@ fn sbt_run(options: &[&str], source: &'static str, arguments: &[&str]) -> String
 }
 
 #[test]
-fn watched_episodes_are_told_with_their_arrivals_in_order() {
+fn watched_episodes_are_told() {
     needs_root!();
     let arguments = ["threads=3", "rounds=5", "base=500", "skew=2000"];
     let text = sbt_run(
@@ -35,12 +35,27 @@ fn watched_episodes_are_told_with_their_arrivals_in_order() {
         episodes[4].contains(", phase ") && episodes[4].contains(", total "),
         "{text}"
     );
-    let arrivals = text.lines().filter(|line| line.starts_with("       T"));
-    let threads: Vec<&str> = arrivals.map(|line| &line[7..9]).collect();
-    assert_eq!(threads, ["T0", "T1", "T2"].repeat(5), "{text}");
     // And the report calls the site by its name.
     let table = text.split("BARRIERS").nth(1).unwrap();
     assert!(table.contains("\ntogether "), "{text}");
+}
+
+/// In the order in which the program's loads let them come, unless the machine is
+/// busy with something else.
+#[test]
+fn the_arrivals_of_an_episode_are_told_in_their_order() {
+    needs_root!();
+    let arguments = ["threads=3", "rounds=5", "base=500", "skew=4000"];
+    best_of_three(|| {
+        let text = sbt_run(&["--watch=meet"], "truth.c", &arguments);
+        let arrivals = text.lines().filter(|line| line.starts_with("       T"));
+        let threads: Vec<&str> = arrivals.map(|line| &line[7..9]).collect();
+        if threads == ["T0", "T1", "T2"].repeat(5) {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
 }
 
 /// And not the line 2 of a file called step.

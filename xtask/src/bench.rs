@@ -5,6 +5,7 @@
 
 pub mod figures;
 mod peers;
+mod screen;
 mod slowdown;
 
 use std::fmt::Write as _;
@@ -34,6 +35,9 @@ pub struct Args {
     /// Without the peers
     #[arg(long)]
     no_peers: bool,
+    /// Only what sbt itself uses, printed instead of written
+    #[arg(long)]
+    own: bool,
 }
 
 #[derive(Deserialize)]
@@ -59,11 +63,18 @@ pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let mut out = header()?;
     let sbt = machine::release_build(&workspace)?;
+    if args.own {
+        out.clear();
+        screen::share(&workspace, &sbt, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
 
     let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
     engine(&workspace, &mut out)?;
     memory(&workspace, &mut out)?;
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
+    screen::share(&workspace, &sbt, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }

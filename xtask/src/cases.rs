@@ -5,7 +5,6 @@
 //! not show what the study is about the command fails: so the page is true or is not written.
 
 mod excerpt;
-mod idle;
 mod page;
 mod readings;
 mod runs;

@@ -7,13 +7,16 @@ mod bench;
 mod cases;
 mod debian;
 mod ebpf;
+mod idle;
 mod linker;
 mod machine;
 mod object;
+mod pictures;
 mod process;
 mod record;
 mod test;
 mod toolchain;
+mod tty;
 mod workspace;
 
 use std::process::ExitCode;
@@ -40,6 +43,8 @@ enum Command {
     Accuracy(accuracy::Args),
     /// Run the demo programs with a fault and mended, and write docs/case-studies.md
     CaseStudies(cases::Args),
+    /// Run sbt in a terminal of our own and draw its live screen into docs/screen
+    Pictures(pictures::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +54,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::CaseStudies(args) => cases::run(&args),
+        Command::Pictures(args) => pictures::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

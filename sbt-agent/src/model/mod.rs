@@ -31,7 +31,7 @@ mod tests;
 use rustc_hash::FxHashMap;
 
 use crate::event::{CallersId, Clocks, Event, Kind, Tid};
-use barrier::{BarrierId, Barriers, Entry, possible_count};
+use barrier::{Barrier, BarrierId, Barriers, Entry, possible_count};
 use conceptual::Conceptual;
 #[cfg(test)]
 use episode::Episode;
@@ -70,6 +70,24 @@ pub struct Unfinished {
     pub missing: Vec<ThreadId>,
     /// Participants whose arrival was not seen.
     pub unseen: u32,
+}
+
+/// The episode that fills at a barrier.
+fn unfinished(id: BarrierId, site: SiteId, barrier: &Barrier) -> Unfinished {
+    let members = barrier.open.members.iter();
+    let arrived: Vec<_> = members
+        .map(|member| (member.row, member.arrived.time_ns))
+        .collect();
+    let mut missing = barrier.last_members.clone();
+    missing.retain(|row| arrived.iter().all(|(here, _)| here != row));
+    missing.sort_unstable();
+    Unfinished {
+        barrier: id,
+        site,
+        arrived,
+        missing,
+        unseen: barrier.open.unseen,
+    }
 }
 
 /// What a thread does now.
@@ -158,6 +176,22 @@ impl Model {
     /// Episodes that had not ended; known after [`Model::finish`].
     pub fn unfinished(&self) -> &[Unfinished] {
         &self.unfinished
+    }
+
+    /// Episodes that have arrivals and have not ended yet; none after
+    /// [`Model::finish`].
+    pub fn under_way(&self) -> Vec<Unfinished> {
+        let all = (0..).zip(self.barriers.all());
+        all.filter_map(|(id, barrier)| {
+            let members = &barrier.open.members;
+            let mut places: Vec<_> = members.iter().map(|member| member.place).collect();
+            places.sort_unstable();
+            places.dedup();
+            // Before all have come it is known as what it has been before.
+            let site = self.sites.known(&places)?;
+            Some(unfinished(BarrierId(id), site, barrier))
+        })
+        .collect()
     }
 
     /// Conceptual phases, in the order of the bits of [`Roles`].
@@ -309,22 +343,9 @@ impl Model {
     fn note_unfinished(&mut self, id: BarrierId) {
         let open = std::mem::take(&mut self.barriers.get(id).open);
         let site = self.site_of(id, &open);
-        let arrived: Vec<_> = open
-            .members
-            .iter()
-            .map(|member| (member.row, member.arrived.time_ns))
-            .collect();
-        let mut missing = self.barriers.get(id).last_members.clone();
-        missing.retain(|row| arrived.iter().all(|(here, _)| here != row));
-        missing.sort_unstable();
-        self.unfinished.push(Unfinished {
-            barrier: id,
-            site,
-            arrived,
-            missing,
-            unseen: open.unseen,
-        });
         self.barriers.get(id).open = open;
+        let unfinished = unfinished(id, site, self.barriers.get(id));
+        self.unfinished.push(unfinished);
     }
 
     /// The barrier at an address, which may be new.

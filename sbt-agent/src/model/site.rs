@@ -436,6 +436,18 @@ impl Sites {
         id
     }
 
+    /// The site of these places, or if there is none one that has them all.
+    pub fn known(&self, places: &[PlaceId]) -> Option<SiteId> {
+        if places.is_empty() {
+            return None;
+        }
+        let has_all = |site: &Site| places.iter().all(|place| site.places.contains(place));
+        self.by_places.get(places).copied().or_else(|| {
+            let found = self.all.iter().position(has_all)?;
+            u32::try_from(found).ok().map(SiteId)
+        })
+    }
+
     /// All sums from zero on. The sites stay, with the numbers that they have.
     pub fn reset(&mut self) {
         for site in &mut self.all {

@@ -237,7 +237,9 @@ impl Draw<'_> {
             let ids = site.places.iter();
             ids.filter_map(|place| self.places.get(place.0 as usize).copied())
         };
-        let first = mine().next();
+        let first = mine()
+            .find(|place| !place.of_runtime)
+            .or_else(|| mine().next());
         let others = others(&mine().collect::<Vec<_>>(), &self.places);
         let depth = first.map_or(0, |place| place.naming_frame(&others));
         let address = first.map(|place| place.address(depth));
@@ -516,7 +518,8 @@ impl Draw<'_> {
             threads.map(|thread| self.order.number(thread)).collect()
         };
         let end_ns = self.run.start_ns + self.run.wall_ns;
-        let all = self.model.unfinished().iter();
+        let under_way = self.model.under_way();
+        let all = self.model.unfinished().iter().chain(&under_way);
         all.filter_map(|open| {
             // The probes come off a little after the end: who came meanwhile
             // was not there yet.

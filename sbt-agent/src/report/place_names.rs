@@ -24,7 +24,8 @@ pub fn label(place: &Place, frame: usize) -> String {
 /// The places of a site as the report names it: the frames of each that name
 /// it, without repetition, and who called it where that alone tells it apart.
 pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Vec<String> {
-    let mine: Vec<&Place> = places.collect();
+    let (own, runtime): (Vec<_>, Vec<_>) = places.partition(|place| !place.of_runtime);
+    let mine = if own.is_empty() { runtime } else { own };
     let others = others(&mine, all);
     let mut labels: Vec<String> = mine.iter().map(|place| name(place, &others)).collect();
     labels.dedup();

@@ -115,7 +115,7 @@ impl State {
                 Span::styled(format!(" {what} "), look.dim()),
             ]
         });
-        put(buffer, area, 0, &Line::from_iter(spans));
+        put(buffer, area, 0, &spans.collect());
         None
     }
 

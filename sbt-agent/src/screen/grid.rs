@@ -20,6 +20,8 @@ pub enum Cells {
     Count(Vec<Option<u64>>),
     /// Durations, ns, to the right.
     Time(Vec<Option<u64>>),
+    /// The same in a unit of several columns, so that these compare.
+    TimeIn(Unit, Vec<Option<u64>>),
     /// Per cent, to the right.
     Share(Vec<Option<f64>>),
     /// Per cent as a bar.
@@ -53,7 +55,7 @@ pub struct Grid {
 /// Columns of a bar.
 const BAR: usize = 12;
 /// What a column of text has at least.
-const TEXT_AT_LEAST: usize = 20;
+const TEXT_AT_LEAST: usize = 24;
 /// Columns between columns.
 const SPACE: usize = 2;
 
@@ -157,8 +159,11 @@ impl Column {
                 .iter()
                 .map(|value| value.map_or_else(|| UNKNOWN.into(), count))
                 .collect(),
-            Cells::Time(values) => {
-                let unit = Unit::fitting(values.iter().copied());
+            Cells::Time(values) | Cells::TimeIn(_, values) => {
+                let unit = match self.cells {
+                    Cells::TimeIn(unit, _) => unit,
+                    _ => Unit::fitting(values.iter().copied()),
+                };
                 title = format!("{title} {}", unit.label(look.text()));
                 values.iter().map(|value| unit.write(*value)).collect()
             }
@@ -197,20 +202,27 @@ impl Cells {
         match self {
             Self::Text(texts) => turn(texts[a].cmp(&texts[b])),
             Self::Label(_) => turn(a.cmp(&b)),
-            Self::Count(values) | Self::Time(values) => {
-                figures(values[a], values[b], |a, b| turn(b.cmp(a)))
+            Self::Count(values) | Self::Time(values) | Self::TimeIn(_, values) => {
+                figures(values[a].as_ref(), values[b].as_ref(), |a, b| {
+                    turn(b.cmp(a))
+                })
             }
             Self::Share(values) | Self::Bar(values) => {
-                figures(values[a], values[b], |a, b| turn(b.total_cmp(a)))
+                figures(values[a].as_ref(), values[b].as_ref(), |a, b| {
+                    turn(b.total_cmp(a))
+                })
             }
-            Self::Ranked(values) => figures(values[a].0, values[b].0, |a, b| turn(b.total_cmp(a))),
+            Self::Ranked(values) => {
+                let ranks = (values[a].0.as_ref(), values[b].0.as_ref());
+                figures(ranks.0, ranks.1, |a, b| turn(b.total_cmp(a)))
+            }
         }
     }
 }
 
 /// What is not known comes last, whichever way.
-fn figures<T>(a: Option<T>, b: Option<T>, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
-    match (&a, &b) {
+fn figures<T>(a: Option<&T>, b: Option<&T>, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
+    match (a, b) {
         (Some(a), Some(b)) => compare(a, b),
         _ => b.is_some().cmp(&a.is_some()),
     }

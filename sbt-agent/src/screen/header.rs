@@ -15,6 +15,7 @@ use super::{
 use crate::{
     live::Snapshot,
     place::printable,
+    report::UnfinishedReport,
     views::{
         table::{UNKNOWN, count, duration},
         text,
@@ -25,11 +26,14 @@ use crate::{
 /// Rows of the header.
 pub const HEIGHT: u16 = 2;
 
+/// From so many columns on, it is said what the bars are.
+const ROOMY: usize = 110;
+
 /// Columns that a place has at least.
 const PLACE_AT_LEAST: usize = 12;
 
 /// Columns that a command has at least.
-const COMMAND_AT_LEAST: usize = 12;
+const COMMAND_AT_LEAST: usize = 20;
 
 /// Draws it.
 pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, area: Rect) {
@@ -45,12 +49,17 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
         Motion::Silent { unusual: true, .. } => String::new(),
         _ => pace(snapshot, columns.saturating_sub(44) / 2, look),
     };
-    let room = columns.saturating_sub(width(&pace) + 3);
+    let what = match pace.as_str() {
+        "" => "",
+        _ if columns < ROOMY => "",
+        _ => "episodes/s ",
+    };
+    let room = columns.saturating_sub(width(&pace) + width(what) + 3);
     let (words, style) = sentence(snapshot, room, look);
     let words = format!(" {}", words::left(&words, room, look));
     let line = Line::from_iter([
         Span::styled(words, style),
-        Span::raw(" "),
+        Span::styled(format!(" {what}"), look.dim()),
         Span::styled(pace, look.good()),
     ]);
     put(buffer, area, 1, &line);
@@ -222,6 +231,15 @@ fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     })
 }
 
+/// How many are missing at the barrier at which all wait who wait, if that is
+/// one; also those that have ended.
+fn missed(snapshot: &Snapshot, now: &facts::Now) -> Option<usize> {
+    let at_once = |open: &&UnfinishedReport| open.arrived.len() == now.waiting.len();
+    let open = snapshot.report.unfinished.iter().find(at_once)?;
+    let participants = usize::try_from(open.participants?).ok()?;
+    participants.checked_sub(open.arrived.len())
+}
+
 /// Who waits, since when, and who is missing.
 fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let now = facts::now(snapshot);
@@ -230,6 +248,7 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     if all == 0 {
         return "no thread is there".into();
     }
+    let all = missed(snapshot, &now).map_or(all, |missed| now.waiting.len() + missed);
     let mut parts = Vec::new();
     let mut place = String::new();
     if let Some((since_ns, at)) = &now.longest {
@@ -267,6 +286,7 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
         return text;
     }
     // After the first part, which says that some wait.
-    parts[0] += &format!(" at {}", words::fit_middle(&place, left, look));
+    parts[0].push_str(" at ");
+    parts[0].push_str(&words::fit_middle(&place, left, look));
     parts.join("; ")
 }

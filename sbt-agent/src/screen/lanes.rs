@@ -80,11 +80,12 @@ pub fn inks(lane: &Lane, snapshot: &Snapshot, window: Window) -> Vec<Ink> {
     let number_of = |index: usize| last_number.saturating_sub((lane.pieces.len() - index) as u64);
     let warm_up = usize::try_from(number_of(begin) % GROUP).unwrap_or(0);
     let mut debts = [0_u64; KINDS.len()];
-    for index in begin.saturating_sub(warm_up)..pieces.len() {
+    let drawn = pieces.iter().enumerate();
+    for (index, piece) in drawn.skip(begin.saturating_sub(warm_up)) {
         if number_of(index).is_multiple_of(GROUP) {
             debts = [0; KINDS.len()];
         }
-        let amounts = amounts(&pieces[index], piece_ns, index + 1 == lane.pieces.len());
+        let amounts = amounts(piece, piece_ns, index + 1 == lane.pieces.len());
         let total: u64 = amounts.iter().sum();
         for (debt, amount) in debts.iter_mut().zip(amounts) {
             *debt += amount;
@@ -170,6 +171,17 @@ pub const ALL: usize = Ink::NAMED.len();
 pub const KNOWN: usize = ALL - 1;
 /// those that there always are.
 pub const MAIN: usize = 2;
+
+/// How many there are to explain: where it was watched all the time, a sign
+/// for when it was not would only puzzle.
+pub fn kinds(snapshot: &Snapshot) -> usize {
+    let is_off = matches!(snapshot.watching, Watching::Off { .. });
+    if is_off || !snapshot.gaps.is_empty() {
+        ALL
+    } else {
+        KNOWN
+    }
+}
 
 /// The key to the first so many characters.
 pub fn key(names: usize, look: Look) -> Line<'static> {

@@ -51,11 +51,21 @@ impl List {
             .or_else(|| self.order.first().copied())
     }
 
+    /// What was drawn, in its order.
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Which rows are in sight: `1-20 of 100`; nothing if all are.
     pub fn range(&self) -> Option<String> {
         let (all, height) = (self.order.len(), usize::from(self.rows.height));
         let last = (self.top + height).min(all);
         (all > height).then(|| format!("{}-{last} of {all}", self.top + 1))
+    }
+
+    /// How many of all rows contain the text: `3 of 100`; nothing without one.
+    pub fn found(&self, all: usize) -> Option<String> {
+        (!self.filter.is_empty()).then(|| format!("{} of {all}", self.order.len()))
     }
 
     /// Draws it.

@@ -397,9 +397,8 @@ fn phases_and_marks(report: &mut Report) {
 /// 64 threads, one of which is late.
 pub fn many_threads() -> Snapshot {
     let shares = |late: usize| -> Vec<Share> {
-        (0..64)
+        (0..64_u64)
             .map(|at| {
-                let at = at as u64;
                 let is_late = at == late as u64;
                 let work = 2 * MS + at * 20_000 + u64::from(is_late) * 3 * MS;
                 let idle = 6 * MS - work.min(6 * MS);

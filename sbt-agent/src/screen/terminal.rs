@@ -48,6 +48,8 @@ const FRAME: Duration = Duration::from_millis(100);
 const UNFOCUSED: Duration = Duration::from_millis(500);
 /// How often it is looked for something new.
 const LOOK: Duration = Duration::from_millis(100);
+/// The library looks for nothing at all if it may not wait.
+const INSTANT: Duration = Duration::from_millis(1);
 /// How long the terminal is given to take what restores it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long to wait before a terminal that takes nothing is tried again.
@@ -103,13 +105,13 @@ impl Write for Tty {
     }
 }
 
-/// Waits until there is something to read or time is up.
+/// Waits until there is something to read or time is up; which it is.
 ///
 /// # Errors
 ///
 /// Nobody is at the other end any more. The library that reads the keys would
 /// try for ever.
-fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<()> {
+fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(tty.as_fd(), PollFlags::POLLIN)];
     // Whole ms, and not fewer than asked for: it would be asked for again at once.
     let timeout = timeout + Duration::from_millis(1);
@@ -121,7 +123,8 @@ fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<()> {
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
     match fds[0].revents() {
         Some(events) if events.intersects(gone) => Err(ErrorKind::BrokenPipe.into()),
-        _ => Ok(()),
+        Some(events) => Ok(events.contains(PollFlags::POLLIN)),
+        None => Ok(false),
     }
 }
 
@@ -245,9 +248,12 @@ impl Screen {
         let mut terminal = Terminal::new(backend)?;
         let keys = Tty::open(None)?.file;
         let mut snapshot = self.latest.borrow_and_update().clone();
+        // The library hears of a new size from here on.
+        event::poll(INSTANT)?;
         self.ask_size();
         let mut drawn: Option<Instant> = None;
         let mut is_old = true;
+        let mut size_then = size().ok();
         let mut frame = FRAME;
         loop {
             match self.orders.try_recv() {
@@ -273,8 +279,15 @@ impl Screen {
                 terminal.draw(|frame| state.draw(frame, &snapshot))?;
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
-            wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
-            while event::poll(Duration::ZERO)? {
+            let has_keys = wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
+            let size_now = size().ok();
+            if size_now != size_then {
+                size_then = size_now;
+                self.ask_size();
+                is_old = true;
+            }
+            // To ask for keys where there are none costs a millisecond of CPU time.
+            while has_keys && event::poll(INSTANT)? {
                 let event = event::read()?;
                 match event {
                     Event::FocusGained => frame = FRAME,

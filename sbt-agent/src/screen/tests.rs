@@ -11,7 +11,7 @@ use ratatui::{
 };
 
 use super::{LEAST, State, look::Look, program_size, samples};
-use crate::live::{LEVELS, Request, Snapshot, Watching};
+use crate::live::{Request, Snapshot, Watching};
 
 const LOOK: Look = Look {
     unicode: true,
@@ -244,15 +244,11 @@ fn keys_ask_the_session() {
 }
 
 #[test]
-fn zoom_asks_for_another_level() {
+fn zoom_asks_for_other_pieces_of_time() {
     let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
     shown.keys("3");
-    assert_eq!(shown.keys("+"), [Request::Level(0)]);
-    assert_eq!(shown.keys("-"), [Request::Level(2)]);
-    shown.snapshot.lanes.piece_ns = LEVELS[LEVELS.len() - 1];
-    assert!(shown.keys("-").is_empty());
-    shown.snapshot.lanes.piece_ns = LEVELS[0];
-    assert!(shown.keys("+").is_empty());
+    assert_eq!(shown.keys("+"), [Request::Zoom { closer: true }]);
+    assert_eq!(shown.keys("-"), [Request::Zoom { closer: false }]);
     shown.keys("p");
     assert!(shown.keys("-").is_empty(), "the past was kept as it is");
 }

@@ -205,6 +205,21 @@ pub fn since(ns: u64) -> String {
     }
 }
 
+/// A length of time in two digits or three, for scales: `8.4 ms`, `134 ms`.
+pub fn about(ns: u64, look: Look) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => (1_u64, "ns"),
+        1_000..1_000_000 => (1_000, look.pick("µs", "us")),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let value = ns as f64 / unit as f64;
+    // The first that is written with two digits before the point.
+    let decimals = usize::from(unit > 1 && value < 9.95);
+    let text = format!("{value:.decimals$}");
+    format!("{} {name}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
 /// The time since the start: `00:12.4`, `1:02:03`.
 pub fn clock(ns: u64) -> String {
     let tenths = ns / 100_000_000;
@@ -261,6 +276,13 @@ mod tests {
 
     #[test]
     fn times_are_written_for_people() {
+        let about = |ns| about(ns, LOOK);
+        assert_eq!(about(1_048_576), "1 ms");
+        assert_eq!(about(8_388_608), "8.4 ms");
+        assert_eq!(about(134_217_728), "134 ms");
+        assert_eq!(about(4_294_967_296), "4.3 s");
+        assert_eq!(about(999_999), "1000 µs");
+        assert_eq!(about(512), "512 ns");
         assert_eq!(since(3_240_000_000), "3.2 s");
         assert_eq!(since(123_000_000_000), "2 min 03 s");
         assert_eq!(since(7_320_000_000_000), "2 h 02 min");

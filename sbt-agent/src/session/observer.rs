@@ -8,7 +8,7 @@ use crate::{
         Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
         Snapshot, Watching,
     },
-    model::{Model, Present, lanes},
+    model::{Model, Present, lanes, thread::Split},
     place::Place,
     report::{Report, order::Order, place_names::name},
 };
@@ -16,14 +16,20 @@ use crate::{
 /// Lines of single episodes and warnings that are kept.
 const TOLD: usize = 1000;
 
+/// By how much the source may be late at most, ns: the reader of the rings comes
+/// by more often.
+const LATE_NS: u64 = 100_000_000;
+
 /// Over how long sbt's own share of a CPU is reckoned, ns.
 const SHARE_NS: u64 = 1_000_000_000;
 
 /// What is remembered from one snapshot to the next.
 pub struct Observer {
     origin_ns: u64,
+    /// When events were taken in last.
+    pub heard_ns: u64,
     /// Which of [`LEVELS`] the lanes have.
-    pub level: usize,
+    level: usize,
     /// When the probes went off, if they are.
     pub off_ns: Option<u64>,
     gaps: Vec<(u64, u64)>,
@@ -43,6 +49,7 @@ impl Observer {
     pub fn new(origin_ns: u64) -> Self {
         Self {
             origin_ns,
+            heard_ns: origin_ns,
             level: 1,
             off_ns: None,
             gaps: Vec::new(),
@@ -55,6 +62,15 @@ impl Observer {
             told_drawn: Arc::default(),
             notice: None,
         }
+    }
+
+    /// Shorter pieces of time in the lanes, or longer ones.
+    pub fn zoom(&mut self, closer: bool) {
+        self.level = if closer {
+            self.level.saturating_sub(1)
+        } else {
+            (self.level + 1).min(LEVELS.len() - 1)
+        };
     }
 
     /// Answers the user.
@@ -121,6 +137,12 @@ impl Observer {
         }
     }
 
+    /// Up to when all that has happened is known: what threads are seen to do they
+    /// may have ended since.
+    fn seen_until(&self, now_ns: u64) -> u64 {
+        self.heard_ns.clamp(now_ns.saturating_sub(LATE_NS), now_ns)
+    }
+
     fn since_origin(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.origin_ns)
     }
@@ -153,7 +175,7 @@ impl Observer {
                 .iter()
                 .map(|site| Histogram(model.sites().all()[site.id as usize].barrier.octaves()))
                 .collect(),
-            lanes: self.lanes(now_ns, model, &order, &present),
+            lanes: self.lanes(self.seen_until(now_ns), model, &order, &present),
             pace: self.pace.iter().copied().collect(),
             watching,
             gaps: self.gaps.clone(),
@@ -169,9 +191,12 @@ impl Observer {
         let mut doing: Vec<Doing> = report
             .threads
             .iter()
-            .map(|thread| match thread.ended {
-                true => Doing::Ended,
-                false => Doing::Unknown,
+            .map(|thread| {
+                if thread.ended {
+                    Doing::Ended
+                } else {
+                    Doing::Unknown
+                }
             })
             .collect();
         if self.off_ns.is_some() {
@@ -204,7 +229,7 @@ impl Observer {
         order: &Order,
         present: &[(u32, Present)],
     ) -> Lanes {
-        let level = self.level.min(LEVELS.len() - 1);
+        let level = self.level;
         let piece_ns = LEVELS[level];
         let end = now_ns / piece_ns + 1;
         // Nothing was before the origin.
@@ -241,7 +266,7 @@ impl Observer {
 fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_ns: u64) {
     let (since_ns, doing) = match present {
         Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),
-        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Default::default())),
+        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Split::default())),
         Present::Unknown => return,
     };
     for (number, piece) in (from..).zip(pieces) {

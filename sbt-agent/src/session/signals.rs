@@ -55,6 +55,11 @@ impl Heard {
         ENDING.iter().any(|signal| self.number == *signal as i32)
     }
 
+    /// Whether it is there to stop us, as Ctrl-Z does.
+    pub fn stops(self) -> bool {
+        self.number == Signal::SIGTSTP as i32
+    }
+
     /// Ctrl-C, or the like.
     pub fn is_interrupt(self) -> bool {
         self.number == Signal::SIGINT as i32
@@ -64,11 +69,14 @@ impl Heard {
 impl Signals {
     /// Blocks the signals in this thread and those it starts from now on. Whoever
     /// started us with a signal ignored, as nohup does, wants it to be so for us
-    /// too. `for_program`: there is one to pass some on to.
-    pub fn block(for_program: bool) -> nix::Result<Self> {
+    /// too. `for_program`: there is one to pass some on to; `for_screen`: the
+    /// terminal is to be given back before we stop.
+    pub fn block(for_program: bool, for_screen: bool) -> nix::Result<Self> {
         let passed_on = PASSED_ON.iter().filter(|_| for_program);
+        let stop = [Signal::SIGTSTP];
+        let stop = stop.iter().filter(|_| for_screen);
         let mut set = SigSet::empty();
-        for signal in ENDING.iter().chain(passed_on) {
+        for signal in ENDING.iter().chain(passed_on).chain(stop) {
             if !is_ignored(*signal) {
                 set.add(*signal);
             }
@@ -94,10 +102,12 @@ impl Signals {
         loop {
             let mut ready = fd.readable().await?;
             if let Some(info) = fd.get_ref().read_signal()? {
+                let number = info.ssi_signo.cast_signed();
                 return Ok(Heard {
-                    number: info.ssi_signo.cast_signed(),
+                    number,
                     // SI_KERNEL: the terminal driver, to its foreground group.
-                    from_terminal: info.ssi_code == libc::SI_KERNEL,
+                    // That it is gone it tells the session's leader alone.
+                    from_terminal: info.ssi_code == libc::SI_KERNEL && number != libc::SIGHUP,
                 });
             }
             ready.clear_ready();

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Between two snapshots at the least,
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = Duration::from_millis(150);
 /// and at the most: the time is shown in seconds.
 const CALM: Duration = Duration::from_secs(1);
 /// Between a snapshot and the one that shows what the user asked for.
@@ -57,6 +57,14 @@ impl View {
     pub fn has_news(view: &mut Option<Self>) {
         if let Some(view) = view {
             view.news = true;
+        }
+    }
+
+    /// All that happened before now is known.
+    pub fn heard(view: &mut Option<Self>) {
+        Self::has_news(view);
+        if let Some(view) = view {
+            view.observer.heard_ns = clock::now_ns();
         }
     }
 
@@ -174,9 +182,9 @@ impl Session {
             }
             Request::Save => self.save(),
             Request::Name { site, name } => self.name(site, &name),
-            Request::Level(level) => {
+            Request::Zoom { closer } => {
                 if let Some(view) = &mut self.view {
-                    view.observer.level = level;
+                    view.observer.zoom(closer);
                 }
             }
             Request::Keys(keys) => {
@@ -296,16 +304,16 @@ impl Session {
 
     /// Stops, as a shell's job control does, until continued.
     async fn suspend(&mut self) -> anyhow::Result<()> {
-        // The program stops with us. One that we have only joined runs on, and
-        // nobody would read what it does.
-        let pauses = self.running.is_none() && !self.is_off();
-        if pauses {
-            self.watch_no_more().await?;
-        }
         if let Some(terminal) = &self.terminal {
             terminal.signal(Signal::SIGTSTP);
         } else if let Some(running) = &self.running {
             running.signal(Signal::SIGTSTP as i32);
+        }
+        // The time in which a program stands still with us is not its own; of one
+        // that runs on, nobody would read what it does.
+        let pauses = !self.is_off();
+        if pauses {
+            self.watch_no_more().await?;
         }
         if let Some(view) = &self.view {
             view.handle.suspend();
@@ -315,13 +323,13 @@ impl Session {
             // Not if it was `bg` that continued us, or the shell's end.
             view.is_away = true;
         }
+        if pauses {
+            self.watch_again()?;
+        }
         if let Some(terminal) = &self.terminal {
             terminal.signal(Signal::SIGCONT);
         } else if let Some(running) = &self.running {
             running.signal(Signal::SIGCONT as i32);
-        }
-        if pauses {
-            self.watch_again()?;
         }
         Ok(())
     }

@@ -21,7 +21,8 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 
-pub(super) use code::{Code, code_at};
+use super::runtimes::{self, Team};
+pub(super) use code::{Code, code_at, is_after_call};
 pub(super) use imports::{imported_at, jumps_through};
 
 /// More points than any C library has; a hostile file may claim millions.
@@ -60,6 +61,10 @@ pub enum Function {
     },
     /// An instruction by which such a function ends.
     CallExit,
+    /// A place where a thread comes to a barrier of its team.
+    Team(Team),
+    /// What it leaves last: a function.
+    TeamEnd,
 }
 
 impl Function {
@@ -68,7 +73,9 @@ impl Function {
         match self {
             Self::BarrierWait => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) | Self::CallExit => 0,
+            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Team(_) | Self::TeamEnd => {
+                0
+            }
             Self::Call { object, count } => object.max(count).into(),
         }
     }
@@ -121,7 +128,7 @@ pub struct Segment {
 
 impl Segment {
     /// The file offset of an address, if the file holds it.
-    fn file_offset(&self, vaddr: u64) -> Option<u64> {
+    pub(super) fn file_offset(&self, vaddr: u64) -> Option<u64> {
         let within = vaddr.checked_sub(self.vaddr)?;
         (within < self.filesz).then(|| self.offset.checked_add(within))?
     }
@@ -210,6 +217,7 @@ pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
         .iter()
         .filter_map(|found| found.point(image, &segments, layout))
         .collect();
+    points.extend(runtimes::points(image, &segments));
     points.sort_by_key(|point| (point.entry_offset, point.function));
     Ok(points)
 }
@@ -227,6 +235,11 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
 
 /// Whether the image is a dynamic linker and no more: musl's is the C library too.
 pub fn is_linker(image: &[u8]) -> bool {
+    has_soname(image, b"ld-")
+}
+
+/// Whether the image is a library whose name begins so.
+pub fn has_soname(image: &[u8], prefix: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image)
         .and_then(|file| file.elf_dynamic_table())
         .is_ok_and(|table| {
@@ -236,7 +249,7 @@ pub fn is_linker(image: &[u8]) -> bool {
                 .any(|entry| {
                     table
                         .string(entry)
-                        .is_ok_and(|name| name.starts_with(b"ld-"))
+                        .is_ok_and(|name| name.starts_with(prefix))
                 })
         })
 }

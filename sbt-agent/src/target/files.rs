@@ -37,6 +37,8 @@ pub struct ProbedFile {
     pub points: Vec<Point>,
     /// Whether it is a dynamic linker, whose functions the program does not call.
     pub(super) is_linker: bool,
+    /// Whether programs link to it.
+    is_library: bool,
     /// What it has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
     /// At how many of its places each of them is inlined, and not probed.
@@ -67,6 +69,7 @@ impl ProbedFile {
             shown: shown.to_owned(),
             points,
             is_linker: elf::is_linker(&image),
+            is_library: elf::has_soname(&image, b""),
             offers: Vec::new(),
             inlined: Vec::new(),
             root: PathBuf::from("/"),
@@ -131,6 +134,16 @@ impl ProbedFile {
     pub(super) fn imports_any(&self, names: &HashSet<String>) -> bool {
         self.image()
             .is_ok_and(|image| elf::imports_any(&image, names))
+    }
+
+    /// Whether it is a library that has barriers of its own: a C library, or the
+    /// runtime of a language.
+    pub fn is_runtime(&self) -> bool {
+        self.is_library
+            && self
+                .points
+                .iter()
+                .any(|point| matches!(point.function, Function::BarrierWait | Function::Team(_)))
     }
 
     /// A path that opens this very file as long as `self` lives.

@@ -11,6 +11,7 @@ pub mod libraries;
 pub mod process;
 pub mod prologue;
 pub mod pty;
+pub mod runtimes;
 mod sigpipe;
 pub mod sites;
 mod unwind;

@@ -42,6 +42,13 @@ impl Module {
         }
     }
 
+    /// Whether a call may end there.
+    fn is_after_call(&self, vaddr: u64) -> bool {
+        self.file
+            .image()
+            .is_ok_and(|image| elf::is_after_call(&image, &self.segments, vaddr))
+    }
+
     /// File offset → the file's own address.
     fn vaddr(&self, offset: u64) -> Option<u64> {
         let mut segments = self.segments.iter();
@@ -272,6 +279,7 @@ impl Resolver {
             into_function: None,
             frames: Vec::new(),
             outer: Vec::new(),
+            of_runtime: false,
         };
         let mut links = Vec::new();
         for (depth, address) in addresses.iter().enumerate() {
@@ -285,6 +293,10 @@ impl Resolver {
             else {
                 break;
             };
+            // Who is not just behind a call was found by mistake.
+            if depth > 0 && !self.modules[module].is_after_call(vaddr + 1) {
+                break;
+            }
             let frames = self.frames(module, vaddr);
             let name = frames.last().and_then(|frame| frame.function.as_deref());
             let owner = self.modules[module].owner.of_function(name);
@@ -308,6 +320,7 @@ impl Resolver {
                     offset,
                     into_function,
                     frames,
+                    of_runtime: self.modules[module].file.is_runtime(),
                     ..place
                 };
                 continue;
@@ -325,7 +338,7 @@ impl Resolver {
             };
             place.add_caller(call, frames);
         }
-        if links.len() == addresses.len() {
+        if links.len() == addresses.len() && !place.of_runtime {
             let modules = self.modules.iter();
             let files: Vec<_> = modules
                 .map(|module| (&*module.file, module.owner))

@@ -162,6 +162,7 @@ impl Unwind {
 
     /// What the return address is known by, as the file has it and as it is
     /// with probes on the instructions at the offsets `probed` of the file.
+    /// Nothing if the same is found elsewhere and is left by another rule.
     pub(super) fn codes(&self, address: u64, probed: &[u64]) -> Vec<Code> {
         let length = 2 * CODE_AROUND;
         let found = address
@@ -173,6 +174,13 @@ impl Unwind {
         }) else {
             return Vec::new();
         };
+        let rule = self.rule(address);
+        if self
+            .alike(address, &bytes)
+            .any(|other| self.rule(other) != rule)
+        {
+            return Vec::new();
+        }
         let code = |bytes| Code {
             in_page: address & 0xfff,
             bytes,
@@ -190,6 +198,24 @@ impl Unwind {
             codes.push(code(with_probes));
         }
         codes
+    }
+
+    /// Other addresses with the same low 12 bits and the same code around.
+    fn alike<'a>(&'a self, address: u64, bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        let segments = self.segments.iter().filter(|segment| segment.executable);
+        segments.flat_map(move |segment| {
+            let before = (address.wrapping_sub(segment.vaddr) & 0xfff) + segment.vaddr;
+            let until = segment.vaddr.saturating_add(segment.filesz);
+            (before..until).step_by(0x1000).filter(move |other| {
+                let around = segment
+                    .file_offset(other.wrapping_sub(CODE_AROUND as u64))
+                    .and_then(|offset| usize::try_from(offset).ok());
+                *other != address
+                    && around
+                        .and_then(|start| self.image.get(start..start.checked_add(bytes.len())?))
+                        .is_some_and(|found| found == bytes)
+            })
+        })
     }
 
     fn told(&self, entry: usize, call: u64) -> Option<Rule> {

@@ -119,6 +119,9 @@ pub(super) struct Walks {
     unwinds: HashMap<usize, Option<Rc<Unwind>>>,
     /// Of each return address that is walked from, by what it is known.
     learned: HashMap<At, Vec<Code>>,
+    /// The rule of each of these, or none where two places look alike and are
+    /// left by different rules.
+    told: HashMap<Code, Option<Rule>>,
     /// Those of them that are because nothing in the chain was the program's own.
     of_libraries: HashSet<At>,
     changes: Vec<Change>,
@@ -207,8 +210,13 @@ impl Walks {
             .flat_map(|point| [point.entry_offset, point.return_offset])
             .collect();
         let codes = unwind.codes(at.1, &probed);
-        self.changes
-            .extend(codes.iter().map(|code| (*code, Some(rule))));
+        for code in &codes {
+            let told = self.told.entry(*code).or_insert(Some(rule));
+            if *told != Some(rule) {
+                *told = None;
+            }
+            self.changes.push((*code, *told));
+        }
         self.learned.insert(at, codes);
         self.changed = true;
     }
@@ -280,6 +288,7 @@ impl Walks {
             .collect();
         for at in needless {
             for code in self.learned.remove(&at).unwrap_or_default() {
+                self.told.remove(&code);
                 self.changes.push((code, None));
             }
             self.changed = true;

@@ -13,7 +13,7 @@ use std::{
 
 use nix::{
     sys::{
-        signal::{Signal, kill},
+        signal::{SigSet, SigmaskHow, Signal, kill},
         termios::{OutputFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr},
     },
     unistd::{Pid, getpgrp, tcgetpgrp},
@@ -129,7 +129,10 @@ impl Drop for Real {
 /// Stops all of our process group, as Ctrl-Z at a shell does. Returns when we
 /// were continued, or at once if nobody is there who would do that.
 pub fn stop_ourselves() {
+    // While the screen is open it is otherwise only heard of.
+    let before = SigSet::from(Signal::SIGTSTP).thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
     let _ours = kill(Pid::from_raw(0), Signal::SIGTSTP);
     // Another thread may be the one to get it, a moment later.
     thread::sleep(Duration::from_millis(20));
+    let _unchanged = before.and_then(|before| before.thread_set_mask());
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Args;
-use super::idle::Moment;
 use super::series::{Pair, Report, Series};
 use super::studies::{Program, Study};
+use crate::idle::Moment;
 use crate::process;
 use crate::workspace::Workspace;
 

@@ -263,7 +263,13 @@ fn more_participants_than_threads_never_complete() {
         events.push(arrive(tid, u64::from(tid), 7, 0));
     }
     events.extend([arrive(1, 10, 7, 0), arrive(3, 11, 7, 0)]);
+    let mut running = Model::new(0, false);
+    for event in &events {
+        running.push(event);
+    }
     let model = model(&events, 0, false);
+    assert_eq!(running.under_way(), model.unfinished(), "while it is so");
+    assert_eq!(model.under_way(), [], "and no longer when it was settled");
     let [open] = model.unfinished() else {
         panic!("{:?}", model.unfinished());
     };

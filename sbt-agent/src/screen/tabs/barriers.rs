@@ -73,13 +73,13 @@ fn grid(view: &View) -> Grid {
     )
     .column(
         "episodes",
-        3,
+        6,
         Cells::Count(sites.iter().map(|site| Some(site.episodes)).collect()),
     )
     .column("phase", 4, times(&|site| median(&site.phase_ns)))
     .column("barrier", 5, times(&|site| median(&site.barrier_ns)))
     .column("lost", 0, times(&|site| Some(site.lost_ns)))
-    .column("wall", 6, Cells::Share(wall()))
+    .column("wall", 2, Cells::Share(wall()))
     .column("", 8, Cells::Bar(wall()))
     .column(
         "imbalance",
@@ -197,6 +197,7 @@ impl Barriers {
         let note = self
             .list
             .range()
+            .or_else(|| self.list.found(sites.len()))
             .unwrap_or_else(|| plural(sites.len() as u64, "site"));
         let name = if self.list.filter.is_empty() {
             "barriers, where thread-time is lost".to_owned()

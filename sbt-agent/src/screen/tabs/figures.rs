@@ -11,7 +11,7 @@ use crate::{
     report::{SiteReport, StatReport, TrendReport},
     screen::{
         look::Look,
-        words::{left, right},
+        words::{self, left, right},
     },
     views::{
         table::{UNKNOWN, Unit, count, duration},
@@ -105,7 +105,7 @@ pub fn histogram(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'st
         Line::from(vec![
             Span::raw(format!(
                 " from {}{}{} ",
-                right(&duration(Some(*from), look.text()), 8, look),
+                right(&words::about(*from, look), 8, look),
                 right(&count(*times), 10, look),
                 right(&format!("{share:.0} %"), 6, look),
             )),
@@ -129,19 +129,22 @@ pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line
     let text = format!(
         " {}{} {} {}",
         left("barrier times", 14, look),
-        right(&duration(Some(first.0), look.text()), 8, look),
+        right(&words::about(first.0, look), 8, look),
         look.spark(&values),
-        duration(Some(last.0.saturating_mul(2)), look.text()),
+        words::about(last.0.saturating_mul(2), look),
     );
-    vec![Line::raw(crate::screen::words::fit(&text, columns, look))]
+    vec![Line::raw(words::fit(&text, columns, look))]
 }
+
+/// What a trend is of, ns.
+type TrendFigure = fn(&TrendReport) -> Option<u64>;
 
 /// How phases and waiting changed over the run.
 pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<Line<'static>> {
-    let phase: fn(&TrendReport) -> Option<u64> = |part| part.phase_ns;
-    let barrier: fn(&TrendReport) -> Option<u64> = |part| Some(part.barrier_ns);
-    let idle: fn(&TrendReport) -> Option<u64> = |part| Some(part.idle_ns);
-    let rows: &[(&str, fn(&TrendReport) -> Option<u64>)] = if full {
+    let phase: TrendFigure = |part| part.phase_ns;
+    let barrier: TrendFigure = |part| Some(part.barrier_ns);
+    let idle: TrendFigure = |part| Some(part.idle_ns);
+    let rows: &[(&str, TrendFigure)] = if full {
         &[("phase", phase), ("barrier", barrier), ("lost", idle)]
     } else {
         &[("phase trend", phase), ("lost trend", idle)]
@@ -166,7 +169,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
             time(*last),
         )));
         if full {
-            let least = means
+            let lowest = means
                 .iter()
                 .min()
                 .map_or_else(String::new, |value| time(*value));
@@ -175,7 +178,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
                 .max()
                 .map_or_else(String::new, |value| time(*value));
             lines.push(Line::from(Span::styled(
-                format!(" {}least {least}, most {most}", left("", 14, look)),
+                format!(" {}least {lowest}, most {most}", left("", 14, look)),
                 Style::new().patch(look.dim()),
             )));
         }
@@ -184,7 +187,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
 }
 
 /// The mean of at most so many groups of consecutive parts, by their episodes.
-fn means(trend: &[TrendReport], f: fn(&TrendReport) -> Option<u64>, groups: usize) -> Vec<u64> {
+fn means(trend: &[TrendReport], f: TrendFigure, groups: usize) -> Vec<u64> {
     let size = trend.len().div_ceil(groups).max(1);
     let mean = |group: &[TrendReport]| {
         let known = || {

@@ -23,7 +23,7 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 20] = [
+const KEYS: [(&str, &str); 18] = [
     ("1-7, Tab, Shift-Tab", "tabs; or click on one"),
     ("arrows, j k, wheel", "select, scroll"),
     ("PgUp PgDn g G", "by pages, to both ends"),
@@ -51,14 +51,9 @@ const KEYS: [(&str, &str); 20] = [
     ("Ctrl-C", "interrupt the program, as without sbt"),
     ("Ctrl-Z", "stop, fg goes on"),
     ("? h F1", "this"),
-    ("", ""),
-    (
-        "",
-        "phase and barrier are medians of episodes; ? is what was not measured.",
-    ),
 ];
 
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 12] = [
     ("site", "from where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
     (
@@ -84,6 +79,11 @@ const WORDS: [(&str, &str); 10] = [
         "last",
         "who came last most often, and in how many of the episodes",
     ),
+    (
+        "medians",
+        "are phase and barrier in the table, so that one slow episode changes little",
+    ),
+    ("?", "was not measured"),
 ];
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {

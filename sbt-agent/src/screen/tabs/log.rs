@@ -3,6 +3,7 @@
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
+    style::Style,
     text::Line,
 };
 
@@ -12,8 +13,9 @@ use crate::{
     place::printable,
     screen::{
         keys::Action,
+        look::Look,
         pager::Pager,
-        words::{plural, put, put_all, rule, since, wrap},
+        words::{fit, plural, put, put_all, rule, since, wrap},
     },
     views::table::{count, duration},
 };
@@ -29,6 +31,32 @@ impl Default for Log {
             pager: Pager::at_end(),
         }
     }
+}
+
+/// What was told, as standard error would have had it: bold lines in the
+/// terminal's own codes, and what belongs to them far to the right.
+fn entry(told: &str, columns: usize, look: Look) -> Vec<Line<'static>> {
+    const CODES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
+    let is_head = told.starts_with(CODES[0]);
+    let plain = CODES
+        .iter()
+        .fold(told.to_owned(), |text, code| text.replace(code, ""));
+    let text = plain.strip_prefix("sbt: ").unwrap_or(&plain);
+    let (indent, style) = match (is_head, text.starts_with(' ')) {
+        (true, _) => (1, look.bold()),
+        (false, true) => (3, Style::new()),
+        (false, false) => (1, Style::new()),
+    };
+    let (text, room) = (printable(text.trim_start()), columns.saturating_sub(indent));
+    // At the end of a row of figures is the time of day, which comes again
+    // with the next.
+    let texts = if is_head || indent > 1 {
+        vec![fit(&text, room, look)]
+    } else {
+        wrap(&text, room, look)
+    };
+    let indented = |text: String| Line::styled(" ".repeat(indent) + &text, style);
+    texts.into_iter().map(indented).collect()
 }
 
 /// What the user should know.
@@ -109,13 +137,12 @@ impl Tab for Log {
         put_all(buffer, body, notes);
         let (title, body) = site::split(below);
         let told = &view.snapshot.told;
-        let in_sight = self.pager.view(told.len(), body.height);
-        let shown = told[in_sight].iter();
-        put_all(
-            buffer,
-            body,
-            shown.map(|text| Line::raw(format!(" {}", printable(text)))),
-        );
+        let columns = usize::from(body.width);
+        let lines: Vec<Line> = told
+            .iter()
+            .flat_map(|text| entry(text, columns, view.look))
+            .collect();
+        self.pager.draw(&lines, buffer, body);
         let note = self.pager.range().unwrap_or_default();
         rule(
             buffer,
@@ -135,5 +162,34 @@ impl Tab for Log {
             self.pager.go(to, true);
         }
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_to_a_terminal_is_shown_without_its_codes() {
+        let look = Look {
+            unicode: true,
+            color: true,
+        };
+        let shown = |told| {
+            let lines = entry(told, 24, look);
+            lines.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown("\x1b[1msbt: pivot, episode 3\x1b[0m"),
+            [" pivot, episode 3"]
+        );
+        assert_eq!(
+            shown("       T2 22350 lu-2  +0 ns  idle 1043 µs"),
+            ["   T2 22350 lu-2  +0 ns…"]
+        );
+        assert_eq!(
+            shown("sbt: warning: pivot, limit 1000 ms"),
+            [" warning: pivot, limit", " 1000 ms"]
+        );
     }
 }

@@ -16,6 +16,7 @@ mod log;
 mod output;
 mod phases;
 mod site;
+mod split;
 mod strip;
 mod threads;
 mod timeline;

@@ -1,5 +1,7 @@
 //! One site closer: who waits there, for whom, and how it went over the run.
 
+use std::fmt::Write as _;
+
 use ratatui::{
     layout::{Constraint, Layout, Rect},
     style::Style,
@@ -9,7 +11,7 @@ use ratatui::{
 use super::{View, arrivals, figures};
 use crate::{
     place::printable,
-    report::{SiteReport, SiteThreadReport, UnfinishedReport},
+    report::{Report, SiteReport, SiteThreadReport, UnfinishedReport},
     screen::{
         look::Look,
         words::{self, left, right, since, thread},
@@ -22,6 +24,9 @@ use crate::{
 
 /// From so many columns on, the full details stand in two columns.
 const TWO_COLUMNS: usize = 110;
+
+/// From so many columns on, the threads have their release times.
+const WITH_RELEASE: usize = 72;
 
 /// A row for a title, and the rest.
 pub fn split(area: Rect) -> (Rect, Rect) {
@@ -69,7 +74,9 @@ pub fn full(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>
     first.extend(origin(site, look, each));
     first.push(Line::default());
     first.push(heading("in the order of arrival, means of an episode"));
-    first.extend(arrivals::lines(site, view, each, usize::MAX, true));
+    // The bars need the room more than the release times do.
+    let with_release = each >= WITH_RELEASE;
+    first.extend(arrivals::lines(site, view, each, usize::MAX, with_release));
     first.push(Line::default());
     first.push(heading("who comes last"));
     first.extend(ledger(site, view, each));
@@ -109,7 +116,7 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     let here = |open: &&UnfinishedReport| open.site == site.id;
     for open in report.unfinished.iter().filter(here) {
         if open.waiting_ns >= 1_000_000_000 {
-            texts.push((waits_still(open), look.alarm()));
+            texts.push((waits_still(open, report), look.alarm()));
         }
     }
     for (index, fact) in text::facts(report, site, look.text()).iter().enumerate() {
@@ -139,7 +146,7 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-fn waits_still(open: &UnfinishedReport) -> String {
+fn waits_still(open: &UnfinishedReport, report: &Report) -> String {
     let of = open
         .participants
         .map_or_else(String::new, |n| format!(" of {n}"));
@@ -149,7 +156,14 @@ fn waits_still(open: &UnfinishedReport) -> String {
         since(open.waiting_ns)
     );
     if !open.missing.is_empty() {
-        text += &format!("; missing: {}", words::threads(&open.missing, 40));
+        let has_ended = |id: &u32| report.thread(*id).is_some_and(|thread| thread.ended);
+        let (ended, away): (Vec<u32>, Vec<u32>) = open.missing.iter().partition(|id| has_ended(id));
+        for (missing, what) in [(away, ""), (ended, ", which ended")] {
+            if !missing.is_empty() {
+                let names = words::threads(&missing, 40);
+                let _infallible = write!(text, "; missing: {names}{what}");
+            }
+        }
     }
     text
 }

@@ -1,6 +1,6 @@
 //! The timeline in a few rows, above the barriers.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::View;
 use crate::{
@@ -9,7 +9,6 @@ use crate::{
         lanes::{self, Window},
         words,
     },
-    views::table::duration,
 };
 
 /// Rows for so many threads in so many rows of the screen, with the title; 0
@@ -34,7 +33,7 @@ pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
         end_ns: snapshot.lanes.end_ns,
         pieces: usize::from(area.width).saturating_sub(lanes::chrome(names)),
     };
-    let last = duration(Some(lanes::length_ns(snapshot, window)), look.text());
+    let last = words::about(lanes::length_ns(snapshot, window), look);
     let all = snapshot.lanes.lanes.len();
     let title = if shown.len() < all {
         format!("the last {last}, {} of {all} threads", shown.len())
@@ -42,7 +41,7 @@ pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
         format!("the last {last}")
     };
     words::rule(buffer, area, &title, WAITING, look);
-    draw_key(view, &title, buffer, area);
+    draw_key(view, &title, WAITING, buffer, area);
     let below = Rect {
         y: area.y + 1,
         height: area.height.saturating_sub(1),
@@ -57,11 +56,12 @@ pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
 /// What the figures at the ends of the lanes are.
 const WAITING: &str = "waiting";
 
-/// The key to the characters in the rule, as much of it as fits.
-fn draw_key(view: &View, title: &str, buffer: &mut Buffer, area: Rect) {
-    let used = words::width(title) + WAITING.len() + "--  - -  --".len();
+/// The key to the characters in the rule, between its title and its note: as
+/// much of it as fits.
+pub fn draw_key(view: &View, title: &str, note: &str, buffer: &mut Buffer, area: Rect) {
+    let used = words::width(title) + words::width(note) + "--  - -  --".len();
     let room = usize::from(area.width).saturating_sub(used);
-    for names in [lanes::ALL, lanes::KNOWN, lanes::MAIN] {
+    for names in [lanes::kinds(view.snapshot), lanes::KNOWN, lanes::MAIN] {
         let mut key = lanes::key(names, view.look);
         key.spans.insert(0, " ".into());
         key.spans.push(" ".into());
@@ -77,6 +77,8 @@ fn draw_key(view: &View, title: &str, buffer: &mut Buffer, area: Rect) {
             width: u16::try_from(columns).unwrap_or(u16::MAX),
             ..area
         };
+        // The rule is dim, and what is drawn over it would be.
+        buffer.set_style(Rect { height: 1, ..place }, Style::reset());
         words::put(buffer, place, 0, &key);
         return;
     }

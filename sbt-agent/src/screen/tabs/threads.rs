@@ -2,11 +2,11 @@
 
 use ratatui::{
     buffer::Buffer,
-    layout::{Position, Rect},
+    layout::{Constraint, Layout, Position, Rect},
     text::Line,
 };
 
-use super::{Hint, Tab, View, site};
+use super::{Hint, Tab, View, site, split};
 use crate::{
     live::{Doing, Request},
     place::printable,
@@ -17,7 +17,7 @@ use crate::{
         list::List,
         words::{self, plural, put, rule, since},
     },
-    views::table::{UNKNOWN, count},
+    views::table::{UNKNOWN, Unit, count},
 };
 
 /// See the module.
@@ -50,8 +50,15 @@ fn idle_pct(thread: &ThreadReport) -> Option<f64> {
 fn grid(view: &View) -> Grid {
     let snapshot = view.snapshot;
     let threads = &snapshot.report.threads;
-    let times =
-        |f: &dyn Fn(&ThreadReport) -> Option<u64>| Cells::Time(threads.iter().map(f).collect());
+    // These are parts of each other: one unit for all.
+    let unit = Unit::fitting(
+        threads
+            .iter()
+            .flat_map(|thread| [thread.work_ns, Some(thread.idle_ns)]),
+    );
+    let times = |f: &dyn Fn(&ThreadReport) -> Option<u64>| {
+        Cells::TimeIn(unit, threads.iter().map(f).collect())
+    };
     let last = |thread: &ThreadReport| {
         let share = thread.last as f64 / thread.episodes as f64 * 100.0;
         let known = thread.episodes > 0;
@@ -79,10 +86,11 @@ fn grid(view: &View) -> Grid {
         .column(
             "tid",
             8,
-            Cells::Count(
+            // A name and not a number: its digits are not grouped.
+            Cells::Ranked(
                 threads
                     .iter()
-                    .map(|thread| Some(u64::from(thread.tid)))
+                    .map(|thread| (Some(f64::from(thread.tid)), thread.tid.to_string()))
                     .collect(),
             ),
         )
@@ -92,7 +100,7 @@ fn grid(view: &View) -> Grid {
         .column("blocked", 6, times(&|thread| thread.blocked_ns))
         .column("idle", 1, times(&|thread| Some(thread.idle_ns)))
         .column(
-            "share",
+            "idle %",
             2,
             Cells::Share(threads.iter().map(idle_pct).collect()),
         )
@@ -108,12 +116,23 @@ impl Tab for Threads {
     }
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
-        let (title, body) = site::split(area);
         let all = view.snapshot.report.threads.len();
+        let rows = u16::try_from(all).unwrap_or(u16::MAX);
+        // Both only if there is room for all threads in both: with their
+        // titles, and an empty row between.
+        let below = if all > 0 && area.height / 2 >= rows.saturating_add(2) {
+            area.height - rows - 3
+        } else {
+            0
+        };
+        let [area, below] =
+            Layout::vertical([Constraint::Min(0), Constraint::Length(below)]).areas(area);
+        let (title, body) = site::split(area);
         self.list.draw(&grid(view), view.look, buffer, body);
         let note = self
             .list
             .range()
+            .or_else(|| self.list.found(all))
             .unwrap_or_else(|| plural(all as u64, "thread"));
         let name = if self.list.filter.is_empty() {
             "threads, over the whole run".to_owned()
@@ -121,6 +140,9 @@ impl Tab for Threads {
             format!("threads with \"{}\"", self.list.filter)
         };
         rule(buffer, title, &name, &note, view.look);
+        if below.height > 0 {
+            split::draw(view, self.list.order(), buffer, below);
+        }
         if self.list.selected().is_none() {
             let text = if all == 0 {
                 "   No thread has come to a barrier yet."

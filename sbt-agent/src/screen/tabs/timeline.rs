@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{Hint, Tab, View, site};
 use crate::{
-    live::{LEVELS, Lane, Request, Snapshot},
+    live::{Lane, Request, Snapshot},
     screen::{
         keys::{Action, Move},
         lanes::{self, Window},
@@ -17,7 +17,6 @@ use crate::{
         pager::Pager,
         words::{self, plural, put, rule},
     },
-    views::table::duration,
 };
 
 /// See the module.
@@ -35,12 +34,6 @@ const TALLEST: usize = 3;
 
 /// Columns between two labels of the axis, at the least.
 const TICK: usize = 12;
-
-fn level(snapshot: &Snapshot) -> usize {
-    let piece_ns = snapshot.lanes.piece_ns;
-    let found = LEVELS.iter().position(|level| *level >= piece_ns);
-    found.unwrap_or(LEVELS.len() - 1)
-}
 
 impl Timeline {
     /// The window, within what there is.
@@ -71,14 +64,7 @@ impl Timeline {
     }
 
     /// Round times before now, below their pieces.
-    fn axis(
-        &self,
-        snapshot: &Snapshot,
-        window: Window,
-        names: usize,
-        view: &View,
-    ) -> Line<'static> {
-        let look = view.look;
+    fn axis(snapshot: &Snapshot, window: Window, names: usize, look: Look) -> Line<'static> {
         let piece_ns = snapshot.lanes.piece_ns.max(1);
         let behind_ns = snapshot.lanes.end_ns.saturating_sub(window.end_ns);
         let step_ns = round_up(TICK as u64 * piece_ns);
@@ -165,8 +151,8 @@ impl Tab for Timeline {
         let names = lanes::name_columns(&snapshot.report, &all);
         self.pieces = usize::from(area.width).saturating_sub(lanes::chrome(names));
         let window = self.window(snapshot);
-        let length = duration(Some(lanes::length_ns(snapshot, window)), look.text());
-        let piece = duration(Some(snapshot.lanes.piece_ns), look.text());
+        let length = words::about(lanes::length_ns(snapshot, window), look);
+        let piece = words::about(snapshot.lanes.piece_ns, look);
         let when = match (self.end_ns, view.paused) {
             (Some(_), _) => "in the past; End: now",
             (None, true) => "paused",
@@ -197,12 +183,14 @@ impl Tab for Timeline {
             buffer,
             body,
             drawn,
-            &self.axis(snapshot, window, names, view),
+            &Self::axis(snapshot, window, names, look),
         );
-        let mut key = lanes::key(lanes::ALL, look);
+        let mut key = lanes::key(lanes::kinds(snapshot), look);
         key.spans.insert(0, Span::styled(" ", Style::new()));
-        if drawn + 1 < body.height {
-            put(buffer, body, body.height - 1, &key);
+        // Below the axis, with an empty row between if there is room.
+        let row = (drawn + 2).min(body.height.saturating_sub(1));
+        if row > drawn {
+            put(buffer, body, row, &key);
         }
     }
 
@@ -218,8 +206,8 @@ impl Tab for Timeline {
             Action::Go(to) => self.threads.go(to, false),
             // What was not kept cannot be seen closer: only the present can.
             Action::ZoomIn | Action::ZoomOut if view.paused => {}
-            Action::ZoomIn => return zoom(snapshot, level(snapshot).checked_sub(1)),
-            Action::ZoomOut => return zoom(snapshot, Some(level(snapshot) + 1)),
+            Action::ZoomIn => return vec![Request::Zoom { closer: true }],
+            Action::ZoomOut => return vec![Request::Zoom { closer: false }],
             _ => {}
         }
         Vec::new()
@@ -228,11 +216,6 @@ impl Tab for Timeline {
     fn hints(&self) -> Vec<Hint> {
         vec![("+ -", "zoom"), ("<- ->", "past"), ("p", "pause")]
     }
-}
-
-fn zoom(snapshot: &Snapshot, to: Option<usize>) -> Vec<Request> {
-    let to = to.filter(|to| *to < LEVELS.len() && *to != level(snapshot));
-    to.map(Request::Level).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Records of the ring → events. Pure: the same records give the same events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
@@ -84,8 +84,15 @@ pub struct Decoder {
     expected: FxHashMap<Tid, u32>,
     /// By what arrivals call them, and the epoch of return addresses.
     callers: FxHashMap<(u64, u32), CallersId>,
+    /// The last epochs, the oldest first.
+    epochs: VecDeque<u32>,
     known: u32,
+    /// Numbers of what belonged to older epochs.
+    free: Vec<CallersId>,
 }
+
+/// A record may come so many epochs late.
+const EPOCHS: usize = 16;
 
 impl Decoder {
     /// A decoder for one run.
@@ -129,38 +136,55 @@ impl Decoder {
         if let Some(known) = self.callers.get(&key) {
             return *known;
         }
-        if arrive.caller & CHAIN != 0 {
-            // Its record was stamped in the same nanosecond, if it exists.
-            return self.introduce(&[], out);
-        }
         let address = [arrive.caller];
-        let known = if arrive.caller == 0 {
-            &[][..]
+        let (key, known) = if arrive.caller & CHAIN != 0 {
+            // Its record was stamped in the same nanosecond, if it exists.
+            ((0, arrive.epoch), &[][..])
+        } else if arrive.caller == 0 {
+            (key, &[][..])
         } else {
-            &address
+            (key, &address[..])
         };
-        let id = self.introduce(known, out);
-        self.callers.insert(key, id);
-        id
+        self.introduce(key, known, out)
     }
 
     fn chain(&mut self, record: &Callers, out: &mut Vec<Event>) {
         // A thread may tell of a chain that another is just telling of.
-        let key = (record.key, record.epoch);
-        if !self.callers.contains_key(&key) {
-            let count = usize::try_from(record.count).unwrap_or(usize::MAX);
-            let addresses = &record.addresses[..count.min(record.addresses.len())];
-            let id = self.introduce(addresses, out);
-            self.callers.insert(key, id);
-        }
+        let count = usize::try_from(record.count).unwrap_or(usize::MAX);
+        let addresses = &record.addresses[..count.min(record.addresses.len())];
+        self.introduce((record.key, record.epoch), addresses, out);
     }
 
-    fn introduce(&mut self, addresses: &[u64], out: &mut Vec<Event>) -> CallersId {
-        let id = CallersId(self.known);
-        self.known += 1;
+    /// The number of what is called so, which is a new one if it is new.
+    fn introduce(&mut self, key: (u64, u32), addresses: &[u64], out: &mut Vec<Event>) -> CallersId {
+        if let Some(known) = self.callers.get(&key) {
+            return *known;
+        }
+        self.enter(key.1);
+        let id = self.free.pop().unwrap_or_else(|| {
+            let new = CallersId(self.known);
+            self.known += 1;
+            new
+        });
+        self.callers.insert(key, id);
         let addresses = addresses.into();
         out.push(Event::Callers { id, addresses });
         id
+    }
+
+    /// Takes note of an epoch, and forgets the oldest for a new one: a program
+    /// that loads and unloads libraries all the time has no end of them.
+    fn enter(&mut self, epoch: u32) {
+        if self.epochs.contains(&epoch) {
+            return;
+        }
+        self.epochs.push_back(epoch);
+        if self.epochs.len() > EPOCHS
+            && let Some(oldest) = self.epochs.pop_front()
+        {
+            let gone = self.callers.extract_if(|(_, epoch), _| *epoch == oldest);
+            self.free.extend(gone.map(|(_, id)| id));
+        }
     }
 
     fn thread(&mut self, record: &Thread) -> Event {
@@ -222,6 +246,7 @@ impl Decoder {
                     object: record.object,
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
+                        layout::GOMP => Kind::Gomp,
                         _ => Kind::Pthread,
                     },
                     callers,
@@ -417,6 +442,27 @@ mod tests {
             (2, vec![]),
         ];
         assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn chains_of_bygone_epochs_give_their_numbers_back() {
+        let mut decoder = Decoder::new(Start::default());
+        let mut out = Vec::new();
+        for (seq, epoch) in (0..100).zip(1..) {
+            let Raw::Arrive(record) = arrive(7, seq, 10) else {
+                panic!("an arrival")
+            };
+            decoder.decode(&Raw::Arrive(Arrive { epoch, ..record }), &mut out);
+        }
+        let highest = out.iter().map(|event| match event {
+            Event::Arrive { callers, .. } => callers.0,
+            _ => 0,
+        });
+        assert_eq!(highest.max(), Some(16));
+        let introduced = out
+            .iter()
+            .filter(|event| matches!(event, Event::Callers { .. }));
+        assert_eq!(introduced.count(), 100);
     }
 
     #[test]

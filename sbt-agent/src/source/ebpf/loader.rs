@@ -19,7 +19,7 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use memmap2::Mmap;
-use sbt_common::{Code, Config, MAX_RINGS, Plain, RING_BYTES, Rule, State, name};
+use sbt_common::{Code, Config, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name};
 use thiserror::Error;
 
 use super::{
@@ -68,7 +68,7 @@ pub struct Loaded {
     state: OwnedFd,
     rules: OwnedFd,
     /// Which probes count.
-    generation: u32,
+    generation: u16,
     /// What there are rules for to walk by.
     known_rules: HashSet<Code>,
     /// The rings, to be drained.
@@ -91,7 +91,7 @@ impl Loaded {
     }
 
     /// Makes the probes of another generation count, at once.
-    pub fn set_generation(&mut self, generation: u32) -> io::Result<()> {
+    pub fn set_generation(&mut self, generation: u16) -> io::Result<()> {
         self.generation = generation;
         self.renew_state()
     }
@@ -105,7 +105,7 @@ impl Loaded {
             trust: now,
             generation: u64::from(self.generation),
             epoch: now,
-            walks: u64::from(!self.known_rules.is_empty()),
+            walks: if self.known_rules.is_empty() { 0 } else { now },
         };
         bpf::map_update(self.state.as_fd(), 0, &bytes(&state))
     }
@@ -117,6 +117,10 @@ impl Loaded {
         for (code, rule) in changes {
             let key = bytes(code);
             match rule {
+                // Without its rule a chain ends earlier.
+                Some(_)
+                    if self.known_rules.len() >= MAX_RULES as usize
+                        && !self.known_rules.contains(code) => {}
                 Some(rule) => {
                     bpf::map_insert(map, &key, &bytes(rule))?;
                     self.known_rules.insert(*code);

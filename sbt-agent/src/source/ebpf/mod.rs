@@ -47,8 +47,9 @@ pub struct Placement {
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 10] = [
+pub const PROGRAMS: [&str; 11] = [
     "arrive",
+    "team",
     "depart",
     "call",
     "call_exit",
@@ -79,6 +80,15 @@ const fn is_wait(function: Function) -> bool {
     matches!(function, Function::BarrierWait)
 }
 
+const fn is_team(function: Function) -> bool {
+    matches!(function, Function::Team(_))
+}
+
+/// What a return probe tells the end of.
+const fn is_left(function: Function) -> bool {
+    matches!(function, Function::BarrierWait | Function::TeamEnd)
+}
+
 const fn is_call(function: Function) -> bool {
     matches!(function, Function::Call { .. })
 }
@@ -95,13 +105,14 @@ const fn is_mark(function: Function) -> bool {
 type Is = fn(Function) -> bool;
 
 /// What is always attached, in this order; departures come and go.
-const ATTACHED: [(Is, &str); 6] = [
+const ATTACHED: [(Is, &str); 7] = [
     (is_mapped, "mapped"),
     (is_init, "init"),
     (is_mark, "mark"),
     (is_call_exit, "call_exit"),
     (is_call, "call"),
     (is_wait, "arrive"),
+    (is_team, "team"),
 ];
 
 /// Whom probes are put on.
@@ -124,7 +135,7 @@ pub struct Ebpf {
     /// Those on which nothing is put, though they have something to offer.
     passed_over: Vec<Arc<ProbedFile>>,
     scope: Scope,
-    generation: u32,
+    generation: u16,
     /// Closing these detaches.
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
@@ -293,7 +304,7 @@ impl Ebpf {
     fn attach_returns(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        let points = self.points(file, is_wait, At::Return);
+        let points = self.points(file, is_left, At::Return);
         let links = self.attach_points("depart", &path, &points, true)?;
         self.returns.extend(links);
         Ok(())
@@ -335,6 +346,7 @@ impl Ebpf {
             object: 0,
             count: 0,
             stack_moved,
+            displacement: 0,
             generation,
         };
         match point.function {
@@ -343,6 +355,12 @@ impl Ebpf {
                 layout: layout::USER,
                 object,
                 count,
+                ..cookie
+            }
+            .pack(),
+            Function::Team(team) => Cookie {
+                object: team.register,
+                displacement: team.displacement,
                 ..cookie
             }
             .pack(),
@@ -379,7 +397,7 @@ impl Ebpf {
 
     /// Puts another set of probes on, which counts in the place of any before.
     fn attach_again(&mut self) -> anyhow::Result<()> {
-        self.generation += 1;
+        self.generation = self.generation.wrapping_add(1);
         for file in self.files.clone() {
             self.attach_file(&file)?;
         }

@@ -89,6 +89,7 @@ impl Program {
     fn report_of(mut self, run: Run) -> Report {
         self.model.finish();
         let place = Place {
+            of_runtime: false,
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,

@@ -1,0 +1,84 @@
+//! The time of each thread as a bar, to compare at a glance.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+
+use super::{View, strip};
+use crate::{
+    report::ThreadReport,
+    screen::{
+        look::Ink,
+        words::{self, left, rule, thread_name},
+    },
+    views::table::{UNKNOWN, percent},
+};
+
+/// Columns of a name at the most.
+const NAME: usize = 16;
+/// Columns of a share, with what stands before it.
+const SHARE: usize = " 100 %".len();
+
+/// What a thread's time consists of, ns, in the order in which it is drawn.
+fn parts(thread: &ThreadReport) -> [(Ink, u64); 5] {
+    let ready = thread.ready_ns.unwrap_or(0);
+    let blocked = thread.blocked_ns.unwrap_or(0);
+    let work = thread.work_ns.unwrap_or(0);
+    [
+        // Also what is not known to be anything else.
+        (Ink::Work, work.saturating_sub(ready + blocked)),
+        (Ink::Ready, ready),
+        (Ink::Blocked, blocked),
+        (Ink::Idle, thread.idle_ns),
+        (Ink::Release, thread.release_ns.unwrap_or(0)),
+    ]
+}
+
+/// Draws the bars of these threads, in this order. The longest is as wide as
+/// there is room.
+pub fn draw(view: &View, order: &[u32], buffer: &mut Buffer, area: Rect) {
+    let (report, look) = (&view.snapshot.report, view.look);
+    let threads: Vec<&ThreadReport> = order.iter().filter_map(|id| report.thread(*id)).collect();
+    let title = "where their time went";
+    // Of work, that on a CPU: the rest of it has signs of its own.
+    let note = "running";
+    rule(buffer, area, title, note, look);
+    strip::draw_key(view, title, note, buffer, area);
+    let sum = |parts: &[(Ink, u64)]| parts.iter().map(|(_, ns)| ns).sum::<u64>();
+    let longest = threads.iter().map(|thread| sum(&parts(thread))).max();
+    let longest = u128::from(longest.unwrap_or(0).max(1));
+    let names = threads.iter().map(|t| words::width(&thread_name(t))).max();
+    let names = names.unwrap_or(0).min(NAME);
+    let room = usize::from(area.width).saturating_sub(names + 3 + SHARE);
+    let lines = threads.iter().map(|thread| {
+        let parts = parts(thread);
+        let name = left(&thread_name(thread), names, look);
+        let mut spans = vec![Span::raw(format!(" {name} "))];
+        let (mut so_far, mut drawn) = (0, 0);
+        for (ink, ns) in parts {
+            so_far += ns;
+            let end = (u128::from(so_far) * room as u128 + longest / 2) / longest;
+            let end = usize::try_from(end).unwrap_or(room).min(room);
+            let glyphs = ink.glyph(look).to_string().repeat(end - drawn);
+            spans.push(Span::styled(glyphs, ink.style(look)));
+            drawn = end;
+        }
+        let share = match (thread.running_ns, sum(&parts)) {
+            (Some(running), all @ 1..) => percent(Some(running as f64 / all as f64 * 100.0)),
+            _ => UNKNOWN.into(),
+        };
+        spans.push(Span::raw(format!(
+            "{}{share:>SHARE$}",
+            " ".repeat(room - drawn)
+        )));
+        Line::from(spans)
+    });
+    let below = Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(1),
+        ..area
+    };
+    words::put_all(buffer, below, lines);
+}

@@ -1,0 +1,69 @@
+//! Where functions begin and end, and how far the stack has moved inside of
+//! them, from the tables that exceptions are unwound by (`.eh_frame`).
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, RunTimeEndian, UnwindContext, UnwindSection as _, X86_64,
+};
+use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
+
+type Reader<'a> = gimli::EndianSlice<'a, RunTimeEndian>;
+
+/// Of one file.
+pub struct Frames<'a> {
+    table: EhFrame<Reader<'a>>,
+    bases: BaseAddresses,
+    /// First address and end of each function, ascending.
+    functions: Vec<(u64, u64)>,
+}
+
+impl<'a> Frames<'a> {
+    /// `None` if the file has no such table.
+    pub fn of(file: &ElfFile64<'a, object::LittleEndian>) -> Option<Self> {
+        let section = file.section_by_name(".eh_frame")?;
+        let mut table = EhFrame::new(section.data().ok()?, RunTimeEndian::Little);
+        table.set_address_size(8);
+        let mut bases = BaseAddresses::default().set_eh_frame(section.address());
+        if let Some(text) = file.section_by_name(".text") {
+            bases = bases.set_text(text.address());
+        }
+        let mut functions = Vec::new();
+        let mut entries = table.entries(&bases);
+        while let Ok(Some(entry)) = entries.next() {
+            if let gimli::CieOrFde::Fde(partial) = entry
+                && let Ok(entry) = partial.parse(EhFrame::cie_from_offset)
+            {
+                let start = entry.initial_address();
+                functions.push((start, start.saturating_add(entry.len())));
+            }
+        }
+        functions.sort_unstable();
+        Some(Self {
+            table,
+            bases,
+            functions,
+        })
+    }
+
+    /// The function that holds an address: where it begins and ends.
+    pub fn function(&self, vaddr: u64) -> Option<(u64, u64)> {
+        let after = self.functions.partition_point(|(start, _)| *start <= vaddr);
+        let function = *self.functions.get(after.checked_sub(1)?)?;
+        (vaddr < function.1).then_some(function)
+    }
+
+    /// How far below the return address rsp lies before the instruction there
+    /// is executed, bytes. `None` if that follows from another register.
+    pub fn stack_moved(&self, vaddr: u64) -> Option<u16> {
+        let mut context = UnwindContext::new();
+        let row = self
+            .table
+            .unwind_info_for_address(&self.bases, &mut context, vaddr, EhFrame::cie_from_offset)
+            .ok()?;
+        match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP => {
+                u16::try_from(offset.checked_sub(8)?).ok()
+            }
+            _ => None,
+        }
+    }
+}

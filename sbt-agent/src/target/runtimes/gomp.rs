@@ -1,0 +1,305 @@
+//! GNU OpenMP (libgomp): all its barriers of a team are one object, of type
+//! `gomp_barrier_t` (libgomp/config/linux/bar.h), which begins with the number
+//! of threads.
+//!
+//! The functions that wait there are not exported. What leads to them is
+//! `GOMP_barrier`, which ends by going to `gomp_team_barrier_wait`
+//! (libgomp/barrier.c), and that counts the thread and goes to
+//! `gomp_team_barrier_wait_end` (libgomp/config/linux/bar.c). Whoever goes there
+//! after counting is a barrier: `gomp_team_barrier_wait_final` too, which ends
+//! parallel regions. Whoever calls one of those has the object's address in the
+//! first argument's register, and a call is an instruction that the kernel
+//! emulates: that is where the probes go, before the thread is counted. What
+//! counts and waits by itself (`gomp_work_share_end`, libgomp/work.c: the end
+//! of loops and sections) gets its probe between the two loads.
+
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+
+use super::{
+    Team,
+    frames::Frames,
+    point,
+    sweep::{Code, transfer},
+};
+use crate::target::{
+    elf::{Function, Point, Segment},
+    prologue::is_emulated,
+};
+
+/// `awaited`, from the beginning of `gomp_barrier_t`, bytes. The final barrier
+/// counts in the word after it.
+const AWAITED: u64 = 64;
+
+/// How many instructions a function that counts and goes on may have.
+const SHORT: usize = 64;
+
+/// The registers that may hold an object, in the order of
+/// [`sbt_common::Cookie::object`].
+const REGISTERS: [Register; 15] = [
+    Register::RDI,
+    Register::RSI,
+    Register::RDX,
+    Register::RCX,
+    Register::R8,
+    Register::R9,
+    Register::RAX,
+    Register::RBX,
+    Register::RBP,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+fn number(register: Register) -> Option<u8> {
+    let index = REGISTERS.iter().position(|known| *known == register)?;
+    u8::try_from(index + 1).ok()
+}
+
+/// From where the search starts: addresses of exported functions.
+pub struct Start {
+    barriers: Vec<u64>,
+}
+
+impl Start {
+    /// `None` if the file does not define them.
+    pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
+        let symbols = || {
+            let all = file.dynamic_symbols().chain(file.symbols());
+            all.filter(object::ObjectSymbol::is_definition)
+        };
+        // That of LLVM has functions of these names for programs built by gcc.
+        if symbols().any(|symbol| symbol.name() == Ok("__kmpc_fork_call")) {
+            return None;
+        }
+        let barriers: Vec<u64> = symbols()
+            .filter(|symbol| matches!(symbol.name(), Ok("GOMP_barrier" | "GOMP_barrier_cancel")))
+            .map(|symbol| symbol.address())
+            .collect();
+        (!barriers.is_empty()).then_some(Self { barriers })
+    }
+}
+
+/// The address to which a function goes after it has counted the thread.
+fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64, u64)> {
+    let mut function = function;
+    // GOMP_barrier, gomp_team_barrier_wait.
+    for _ in 0..3 {
+        let (start, end) = frames.function(function)?;
+        let mut counted = false;
+        let mut next = None;
+        for instruction in code.instructions(start, end).take(SHORT) {
+            counted |= counts(&instruction).is_some();
+            if let Some(go) = transfer(&instruction).filter(|go| !(start..end).contains(&go.to)) {
+                next = Some(go.to);
+                break;
+            }
+        }
+        if counted {
+            return Some((start, next?));
+        }
+        function = next?;
+    }
+    None
+}
+
+/// Where an instruction counts: base register and displacement of the word that
+/// it changes, atomically.
+fn counts(instruction: &Instruction) -> Option<(Register, u64)> {
+    let locked = instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xadd;
+    let counting = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Sub | Mnemonic::Add | Mnemonic::Dec | Mnemonic::Xadd
+    );
+    let plain = instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_index() == Register::None
+        && instruction.memory_base() != Register::RIP;
+    (locked && counting && plain).then(|| {
+        (
+            instruction.memory_base(),
+            instruction.memory_displacement64(),
+        )
+    })
+}
+
+/// The points of a runtime that this code is; empty if it is not understood.
+pub fn points(
+    start: &Start,
+    code: &Code<'_>,
+    frames: &Frames<'_>,
+    segments: &[Segment],
+) -> Vec<Point> {
+    let (mut waits, mut ends) = (Vec::new(), Vec::new());
+    for barrier in &start.barriers {
+        if let Some((wait, end)) = waits_at(code, frames, *barrier) {
+            waits.push(wait);
+            ends.push(end);
+        }
+    }
+    ends.sort_unstable();
+    ends.dedup();
+    let mut points = Vec::new();
+    // Whoever goes to where threads wait.
+    for instruction in code.all() {
+        let Some(go) = transfer(&instruction).filter(|go| ends.contains(&go.to)) else {
+            continue;
+        };
+        let Some(function) = frames.function(go.at) else {
+            continue;
+        };
+        match counted_in(code, function, go.at) {
+            // Its first argument is the barrier: those who call it are watched.
+            Some(Counted::Argument) => waits.push(function.0),
+            Some(Counted::Here { team, at }) => {
+                let moved = frames.stack_moved(at);
+                points.extend(moved.and_then(|moved| {
+                    point(
+                        Function::Team(team),
+                        "gomp_work_share_end",
+                        at,
+                        moved,
+                        segments,
+                    )
+                }));
+            }
+            None => {}
+        }
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    let team = Team {
+        register: 1,
+        displacement: 0,
+    };
+    for instruction in code.all() {
+        let Some(go) = transfer(&instruction).filter(|go| waits.contains(&go.to)) else {
+            continue;
+        };
+        if let Some(moved) = frames.stack_moved(go.at) {
+            let symbol = "gomp_team_barrier_wait";
+            points.extend(point(Function::Team(team), symbol, go.at, moved, segments));
+        }
+    }
+    if points.is_empty() {
+        return points;
+    }
+    for end in ends {
+        points.extend(leaves(code, frames, end, segments));
+    }
+    points
+}
+
+/// How a function that goes to where threads wait has counted its own.
+enum Counted {
+    /// In the object that is its first argument.
+    Argument,
+    /// In one whose address it has found; where to put the probe.
+    Here { team: Team, at: u64 },
+}
+
+fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Counted> {
+    let instructions: Vec<Instruction> = code.instructions(start, until).collect();
+    let (index, base, displacement) =
+        instructions
+            .iter()
+            .enumerate()
+            .find_map(|(index, instruction)| {
+                let (base, displacement) = counts(instruction)?;
+                Some((index, base, displacement))
+            })?;
+    let writes = |instruction: &Instruction| writes(instruction, base);
+    let Some(written) = instructions[..index].iter().rposition(writes) else {
+        return (base == Register::RDI).then_some(Counted::Argument);
+    };
+    let team = Team {
+        register: number(base)?,
+        displacement: u16::try_from(displacement.checked_sub(AWAITED)?).ok()?,
+    };
+    // Before the thread is counted; or else right after.
+    let stands = |instruction: &&Instruction| is_emulated(code.bytes_of(instruction));
+    let before = instructions[written + 1..index].iter().find(stands);
+    let mut kept = instructions[index + 1..]
+        .iter()
+        .take_while(|instruction| !writes(instruction));
+    let at = before.or_else(|| kept.find(stands))?.ip();
+    Some(Counted::Here { team, at })
+}
+
+/// Whether an instruction may write to a part of a register.
+fn writes(instruction: &Instruction, register: Register) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    info.info(instruction).used_registers().iter().any(|used| {
+        used.register().full_register() == register
+            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
+    })
+}
+
+/// The end of the waiting, which is that of the function.
+fn leaves(
+    code: &Code<'_>,
+    frames: &Frames<'_>,
+    function: u64,
+    segments: &[Segment],
+) -> Option<Point> {
+    let (start, end) = frames.function(function)?;
+    // The first instruction that is emulated and at which rsp has not moved.
+    let at = code
+        .instructions(start, end)
+        .take(4)
+        .find(|instruction| is_emulated(code.bytes_of(instruction)))?
+        .ip();
+    if frames.stack_moved(at) != Some(0) {
+        return None;
+    }
+    let symbol = "gomp_team_barrier_wait_end";
+    point(Function::TeamEnd, symbol, at, 0, segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use crate::target::{
+        elf::{Function, load_segments},
+        runtimes,
+    };
+
+    /// The compiler that builds the test programs comes with one.
+    #[test]
+    fn the_barriers_of_this_machines_library_are_found() {
+        let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+        let mut paths = folders
+            .iter()
+            .map(|folder| Path::new(folder).join("libgomp.so.1"));
+        let Some(path) = paths.find(|path| path.exists()) else {
+            return;
+        };
+        let image = fs::read(path).unwrap();
+        let points = runtimes::points(&image, &load_segments(&image).unwrap());
+        let teams: Vec<_> = points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Team(_)))
+            .collect();
+        // GOMP_barrier, the two ends of a region, and that of loops.
+        assert!(teams.len() >= 4, "{points:#?}");
+        let is_argument = |function| matches!(function, Function::Team(team) if team.register == 1);
+        assert!(teams.iter().any(|point| is_argument(point.function)));
+        assert!(teams.iter().any(|point| !is_argument(point.function)));
+        let leaves = points
+            .iter()
+            .filter(|point| point.function == Function::TeamEnd);
+        assert!(leaves.count() >= 1, "{points:#?}");
+        assert!(points.iter().all(|point| point.entry_emulated));
+    }
+
+    #[test]
+    fn what_is_not_understood_has_no_points() {
+        let image = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let segments = load_segments(&image).unwrap();
+        assert!(runtimes::points(&image, &segments).is_empty());
+        assert!(runtimes::points(b"\x7fELF", &[]).is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! A library's code, instruction by instruction.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+
+/// Some code and the address of its first byte, in the file's own numbering.
+pub struct Code<'a> {
+    vaddr: u64,
+    bytes: &'a [u8],
+}
+
+/// A direct call, or a jump that is not conditional.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where it stands.
+    pub at: u64,
+    /// Where it goes.
+    pub to: u64,
+}
+
+impl<'a> Code<'a> {
+    /// All of a section.
+    pub const fn new(vaddr: u64, bytes: &'a [u8]) -> Self {
+        Self { vaddr, bytes }
+    }
+
+    /// The instructions of a part of it, in the order of their addresses, up to
+    /// the first that is none.
+    pub fn instructions(&self, from: u64, to: u64) -> impl Iterator<Item = Instruction> + use<'a> {
+        let begin = from.saturating_sub(self.vaddr);
+        let end = to.saturating_sub(self.vaddr);
+        let index =
+            |at: u64| usize::try_from(at).map_or(self.bytes.len(), |at| at.min(self.bytes.len()));
+        let bytes = self.bytes.get(index(begin)..index(end)).unwrap_or_default();
+        Decoder::with_ip(64, bytes, from, DecoderOptions::NONE)
+            .into_iter()
+            .take_while(|instruction| !instruction.is_invalid())
+    }
+
+    /// All of them. What is no instruction, such as padding, is passed over.
+    pub fn all(&self) -> impl Iterator<Item = Instruction> + use<'a> {
+        Decoder::with_ip(64, self.bytes, self.vaddr, DecoderOptions::NONE).into_iter()
+    }
+
+    /// The bytes of an instruction.
+    pub fn bytes_of(&self, instruction: &Instruction) -> &'a [u8] {
+        let at = usize::try_from(instruction.ip().saturating_sub(self.vaddr)).unwrap_or(usize::MAX);
+        self.bytes
+            .get(at..at.saturating_add(instruction.len()))
+            .unwrap_or_default()
+    }
+}
+
+/// Where a direct call goes, or a jump that is not conditional.
+pub fn transfer(instruction: &Instruction) -> Option<Transfer> {
+    let goes = matches!(
+        instruction.flow_control(),
+        FlowControl::Call | FlowControl::UnconditionalBranch
+    );
+    (goes && instruction.op0_kind() == OpKind::NearBranch64).then(|| Transfer {
+        at: instruction.ip(),
+        to: instruction.near_branch64(),
+    })
+}
