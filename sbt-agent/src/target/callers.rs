@@ -141,7 +141,7 @@ impl Callers {
             callers: self,
             frames: HashMap::new(),
             left: MAX_VISITED,
-            through_pointers: MAX_CALLERS - 1,
+            through_pointers: MAX_CALLERS,
         };
         for function in functions {
             search.visit(&self.calls_of(*function), 1, MAX_JUMPS);
@@ -150,6 +150,7 @@ impl Callers {
             let calls: Vec<_> = self.imported(name).collect();
             search.visit(&calls, 1, MAX_JUMPS);
         }
+        search.visit_pointers();
         let mut found: Vec<_> = search.frames.into_keys().collect();
         found.sort_unstable();
         found
@@ -162,7 +163,7 @@ struct Search<'a> {
     frames: HashMap<At, usize>,
     /// How many calls may still be looked at.
     left: usize,
-    /// Calls through pointers were looked at with so many frames before them.
+    /// So many frames come at least before a call through a pointer.
     through_pointers: usize,
 }
 
@@ -193,10 +194,19 @@ impl Search<'_> {
             }
             self.frames.insert((*file, call.next), frames);
             self.visit(&self.callers.calls_of(function), frames + 1, MAX_JUMPS);
-            if self.callers.is_listed(function) && frames < self.through_pointers {
-                self.through_pointers = frames;
-                self.visit(&self.callers.indirect(), frames + 1, MAX_JUMPS);
+            if self.callers.is_listed(function) {
+                self.through_pointers = self.through_pointers.min(frames);
             }
+        }
+    }
+
+    /// Calls through pointers, any of which may have led to what was found. There
+    /// may be more than there is room for: so they come last.
+    fn visit_pointers(&mut self) {
+        let mut looked_at = MAX_CALLERS;
+        while self.through_pointers < looked_at {
+            looked_at = self.through_pointers;
+            self.visit(&self.callers.indirect(), looked_at + 1, MAX_JUMPS);
         }
     }
 }

@@ -135,3 +135,23 @@ fn a_method_is_walked_and_no_further_than_a_runtime() {
     found.sort_unstable();
     assert_eq!(found, ["calls_it", "method"]);
 }
+
+#[test]
+fn calls_through_pointers_take_no_room_from_direct_ones() {
+    let many = "methods[0](); cell++; ".repeat(2 * MAX_WALKED);
+    let body = format!(
+        "
+        F void method(void) {{ pthread_barrier_wait(&b); cell++; }}
+        void (*volatile methods[2])(void) = {{method, 0}};
+        F void wrapper(void) {{ pthread_barrier_wait(&b); cell++; }}
+        F void calls_it(void) {{ {many} }}
+        F void *work(void *p) {{
+            calls_it(); cell++; calls_it(); cell++;
+            wrapper(); cell++; wrapper(); cell++;
+            return p;
+        }}"
+    );
+    let found = walked(&format!("{body}{MAIN}"));
+    assert!(found.contains(&"wrapper".to_owned()));
+    assert!(found.len() <= MAX_WALKED);
+}
