@@ -141,24 +141,82 @@ fn attached_to() {
     }
 }
 
+const DETOURS: Build = Build::of("detours.c");
+
+/// Where nothing leads on, a chain ends: it does not go astray.
+#[track_caller]
+fn check_detours(report: &Report, rounds: u64) {
+    report.is_exactly(3 * 6 * rounds, 6 * rounds);
+    let site = |mark| report.site_at(line("detours.c", mark));
+    for call in [
+        "CALL jumps",
+        "CALL wrapped",
+        "CALL outside",
+        "CALL in handler",
+    ] {
+        assert_eq!(number(site(call), "episodes"), rounds, "{call}: {report}");
+    }
+    assert_eq!(callers(site("CALL in handler")), [""; 0], "{report}");
+    let assembly = site("SITE assembly");
+    assert_eq!(number(assembly, "episodes"), 2 * rounds, "{report}");
+    assert!(callers(assembly)[0].contains("assembled"), "{assembly:#}");
+    assert_eq!(callers(assembly).len(), 1, "{assembly:#}");
+    assert_eq!(report.sites().len(), 5, "{report}");
+}
+
+#[test]
+fn by_jumps_from_handlers_and_from_assembly() {
+    needs_root!();
+    for flags in [&[][..], &["-fno-omit-frame-pointer"]] {
+        let report = watch(&DETOURS.flags(flags).path(), &["rounds=20"]);
+        check_detours(&report, 20);
+    }
+}
+
+#[test]
+fn after_another_program_was_executed() {
+    needs_root!();
+    let report = watch(&DETOURS.path(), &["rounds=20", "again=1"]);
+    check_detours(&report, 40);
+}
+
+/// What calls the library is not known before it is there: the first arrivals
+/// may be sites of their own.
+#[test]
+fn in_a_library_that_comes_and_goes() {
+    needs_root!();
+    let library = Build::of("chains.c").flags(&["-shared", "-fPIC", "-DLIBRARY"]);
+    let library = format!("library={}", library.path().display());
+    let report = watch(&DETOURS.path(), &["rounds=10", "times=20", &library]);
+    report.is_exactly(3 * 2 * 200, 2 * 200);
+    for call in ["CALL library first", "CALL library second"] {
+        let site = report.site_at(line("detours.c", call));
+        let episodes = number(site, "episodes");
+        assert!((100..=200).contains(&episodes), "{call}: {report}");
+    }
+    assert!(report.sites().len() <= 3, "{report}");
+}
+
 fn callers(site: &Value) -> Vec<&str> {
     let callers = site["callers"].as_array().unwrap().iter();
     callers.map(|caller| caller.as_str().unwrap()).collect()
 }
 
 #[test]
-fn in_methods_and_destructors() {
+fn in_methods_destructors_and_templates() {
     needs_root!();
     for flags in [&[][..], &["-O0"]] {
         let build = Build::of("chains.cpp").compiler("g++").flags(flags);
         let report = watch(&build.path(), &["rounds=40"]);
-        report.is_exactly(3 * 4 * 40, 4 * 40);
-        assert_eq!(report.sites().len(), 4, "{report}");
+        report.is_exactly(3 * 6 * 40, 6 * 40);
+        assert_eq!(report.sites().len(), 6, "{report}");
         for call in [
             "CALL method first",
             "CALL method second",
             "CALL section first",
             "CALL section second",
+            "CALL template first",
+            "CALL template second",
         ] {
             let site = report.site_at(line("chains.cpp", call));
             assert_eq!(number(site, "episodes"), 40, "{site:#}");

@@ -1,5 +1,5 @@
-// C++: a barrier behind a method that is called by a table, and behind a
-// destructor.
+// C++: a barrier behind a method that is called by a table, behind a destructor,
+// and behind a method of a class template.
 #include "common.h"
 #include <memory>
 #include <thread>
@@ -37,6 +37,20 @@ public:
 };
 thread_local volatile long Section::left = 0;
 
+template <typename T> class Exchange {
+    Meeting &meeting;
+    T value = T();
+
+public:
+    explicit Exchange(Meeting &m) : meeting(m) {}
+    __attribute__((noinline)) void put(const T &t)
+    {
+        value = t;
+        meeting.wait(); // SITE template
+        value = T();
+    }
+};
+
 static void work(Meeting &meeting, long rounds)
 {
     for (volatile long round = 0; round < rounds; round = round + 1) {
@@ -50,6 +64,9 @@ static void work(Meeting &meeting, long rounds)
             Section section(meeting);
             spin_us(20);
         } // CALL section second
+        Exchange<double> exchange(meeting);
+        exchange.put(1.5); // CALL template first
+        exchange.put(2.5); // CALL template second
     }
 }
 

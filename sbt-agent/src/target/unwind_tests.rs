@@ -200,3 +200,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn code_that_looks_alike_and_is_left_in_another_way_has_no_rule() {
+    // The same 32 bytes a page apart, in frames of different sizes.
+    let twin = |name: &str, size: u32| {
+        format!(
+            ".balign 4096\n.type {name}, @function\n{name}:\n.cfi_startproc\n\
+             sub ${size}, %rsp\n.cfi_adjust_cfa_offset {size}\n.balign 64, 0x90\n\
+             .skip 16, 0x90\ncall *%rax\n.skip 32, 0x90\nadd ${size}, %rsp\n\
+             .cfi_adjust_cfa_offset -{size}\nret\n.cfi_endproc\n.size {name}, . - {name}\n"
+        )
+    };
+    let at = |sizes: [u32; 2]| {
+        let assembly = twin("first", sizes[0]) + &twin("second", sizes[1]);
+        let source = format!("__asm__({assembly:?}); int main(void) {{ return 0; }}");
+        let unwind = Unwind::of(map(&["-O2"], &source)).unwrap();
+        // After the padding and the call.
+        let address = symbol(unwind.image(), "first") + 64 + 16 + 2;
+        assert!(unwind.rule(address).is_some());
+        unwind.codes(address, &[]).len()
+    };
+    assert_eq!(at([24, 24]), 1);
+    assert_eq!(at([24, 40]), 0);
+}
