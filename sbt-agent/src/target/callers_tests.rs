@@ -143,7 +143,7 @@ fn calls_through_pointers_take_no_room_from_direct_ones() {
         "
         F void method(void) {{ pthread_barrier_wait(&b); cell++; }}
         void (*volatile methods[2])(void) = {{method, 0}};
-        F void wrapper(void) {{ pthread_barrier_wait(&b); cell++; }}
+        F void wrapper(void) {{ pthread_barrier_wait(&b); cell += 2; }}
         F void calls_it(void) {{ {many} }}
         F void *work(void *p) {{
             calls_it(); cell++; calls_it(); cell++;

@@ -13,6 +13,10 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, Register, RegisterRule,
     UnwindContext, UnwindExpression, UnwindSection as _,
 };
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    UsedRegister,
+};
 use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _};
@@ -322,19 +326,48 @@ fn at_rbp(expression: UnwindExpression<usize>, section: &Section<'_>, rest: &[u8
     (*first == BREG_RBP && number.slice() == rest).then_some(offset)
 }
 
-/// Of a function that begins by saving rbp and pointing it to where that is.
+/// How far after the saving of rbp the compiler may have put the instruction
+/// that points it there.
+const BEFORE_FRAME: usize = 8;
+
+/// Of a function that begins by saving rbp and soon points it to where that is.
 fn by_frame_pointer(image: &[u8], segments: &[Segment], function: &Function) -> Option<Rule> {
-    let code = code_at(image, segments, function.start, 8)?.bytes;
-    let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
-    // push rbp; mov rbp, rsp in either encoding.
-    let keeps =
-        code.starts_with(&[0x55, 0x48, 0x89, 0xe5]) || code.starts_with(&[0x55, 0x48, 0x8b, 0xec]);
-    keeps.then_some(Rule {
-        cfa: cfa::RBP,
-        rbp: rbp::AT_CFA,
-        cfa_offset: 16,
-        rbp_offset: -16,
-    })
+    let length = (function.end - function.start).min(64);
+    let code = code_at(image, segments, function.start, length)?.bytes;
+    let mut info = InstructionInfoFactory::new();
+    let mut instructions = Decoder::new(64, code, DecoderOptions::NONE)
+        .into_iter()
+        .skip_while(|it| it.mnemonic() == Mnemonic::Endbr64);
+    let is_saved = |it: Instruction| {
+        it.mnemonic() == Mnemonic::Push && it.op0_register() == iced_x86::Register::RBP
+    };
+    if !instructions.next().is_some_and(is_saved) {
+        return None;
+    }
+    for instruction in instructions.take(BEFORE_FRAME) {
+        if instruction.mnemonic() == Mnemonic::Mov
+            && instruction.op0_register() == iced_x86::Register::RBP
+            && instruction.op1_register() == iced_x86::Register::RSP
+        {
+            return Some(Rule {
+                cfa: cfa::RBP,
+                rbp: rbp::AT_CFA,
+                cfa_offset: 16,
+                rbp_offset: -16,
+            });
+        }
+        let moves = |used: &UsedRegister| {
+            let register = used.register().full_register();
+            let is_frame = [iced_x86::Register::RSP, iced_x86::Register::RBP].contains(&register);
+            is_frame && used.access() != OpAccess::Read
+        };
+        if instruction.flow_control() != FlowControl::Next
+            || info.info(&instruction).used_registers().iter().any(moves)
+        {
+            return None;
+        }
+    }
+    None
 }
 
 #[cfg(test)]

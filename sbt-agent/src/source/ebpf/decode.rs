@@ -458,7 +458,7 @@ mod tests {
             Event::Arrive { callers, .. } => callers.0,
             _ => 0,
         });
-        assert_eq!(highest.max(), Some(16));
+        assert_eq!(highest.max(), Some(15));
         let introduced = out
             .iter()
             .filter(|event| matches!(event, Event::Callers { .. }));
