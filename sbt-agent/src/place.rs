@@ -106,6 +106,17 @@ impl Place {
         self.frames.extend(frames);
     }
 
+    /// Forgets the outermost calls that only the language's own library made: how
+    /// far a chain goes into what began the thread tells nobody anything.
+    pub fn drop_outer_library(&mut self) {
+        while let Some(last) = self.outer.last()
+            && self.frames[last.frame..].iter().all(Frame::is_of_library)
+        {
+            self.frames.truncate(last.frame);
+            self.outer.pop();
+        }
+    }
+
     /// Its calls, innermost first.
     pub fn calls(&self) -> impl Iterator<Item = CallView<'_>> {
         let first = (&self.binary, self.offset, self.into_function, 0);

@@ -338,6 +338,7 @@ impl Resolver {
             };
             place.add_caller(call, frames);
         }
+        place.drop_outer_library();
         if links.len() == addresses.len() && !place.of_runtime {
             let modules = self.modules.iter();
             let files: Vec<_> = modules
