@@ -353,6 +353,32 @@ mod tests {
     }
 
     #[test]
+    fn what_began_the_thread_makes_no_other_place() {
+        let caller = |place: &mut Place, offset, file: &str| {
+            let call = Call {
+                binary: "prog".into(),
+                offset,
+                into_function: None,
+                frame: 0,
+            };
+            let frame = Frame {
+                file: Some(file.into()),
+                ..Frame::default()
+            };
+            place.add_caller(call, vec![frame]);
+        };
+        let mut short = place(&[("wait", 5)]);
+        caller(&mut short, 0x40, "a.c");
+        let mut long = short.clone();
+        caller(&mut long, 0x60, "/usr/include/c++/12/thread");
+        caller(&mut long, 0x80, "/usr/include/c++/12/thread");
+        long.drop_outer_library();
+        assert_eq!(long, short);
+        short.drop_outer_library();
+        assert_eq!(long, short, "and no more than that");
+    }
+
+    #[test]
     fn an_inlined_function_names_its_own_barrier() {
         let a = place(&[("factor", 40), ("main", 90)]);
         let b = place(&[("update", 60), ("main", 90)]);
