@@ -183,8 +183,8 @@ impl Place {
     }
 
     /// The frame by which to name this place among others: the innermost that
-    /// is not a wrapper. A wrapper is a function inlined from another source
-    /// file than that of its caller, or one through which several places go:
+    /// is not a wrapper. A wrapper is the barrier's caller if inlined from another
+    /// source file than that of its own, or a function through which several places go:
     /// it would hide who waits. A phase that is inlined into the thread's main
     /// function, from the same file, still names its own barrier, and so does one
     /// of several barriers in a function that several call. Functions of
@@ -194,7 +194,10 @@ impl Place {
         let depths = self.own_frames();
         let is_wrapper = |depth: usize, outer: usize| {
             let (frame, outside) = (&self.frames[depth], &self.frames[outer]);
-            frame.inlined && outside.file.is_some() && frame.file != outside.file
+            // Further out, whoever is inlined into a team's or a thread's function
+            // is the program.
+            let is_first = self.outer.first().is_none_or(|call| outer < call.frame);
+            is_first && frame.inlined && outside.file.is_some() && frame.file != outside.file
                 || self.is_shared(depth, others) && !self.is_ambiguous(outer, others)
         };
         depths
