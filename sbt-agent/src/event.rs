@@ -8,7 +8,8 @@
 /// A thread, as the kernel numbers it (in its first pid namespace).
 pub type Tid = u32;
 
-/// A chain of callers, numbered by the source in the order of first sight.
+/// A chain of callers, numbered by the source. Numbers of chains that can no
+/// longer come are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallersId(pub u32);
 

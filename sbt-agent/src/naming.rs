@@ -119,7 +119,8 @@ fn written(place: &Place, form: &str) -> Vec<String> {
         .map(|function| printable(&function));
     let mut all: Vec<String> = lines.chain(functions).collect();
     if all.is_empty() {
-        all.push(format!("{}+{:#x}", printable(&place.binary), place.offset));
+        let addresses = place.calls().map(|call| (call.binary, call.offset));
+        all.extend(addresses.map(|(binary, offset)| format!("{}+{offset:#x}", printable(binary))));
     }
     all
 }
@@ -138,6 +139,7 @@ mod tests {
             binary: "lu".into(),
             offset: 0x10,
             into_function: None,
+            outer: Vec::new(),
             frames: vec![Frame {
                 function: Some(function.into()),
                 file: Some("/src/lu.c".into()),

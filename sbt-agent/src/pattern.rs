@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::place::{Frame, Place, short};
+use crate::place::{CallView, Frame, Place, short};
 
 /// Which code is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -221,11 +221,15 @@ impl Pattern {
     /// Whether a barrier called from here is meant, itself or by a function
     /// that the call is inlined into or made by.
     pub fn matches(&self, place: &Place) -> bool {
+        place.calls().any(|call| self.matches_call(&call))
+    }
+
+    fn matches_call(&self, call: &CallView<'_>) -> bool {
         let in_binary = self
             .binary
             .as_deref()
-            .is_none_or(|binary| short(&place.binary) == short(binary));
-        let any = |test: &dyn Fn(&Frame) -> bool| place.frames.iter().any(test);
+            .is_none_or(|binary| short(call.binary) == short(binary));
+        let any = |test: &dyn Fn(&Frame) -> bool| call.frames.iter().any(test);
         in_binary
             && match &self.code {
                 Code::Line { file, line } => any(&|frame| {
@@ -241,11 +245,9 @@ impl Pattern {
                 // As reports print it: an address of the file after the file's
                 // name, or else counted from the start of the function.
                 Code::Offset { function, offset } => match function {
-                    Some(name) if is_function(short(&place.binary), name) => {
-                        place.offset == *offset
-                    }
+                    Some(name) if is_function(short(call.binary), name) => call.offset == *offset,
                     Some(name) => {
-                        place.into_function == Some(*offset)
+                        call.into_function == Some(*offset)
                             && any(&|frame| {
                                 !frame.inlined
                                     && frame
@@ -254,7 +256,7 @@ impl Pattern {
                                         .is_some_and(|function| is_function(function, name))
                             })
                     }
-                    None => place.offset == *offset,
+                    None => call.offset == *offset,
                 },
             }
     }
@@ -337,6 +339,7 @@ mod tests {
             binary: "lu".into(),
             offset: 0x4f2,
             into_function: Some(0x12),
+            outer: Vec::new(),
             frames: vec![
                 frame("app::Team<int>::wait", "/src/team.h", 9),
                 frame("factor", "/src/lu.c", 120),

@@ -27,9 +27,49 @@ pub struct Place {
     pub into_function: Option<u64>,
     /// The caller first, then what it was inlined into or called from.
     pub frames: Vec<Frame>,
+    /// The calls that led to the first one, innermost first, as far as they
+    /// were looked for.
+    pub outer: Vec<Call>,
     /// It is inside of the C library or of a runtime: threads of a team end there
     /// what another began. It names nothing where there are others.
     pub of_runtime: bool,
+}
+
+/// A call by which the program came to a place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// As [`Place::binary`].
+    pub binary: String,
+    /// As [`Place::offset`].
+    pub offset: u64,
+    /// As [`Place::into_function`].
+    pub into_function: Option<u64>,
+    /// Which of [`Place::frames`] is the first that it was made in.
+    pub frame: usize,
+}
+
+/// One of the calls of a place, the innermost or another.
+#[derive(Clone, Copy, Debug)]
+pub struct CallView<'a> {
+    /// As [`Place::binary`].
+    pub binary: &'a str,
+    /// As [`Place::offset`].
+    pub offset: u64,
+    /// As [`Place::into_function`].
+    pub into_function: Option<u64>,
+    /// What it was made in; nothing, or one of which nothing is known, where
+    /// there are no names.
+    pub frames: &'a [Frame],
+}
+
+/// What tells a frame from others in a report.
+#[derive(PartialEq, Eq)]
+struct Shown<'a> {
+    function: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    /// Where there is no line.
+    address: Option<(&'a str, u64)>,
 }
 
 impl Place {
@@ -37,68 +77,178 @@ impl Place {
     /// however many addresses a compiler has made of it; else the address.
     #[must_use]
     pub fn key(&self) -> Self {
-        let has_lines = self
-            .frames
-            .first()
-            .is_some_and(|frame| frame.line.is_some());
-        Self {
-            offset: if has_lines { 0 } else { self.offset },
+        let has_line = |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
+        let outer = self.outer.iter().map(|call| Call {
+            offset: if has_line(call.frame) { 0 } else { call.offset },
             into_function: None,
+            ..call.clone()
+        });
+        Self {
+            offset: if has_line(0) { 0 } else { self.offset },
+            into_function: None,
+            outer: outer.collect(),
             ..self.clone()
         }
     }
 
+    /// Adds the call that led to the outermost one so far, with what is known of
+    /// its frames.
+    pub fn add_caller(&mut self, call: Call, frames: Vec<Frame>) {
+        // Each call has a frame, and be it that nothing is known of it.
+        if self.frames.is_empty() {
+            self.frames.push(Frame::default());
+        }
+        let frame = self.frames.len();
+        self.outer.push(Call { frame, ..call });
+        if frames.is_empty() {
+            self.frames.push(Frame::default());
+        }
+        self.frames.extend(frames);
+    }
+
+    /// Forgets the outermost calls that only the language's own library made: how
+    /// far a chain goes into what began the thread tells nobody anything.
+    pub fn drop_outer_library(&mut self) {
+        while let Some(last) = self.outer.last()
+            && self.frames[last.frame..].iter().all(Frame::is_of_library)
+        {
+            self.frames.truncate(last.frame);
+            self.outer.pop();
+        }
+    }
+
+    /// Its calls, innermost first.
+    pub fn calls(&self) -> impl Iterator<Item = CallView<'_>> {
+        let first = (&self.binary, self.offset, self.into_function, 0);
+        let outer = self.outer.iter();
+        let outer = outer.map(|it| (&it.binary, it.offset, it.into_function, it.frame));
+        let starts = self.outer.iter().map(|call| call.frame);
+        let ends = starts.chain([self.frames.len()]);
+        std::iter::once(first).chain(outer).zip(ends).map(
+            |((binary, offset, into_function, start), end)| CallView {
+                binary,
+                offset,
+                into_function,
+                frames: self.frames.get(start..end).unwrap_or_default(),
+            },
+        )
+    }
+
+    /// The binary of a frame, and the address of the call in it or in what it
+    /// was inlined into: as [`Place::binary`] and [`Place::offset`].
+    pub fn address(&self, frame: usize) -> (&str, u64) {
+        let call = self.outer.iter().rfind(|call| call.frame <= frame);
+        call.map_or((&self.binary, self.offset), |call| {
+            (&call.binary, call.offset)
+        })
+    }
+
     /// What the first `depth` frames show, without how the compiler got there.
-    fn lines(&self, depth: usize) -> Vec<(Option<&str>, Option<&str>, Option<u32>)> {
-        let show = |frame| {
-            let Frame {
-                function,
-                file,
-                line,
-                ..
-            }: &Frame = frame;
-            (function.as_deref(), file.as_deref(), *line)
-        };
-        self.frames.iter().take(depth).map(show).collect()
+    fn lines(&self, depth: usize) -> Vec<Shown<'_>> {
+        (0..depth.min(self.frames.len()))
+            .map(|index| self.shown(index))
+            .collect()
+    }
+
+    fn shown(&self, index: usize) -> Shown<'_> {
+        let frame = &self.frames[index];
+        Shown {
+            function: frame.function.as_deref(),
+            file: frame.file.as_deref(),
+            line: frame.line,
+            address: frame.line.is_none().then(|| self.address(index)),
+        }
     }
 
     /// How a user would write it: by line, else by function, else by address.
     pub fn written(&self, others: &[&Self]) -> String {
-        let frame = self.frames.get(self.naming_frame(others));
+        self.written_at(self.naming_frame(others))
+    }
+
+    /// The same of one of its frames.
+    fn written_at(&self, index: usize) -> String {
+        let frame = self.frames.get(index);
         let line = frame.and_then(|frame| frame.file.as_deref().zip(frame.line));
         match (line, frame.and_then(|frame| frame.function.as_deref())) {
             (Some((file, line)), _) => format!("{}:{line}", printable(short(file))),
             (None, Some(function)) => printable(function),
-            (None, None) => format!("{}+{:#x}", printable(&self.binary), self.offset),
+            (None, None) => self.written_address(index),
         }
     }
 
+    /// The address of a frame as a user would write it.
+    pub fn written_address(&self, frame: usize) -> String {
+        let (binary, offset) = self.address(frame);
+        format!("{}+{offset:#x}", printable(binary))
+    }
+
     /// The frame by which to name this place among others: the innermost that
-    /// is not a wrapper. A wrapper is a function inlined from another source
-    /// file than that of its caller, or one through which several places go:
+    /// is not a wrapper. A wrapper is the barrier's caller if inlined from another
+    /// source file than that of its own, or a function through which several places go:
     /// it would hide who waits. A phase that is inlined into the thread's main
-    /// function, from the same file, still names its own barrier. Functions of
+    /// function, from the same file, still names its own barrier, and so does one
+    /// of several barriers in a function that several call. Functions of
     /// the language's own library name nothing where there are others: a thread's
     /// main function is inlined into some of them.
     pub fn naming_frame(&self, others: &[&Self]) -> usize {
-        let all = 0..self.frames.len();
-        let own: Vec<usize> = all
-            .clone()
-            .filter(|depth| !self.frames[*depth].is_of_library())
-            .collect();
-        let depths = if own.is_empty() { all.collect() } else { own };
+        let depths = self.own_frames();
         let is_wrapper = |depth: usize, outer: usize| {
-            let (frame, outer) = (&self.frames[depth], &self.frames[outer]);
-            frame.inlined && outer.file.is_some() && frame.file != outer.file
-                || others.iter().any(|other| {
-                    other.lines(depth + 1) == self.lines(depth + 1)
-                        && other.lines(self.frames.len()) != self.lines(self.frames.len())
-                })
+            let (frame, outside) = (&self.frames[depth], &self.frames[outer]);
+            // Further out, whoever is inlined into a team's or a thread's function
+            // is the program.
+            let is_first = self.outer.first().is_none_or(|call| outer < call.frame);
+            is_first && frame.inlined && outside.file.is_some() && frame.file != outside.file
+                || self.is_shared(depth, others) && !self.is_ambiguous(outer, others)
         };
         depths
             .windows(2)
             .find(|pair| !is_wrapper(pair[0], pair[1]))
             .map_or(depths.last().copied().unwrap_or(0), |pair| pair[0])
+    }
+
+    /// Who called what names this place, if that is what tells it from others.
+    pub fn told_apart_by(&self, others: &[&Self]) -> Option<String> {
+        let name = self.naming_frame(others);
+        let alike: Vec<_> = others
+            .iter()
+            .filter(|other| self.goes_through(name, other))
+            .collect();
+        let mut outer = self.own_frames().into_iter().filter(|depth| *depth > name);
+        let differs = |depth: &usize| {
+            alike
+                .iter()
+                .any(|other| self.lines(depth + 1) != other.lines(depth + 1))
+        };
+        outer.find(differs).map(|depth| self.written_at(depth))
+    }
+
+    /// The frames that are not of the language's own library; all if all are.
+    fn own_frames(&self) -> Vec<usize> {
+        let all = 0..self.frames.len();
+        let own: Vec<usize> = all
+            .clone()
+            .filter(|depth| !self.frames[*depth].is_of_library())
+            .collect();
+        if own.is_empty() { all.collect() } else { own }
+    }
+
+    /// Whether another place has the same frames up to this one, but not all.
+    fn goes_through(&self, depth: usize, other: &Self) -> bool {
+        let all = self.frames.len();
+        other.lines(depth + 1) == self.lines(depth + 1) && other.lines(all) != self.lines(all)
+    }
+
+    fn is_shared(&self, depth: usize, others: &[&Self]) -> bool {
+        others.iter().any(|other| self.goes_through(depth, other))
+    }
+
+    /// Whether another place comes to this frame's line from other callees.
+    fn is_ambiguous(&self, depth: usize, others: &[&Self]) -> bool {
+        let this = self.shown(depth);
+        others.iter().any(|other| {
+            (0..other.frames.len())
+                .any(|at| other.shown(at) == this && other.lines(at) != self.lines(depth))
+        })
     }
 }
 
@@ -145,6 +295,7 @@ mod tests {
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,
+            outer: Vec::new(),
             frames: frames
                 .iter()
                 .map(|(function, line)| Frame {
@@ -164,6 +315,70 @@ mod tests {
         assert_eq!(a.naming_frame(&[&a, &b]), 1);
         assert_eq!(b.naming_frame(&[&a, &b]), 1);
         assert_eq!(a.naming_frame(&[&a]), 0);
+    }
+
+    #[test]
+    fn one_of_several_barriers_in_a_shared_function_names_itself_and_who_called() {
+        let places = [(12, 50), (12, 60), (20, 50), (20, 60)]
+            .map(|(line, caller)| place(&[("step", line), ("main", caller)]));
+        let all: Vec<&Place> = places.iter().collect();
+        for place in &places {
+            assert_eq!(place.naming_frame(&all), 0);
+        }
+        assert_eq!(places[1].told_apart_by(&all).as_deref(), Some("a.c:60"));
+        let (a, b) = (&places[0], &places[2]);
+        assert_eq!(a.told_apart_by(&[a, b]), None);
+    }
+
+    #[test]
+    fn without_names_calls_are_told_apart_by_their_addresses() {
+        let through = |offset| {
+            let mut place = place(&[]);
+            let call = Call {
+                binary: "prog".into(),
+                offset,
+                into_function: None,
+                frame: 0,
+            };
+            place.add_caller(call, Vec::new());
+            place
+        };
+        let (a, b) = (through(0x40), through(0x60));
+        assert_ne!(a.key(), b.key());
+        assert_eq!(a.written(&[&a, &b]), "prog+0x40");
+        assert_eq!(a.written(&[&a]), "prog+0x10");
+        let views: Vec<_> = a
+            .calls()
+            .map(|call| (call.offset, call.frames.len()))
+            .collect();
+        assert_eq!(views, [(0x10, 1), (0x40, 1)]);
+        assert_eq!(place(&[]).calls().count(), 1);
+    }
+
+    #[test]
+    fn what_began_the_thread_makes_no_other_place() {
+        let caller = |place: &mut Place, offset, file: &str| {
+            let call = Call {
+                binary: "prog".into(),
+                offset,
+                into_function: None,
+                frame: 0,
+            };
+            let frame = Frame {
+                file: Some(file.into()),
+                ..Frame::default()
+            };
+            place.add_caller(call, vec![frame]);
+        };
+        let mut short = place(&[("wait", 5)]);
+        caller(&mut short, 0x40, "a.c");
+        let mut long = short.clone();
+        caller(&mut long, 0x60, "/usr/include/c++/12/thread");
+        caller(&mut long, 0x80, "/usr/include/c++/12/thread");
+        long.drop_outer_library();
+        assert_eq!(long, short);
+        short.drop_outer_library();
+        assert_eq!(long, short, "and no more than that");
     }
 
     #[test]

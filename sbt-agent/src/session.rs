@@ -225,7 +225,7 @@ impl Session {
             match event {
                 Event::Exit { .. } => someone_ended = true,
                 Event::Callers { id, addresses } => {
-                    let place = self.resolver.place(*id, addresses);
+                    let place = self.resolver.place(addresses);
                     self.recognition.know(*id, addresses);
                     let known = &self.resolver.places()[place.0 as usize];
                     let roles = Naming(&self.settings).roles(known);
@@ -265,6 +265,11 @@ impl Session {
             );
         }
         if let Err(error) = source.attach(&self.resolver.new_files()) {
+            self.notes.push(format!("{error:#}"));
+        }
+        if let Some(rules) = self.resolver.new_rules()
+            && let Err(error) = source.learn(&rules)
+        {
             self.notes.push(format!("{error:#}"));
         }
         // Its first thread may end before the process does.

@@ -37,6 +37,8 @@ pub mod kind {
     pub const WAIT: u8 = 20;
     /// [`super::Condvar`] as well: one wakes those who wait on it.
     pub const WAKE: u8 = 21;
+    /// [`super::Callers`]: a chain of callers of more than one address.
+    pub const CALLERS: u8 = 11;
 }
 
 /// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
@@ -100,6 +102,10 @@ pub struct Cookie {
 }
 
 impl Cookie {
+    /// The length of the call on which a probe for [`layout::STD_INLINED`] stands,
+    /// bytes: behind it lies the place, as behind any call.
+    pub const CALL: u8 = 5;
+
     /// For [`layout::STD_INLINED`], how far above the address the object lies,
     /// bytes: [`Cookie::displacement`] and, as the upper half,
     /// [`Cookie::stack_moved`]; that is where the address lies instead with
@@ -208,11 +214,89 @@ pub struct Arrive {
     pub clocks: Clocks,
     /// Address of the barrier object in the target.
     pub object: u64,
-    /// Return address of the call, or 0 if the stack could not be read.
+    /// Return address of the call, or 0 if the stack could not be read. With
+    /// [`CHAIN`] in it, the key of a [`Callers`] that has been sent before.
     pub caller: u64,
     /// Number of this record in its thread, from 0: a gap is a loss.
     pub seq: u32,
-    pub reserved: u32,
+    /// Low half of [`State::epoch`] when the callers were looked for.
+    pub epoch: u32,
+}
+
+/// How many return addresses a chain of callers has at most.
+pub const MAX_CALLERS: usize = 8;
+
+/// Set in the keys of chains of several addresses, and in no address of a
+/// program: those are in the lower half.
+pub const CHAIN: u64 = 1 << 63;
+
+/// A chain of callers that is new: sent before the first arrival that has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Callers {
+    pub head: Head,
+    pub time_ns: u64,
+    /// What arrivals call it: see [`Arrive::caller`].
+    pub key: u64,
+    /// How many addresses there are.
+    pub count: u32,
+    /// See [`Arrive::epoch`].
+    pub epoch: u32,
+    /// Return addresses, innermost first; zero beyond `count`.
+    pub addresses: [u64; MAX_CALLERS],
+}
+
+/// How to get from a function that is being executed to the one that called it:
+/// what the `.eh_frame` section says of a return address, as far as it is
+/// needed. The caller's return address lies just below the canonical frame
+/// address (CFA), which is what rsp is after the return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Rule {
+    /// One of [`cfa`]: from what the CFA is reckoned.
+    pub cfa: u32,
+    /// One of [`rbp`]: where the caller's rbp is.
+    pub rbp: u32,
+    /// Added to what `cfa` names, bytes.
+    pub cfa_offset: i32,
+    /// Likewise for `rbp`.
+    pub rbp_offset: i32,
+}
+
+/// From what a CFA is reckoned.
+pub mod cfa {
+    /// Nothing: the chain of callers ends here.
+    pub const NONE: u32 = 0;
+    /// It is rsp + offset.
+    pub const RSP: u32 = 1;
+    /// It is rbp + offset.
+    pub const RBP: u32 = 2;
+    /// It stands in memory at rbp + offset: functions that align their stack.
+    pub const AT_RBP: u32 = 3;
+}
+
+/// Where the caller's rbp is.
+pub mod rbp {
+    /// Still in the register.
+    pub const SAME: u32 = 0;
+    /// In memory at CFA + offset.
+    pub const AT_CFA: u32 = 1;
+    /// In memory at rbp + offset.
+    pub const AT_RBP: u32 = 2;
+}
+
+/// Bytes of code before and after a return address that tell it from others.
+pub const CODE_AROUND: usize = 16;
+
+/// What a return address is known by before anybody knows where the program
+/// will lie: a program is moved by whole pages, and its code does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Code {
+    /// The address's low 12 bits.
+    pub in_page: u64,
+    /// The code from [`CODE_AROUND`] bytes before it to as many after.
+    pub bytes: [u8; 2 * CODE_AROUND],
 }
 
 /// A thread has left the barrier that it entered last, has ended, or has
@@ -228,7 +312,8 @@ pub struct Depart {
     pub mark: u32,
 }
 
-/// A thread waits on a condition variable, or wakes those who do.
+/// A thread waits on a condition variable, or wakes those who do: of these,
+/// [`Head::layout`] at most, or all if that is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Condvar {
@@ -240,8 +325,8 @@ pub struct Condvar {
     pub caller: u64,
     /// See [`Arrive::seq`].
     pub seq: u32,
-    /// [`kind::WAKE`]: how many are woken at most, 0 for all; else 0.
-    pub most: u32,
+    /// See [`Arrive::epoch`].
+    pub epoch: u32,
 }
 
 /// What a barrier object held just before a thread's arrival was counted.
@@ -316,6 +401,16 @@ unsafe impl Plain for Arrive {}
 // SAFETY: as above.
 unsafe impl Plain for Condvar {}
 // SAFETY: as above.
+unsafe impl Plain for Callers {}
+// SAFETY: as above.
+unsafe impl Plain for Code {}
+// SAFETY: as above.
+unsafe impl Plain for Rule {}
+// SAFETY: as above.
+unsafe impl Plain for Config {}
+// SAFETY: as above.
+unsafe impl Plain for State {}
+// SAFETY: as above.
 unsafe impl Plain for Depart {}
 // SAFETY: as above.
 unsafe impl Plain for Memory {}
@@ -342,12 +437,16 @@ const _: () = {
     assert!(size_of::<Clocks>() == 24);
     assert!(size_of::<Arrive>() == 56);
     assert!(size_of::<Condvar>() == 56);
+    assert!(size_of::<Callers>() == 32 + 8 * MAX_CALLERS);
+    assert!(size_of::<Rule>() == 16);
+    assert!(size_of::<Code>() == 8 + 2 * CODE_AROUND);
     assert!(size_of::<Depart>() == 40);
     assert!(size_of::<Memory>() == 40);
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 16);
     assert!(size_of::<Config>() == 80);
+    assert!(size_of::<State>() == 32);
 };
 
 /// What the agent tells the programs before they are loaded: constants to the
@@ -402,6 +501,11 @@ pub struct State {
     /// Which probes count. Another set of them can be put on beside the one in
     /// force, and takes over at once when this changes.
     pub generation: u64,
+    /// Changed whenever addresses may have come to mean something else.
+    pub epoch: u64,
+    /// 0 if there is no [`Rule`]; else changed whenever what is remembered of
+    /// rules by return address may be wrong.
+    pub walks: u64,
 }
 
 /// Names of maps and globals that the agent looks up in the object.
@@ -418,6 +522,8 @@ pub mod name {
     pub const SILENCED: &str = "SILENCED";
     /// Uses of those, per CPU: the array at index 0.
     pub const PASSED: &str = "PASSED";
+    /// [`super::Code`] → [`super::Rule`]: the agent's, for the programs to read.
+    pub const RULES: &str = "RULES";
 }
 
 /// Size of one ring, bytes: a power of two times the page.
@@ -426,6 +532,8 @@ pub const RING_BYTES: u32 = 1 << 20;
 /// Condition variables that can be silenced at a time; beyond, those that were
 /// silenced longest ago are looked at again.
 pub const MAX_SILENCED: u32 = 4096;
+/// How many rules there are at most.
+pub const MAX_RULES: u32 = 4096;
 
 /// More rings than this are not made; CPUs then share them.
 pub const MAX_RINGS: u32 = 64;

@@ -18,16 +18,16 @@ use crate::{
     ring::{MapDef, Wake, send},
     task,
     task::Task,
-    thread, word,
+    thread, walk, word,
 };
 
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
-static SILENCED: MapDef = MapDef::with_key(BPF_MAP_TYPE_LRU_HASH, 8, 8, MAX_SILENCED);
+static SILENCED: MapDef = MapDef::keyed(BPF_MAP_TYPE_LRU_HASH, 8, 8, MAX_SILENCED);
 
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
-static PASSED: MapDef = MapDef::with_key(BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
+static PASSED: MapDef = MapDef::keyed(BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
 
 /// `pthread_cond_wait(condvar, mutex)` and its kin are entered: the mutex is held.
 #[uprobe]
@@ -64,15 +64,15 @@ fn tell(ctx: &ProbeContext, kind: u8) {
     if slot.is_in_call(at) {
         return;
     }
-    let caller = word(at);
+    let (caller, epoch) = walk::callers(&task, slot, at, word(at), regs.rbp);
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Condvar {
-        head: head(kind, 0, task.tid()),
+        head: head(kind, cookie.count, task.tid()),
         clocks: task.clocks(),
         object,
         caller,
         seq,
-        most: u32::from(cookie.count),
+        epoch,
     });
     if !sent {
         thread::distrust();

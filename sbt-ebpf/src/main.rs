@@ -14,6 +14,7 @@ mod target;
 mod task;
 mod team;
 mod thread;
+mod walk;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -64,7 +65,8 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     if slot.must_read(object) {
         remember(&task, slot, cookie.layout, object);
     }
-    tell_arrival(&task, slot, cookie, object, word(at));
+    let callers = walk::callers(&task, slot, at, word(at), regs.rbp);
+    tell_arrival(&task, slot, cookie, object, callers);
     0
 }
 
@@ -84,7 +86,13 @@ fn word(at: u64) -> u64 {
 
 /// Sends that the current thread enters a barrier.
 #[inline(always)]
-fn tell_arrival(task: &Task, slot: &mut thread::Slot, cookie: Cookie, object: u64, caller: u64) {
+fn tell_arrival(
+    task: &Task,
+    slot: &mut thread::Slot,
+    cookie: Cookie,
+    object: u64,
+    (caller, epoch): (u64, u32),
+) {
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Arrive {
         head: head(kind::ARRIVE, cookie.layout, task.tid()),
@@ -92,7 +100,7 @@ fn tell_arrival(task: &Task, slot: &mut thread::Slot, cookie: Cookie, object: u6
         object,
         caller,
         seq,
-        reserved: 0,
+        epoch,
     });
     if !sent {
         thread::distrust();
@@ -137,7 +145,8 @@ pub fn call(ctx: ProbeContext) -> u32 {
             arrived: 0,
         });
     }
-    tell_arrival(&task, slot, cookie, object, caller);
+    let callers = walk::callers(&task, slot, at, caller, regs.rbp);
+    tell_arrival(&task, slot, cookie, object, callers);
     0
 }
 
@@ -287,6 +296,7 @@ pub fn init(ctx: ProbeContext) -> u32 {
 /// The dynamic linker tells debuggers that the list of libraries has changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
+    thread::renew_walks();
     mapping(kind::MAPPED, false);
     0
 }
@@ -296,6 +306,7 @@ pub fn mapped(_ctx: ProbeContext) -> u32 {
 pub fn exec(ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
     if target::owns(&task, false) {
+        thread::renew_epoch();
         // A thread that is not the first takes the first one's place and number.
         // SAFETY: the tracepoint has three arguments, this one a number.
         let was: u64 = unsafe { ctx.arg(1) };

@@ -25,10 +25,11 @@ unsafe impl Sync for MapDef {}
 
 impl MapDef {
     const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
-        Self::with_key(type_, 4, value_size, max_entries)
+        Self::keyed(type_, 4, value_size, max_entries)
     }
 
-    pub const fn with_key(type_: u32, key_size: u32, value_size: u32, max_entries: u32) -> Self {
+    /// With keys of that many bytes.
+    pub const fn keyed(type_: u32, key_size: u32, value_size: u32, max_entries: u32) -> Self {
         Self(UnsafeCell::new(bpf_map_def {
             type_,
             key_size,

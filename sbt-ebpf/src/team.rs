@@ -17,11 +17,8 @@ use crate::{
     ring::{Wake, send},
     task,
     task::Task,
-    tell_arrival, thread, word,
+    tell_arrival, thread, walk, word,
 };
-
-/// The length of a direct call, bytes.
-const CALL: u64 = 5;
 
 /// A thread comes to a barrier of its team. Nothing tells when such an object is
 /// made for how many: so the number is looked at each time.
@@ -35,7 +32,7 @@ pub fn team(ctx: ProbeContext) -> u32 {
     let regs = unsafe { &*ctx.regs };
     let inlined = cookie.layout == layout::STD_INLINED;
     let spilled = cookie.count & SPILLED != 0;
-    let (stack, probed) = (stack(regs), probed(regs));
+    let (stack, probed, frame) = (stack(regs), probed(regs), regs.rbp);
     let held = match (cookie.object, spilled) {
         (0, true) => stack,
         (0, false) => probed,
@@ -69,7 +66,10 @@ pub fn team(ctx: ProbeContext) -> u32 {
     };
     let (at, caller) = if inlined {
         // As if the call had been made.
-        (stack.wrapping_sub(8), probed.wrapping_add(CALL))
+        (
+            stack.wrapping_sub(8),
+            probed.wrapping_add(u64::from(Cookie::CALL)),
+        )
     } else {
         let at = returns_at(regs, cookie);
         (at, word(at))
@@ -96,7 +96,14 @@ pub fn team(ctx: ProbeContext) -> u32 {
             thread::distrust();
         }
     }
-    tell_arrival(&task, slot, cookie, object, caller);
+    // Where a runtime's own code has run meanwhile it may have used rbp.
+    let rbp = if cookie.layout == layout::GOMP {
+        0
+    } else {
+        frame
+    };
+    let callers = walk::callers(&task, slot, at, caller, rbp);
+    tell_arrival(&task, slot, cookie, object, callers);
     0
 }
 

@@ -17,6 +17,7 @@ use crate::{
     ring::{Wake, send},
     target, task,
     task::Task,
+    walk::Seen,
 };
 
 const SLOTS: usize = 32768;
@@ -45,6 +46,8 @@ pub struct Slot {
     /// That address.
     call_return: u64,
     cached: [Cached; CACHED],
+    /// See [`crate::walk`].
+    pub seen: Seen,
 }
 
 #[repr(transparent)]
@@ -68,6 +71,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
                 object: 0,
                 trust: 0,
             }; CACHED],
+            seen: Seen::NOTHING,
         }
     }; SLOTS],
 ));
@@ -75,6 +79,8 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
 static STATE: Shared<State> = Shared(UnsafeCell::new(State {
     trust: 1,
     generation: 0,
+    epoch: 1,
+    walks: 0,
 }));
 
 /// Which probes count at present.
@@ -98,6 +104,37 @@ pub fn distrust() {
     // does; this target has no atomic add that Rust offers.
     // SAFETY: an aligned word that lives as long as the program.
     unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).trust, task::now()) }
+}
+
+/// See [`State::epoch`].
+#[inline(always)]
+pub fn epoch() -> u64 {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).epoch) }
+}
+
+/// See [`State::walks`].
+#[inline(always)]
+pub fn walks() -> u64 {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).walks) }
+}
+
+/// Addresses mean something else from here on.
+#[inline(always)]
+pub fn renew_epoch() {
+    // SAFETY: as in `distrust`.
+    unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).epoch, task::now()) }
+    renew_walks();
+}
+
+/// Other code may stand at known addresses from here on.
+#[inline(always)]
+pub fn renew_walks() {
+    if walks() != 0 {
+        // SAFETY: as in `distrust`.
+        unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).walks, task::now()) }
+    }
 }
 
 /// The current thread's slot; announces the thread if it is new here. `None`

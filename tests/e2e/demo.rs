@@ -13,12 +13,27 @@ fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
     (finished.out(), Report::read(&json))
 }
 
-/// The site in a function of this name.
+/// The last line of a demo's source that calls a function from two places: each
+/// is a site of its own.
+fn last_call(function: &str) -> Option<usize> {
+    let source = include_str!("../../sbt-agent/src/demo/water.rs");
+    let call = format!("self.{function}(me);");
+    let lines = source.lines().collect::<Vec<_>>();
+    let calls = lines.iter().filter(|line| line.trim() == call).count();
+    let last = lines.iter().rposition(|line| line.trim() == call);
+    last.filter(|_| calls > 1).map(|index| index + 1)
+}
+
+/// The site in a function of this name, or of its last call.
 #[track_caller]
 fn site<'a>(report: &'a Report, function: &str) -> &'a Value {
+    let call = last_call(function);
     let is_it = |site: &&Value| {
         let name = site["function"].as_str();
+        let file = site["file"].as_str().unwrap_or_default();
+        let is_call = call.is_some_and(|line| site["line"] == line);
         name.is_some_and(|name| name.ends_with(function))
+            || is_call && file.ends_with("demo/water.rs")
     };
     let found = report.sites().iter().find(is_it);
     found.unwrap_or_else(|| panic!("no {function} in {report}"))
@@ -226,7 +241,8 @@ fn the_triangle_of_pairs_is_uneven_until_folded() {
             .collect();
         phases.sort_unstable_by(|a, b| b.cmp(a));
         let (both, all) = (phases[0] + phases[1], phases.iter().sum::<u64>());
-        if phases.len() == 6 && both > all * 8 / 10 {
+        // Six functions; two of them are called from two places.
+        if phases.len() == 8 && both > all * 8 / 10 {
             Ok(())
         } else {
             Err(format!("phases {phases:?}"))

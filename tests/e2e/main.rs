@@ -15,6 +15,7 @@ mod tty;
 mod accuracy;
 mod attach;
 mod builds;
+mod chains;
 mod cli;
 mod condvars;
 mod demo;

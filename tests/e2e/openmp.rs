@@ -61,3 +61,18 @@ fn a_stripped_program_with_gnu_openmp_shows_its_barriers() {
     assert_eq!(report.number("episodes"), 20 * 5 + 20 + 1, "{report}");
     assert_eq!(report.number("incomplete_episodes"), 0, "{report}");
 }
+
+/// The callers of such a function are learned when it is first met: until then
+/// its barrier is a site of its own.
+#[test]
+fn a_function_with_a_barrier_is_told_apart_by_its_callers() {
+    needs_root!();
+    let orphan = Build::of("orphan.c").flags(&["-fopenmp"]);
+    let report = watch(&orphan.path(), &["rounds=200"]);
+    assert_eq!(report.number("episodes"), 401, "{report}");
+    for call in ["CALL meet first", "CALL meet second"] {
+        let site = report.site_at(line("orphan.c", call));
+        let episodes = number(site, "episodes");
+        assert!((100..=200).contains(&episodes), "{call}: {report}");
+    }
+}

@@ -46,8 +46,8 @@ __attribute__((noinline)) static void fourth_phase(void)
 static void *work(void *unused)
 {
     for (long round = 0; round < rounds; round++) {
-        first_phase();
-        second_phase();
+        first_phase(); // CALL first
+        second_phase(); // CALL second
         third_phase();
         fourth_phase();
     }

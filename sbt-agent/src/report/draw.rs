@@ -8,7 +8,7 @@ use super::{
     RecognisedReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
     ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
     order::Order,
-    place_names::{label, labels},
+    place_names::{label, labels, others},
 };
 use crate::{
     event::MarkId,
@@ -246,7 +246,9 @@ impl Draw<'_> {
         let first = mine()
             .find(|place| !place.of_runtime)
             .or_else(|| mine().next());
-        let depth = first.map_or(0, |place| place.naming_frame(&self.places));
+        let others = others(&mine().collect::<Vec<_>>(), &self.places);
+        let depth = first.map_or(0, |place| place.naming_frame(&others));
+        let address = first.map(|place| place.address(depth));
         let frame = first.and_then(|place| place.frames.get(depth));
         SiteReport {
             id,
@@ -256,8 +258,8 @@ impl Draw<'_> {
                 .map(printable),
             file: frame.and_then(|frame| frame.file.as_deref()).map(printable),
             line: frame.and_then(|frame| frame.line),
-            binary: first.map_or_else(|| "?".into(), |place| printable(&place.binary)),
-            offset: first.map_or_else(|| "?".into(), |place| format!("{:#x}", place.offset)),
+            binary: address.map_or_else(|| "?".into(), |(binary, _)| printable(binary)),
+            offset: address.map_or_else(|| "?".into(), |(_, offset)| format!("{offset:#x}")),
             callers: first.map_or_else(Vec::new, |place| {
                 (depth + 1..place.frames.len())
                     .filter(|outer| !place.frames[*outer].is_of_library())

@@ -212,16 +212,18 @@ pub struct SiteReport {
     pub file: Option<String>,
     /// Line in it.
     pub line: Option<u32>,
-    /// File name of the program or library with the call; `?` if unknown.
+    /// File name of the program or library with that function; `?` if unknown.
     pub binary: String,
-    /// Return address of the first call seen, in that file's own numbering (as
-    /// `nm` prints it), hexadecimal.
+    /// Return address of the first call seen from there, in that file's own
+    /// numbering (as `nm` prints it), hexadecimal.
     pub offset: String,
-    /// What the first place's function was inlined into, without the functions
-    /// of the language's own library.
+    /// What the first place's function was inlined into or, as far as it was
+    /// looked for, called from, without the functions of the language's own
+    /// library.
     pub callers: Vec<String>,
     /// All places, each as `function file:line` as far as known, else
-    /// `binary+0xoffset`; several where the threads call from different lines.
+    /// `binary+0xoffset`, with `from` a caller where only that tells it from
+    /// another; several where the threads call from different lines.
     pub places: Vec<String>,
     /// Barriers used from here; at most 64 are named.
     pub barriers: Vec<u32>,

@@ -4,7 +4,7 @@ use crate::place::{Place, printable, short};
 
 /// `function file:line` as far as it is known, else `binary+0xoffset`.
 pub fn label(place: &Place, frame: usize) -> String {
-    let address = || format!("{}+{:#x}", printable(&place.binary), place.offset);
+    let address = || place.written_address(frame);
     let Some(frame) = place.frames.get(frame) else {
         return address();
     };
@@ -22,14 +22,31 @@ pub fn label(place: &Place, frame: usize) -> String {
 }
 
 /// The places of a site as the report names it: the frames of each that name
-/// it, without repetition.
+/// it, without repetition, and who called it where that alone tells it apart.
 pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Vec<String> {
     let (own, runtime): (Vec<_>, Vec<_>) = places.partition(|place| !place.of_runtime);
-    let places = if own.is_empty() { runtime } else { own };
-    let mut labels: Vec<String> = places
-        .into_iter()
-        .map(|place| label(place, place.naming_frame(all)))
-        .collect();
+    let mine = if own.is_empty() { runtime } else { own };
+    let others = others(&mine, all);
+    let mut labels: Vec<String> = mine.iter().map(|place| name(place, &others)).collect();
     labels.dedup();
     labels
+}
+
+/// A place by the frame that names it.
+pub fn name(place: &Place, others: &[&Place]) -> String {
+    let label = label(place, place.naming_frame(others));
+    match place.told_apart_by(others) {
+        Some(caller) => format!("{label} from {caller}"),
+        None => label,
+    }
+}
+
+/// The places of other sites. Those of the same need not be told apart from
+/// each other: its threads come from different places to the same barrier.
+pub fn others<'a>(mine: &[&Place], all: &[&'a Place]) -> Vec<&'a Place> {
+    let is_mine = |other: &Place| mine.iter().any(|place| std::ptr::eq(*place, other));
+    all.iter()
+        .filter(|other| !is_mine(other))
+        .copied()
+        .collect()
 }

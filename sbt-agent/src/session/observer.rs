@@ -10,7 +10,7 @@ use crate::{
     },
     model::{Model, Present, lanes, thread::Split},
     place::Place,
-    report::{Report, order::Order, place_names::label},
+    report::{Report, order::Order, place_names::name},
 };
 
 /// Lines of single episodes and warnings that are kept.
@@ -209,10 +209,9 @@ impl Observer {
             *slot = match *present {
                 Present::Waiting { since_ns, place } => Doing::Waiting {
                     since_ns: self.since_origin(since_ns),
-                    at: places.get(place.0 as usize).map_or_else(
-                        || "?".into(),
-                        |place| label(place, place.naming_frame(places)),
-                    ),
+                    at: places
+                        .get(place.0 as usize)
+                        .map_or_else(|| "?".into(), |place| name(place, places)),
                 },
                 Present::Working { since_ns } => Doing::Working {
                     since_ns: self.since_origin(since_ns),

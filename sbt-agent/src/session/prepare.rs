@@ -1,6 +1,10 @@
 //! Gets a target ready: found or held before its start, probed.
 
-use std::{ffi::OsString, path::Path, sync::Arc};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{Departures, privilege};
 use crate::{
@@ -42,8 +46,8 @@ impl Prepared {
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
-        match attach_to_program(pid, program.as_deref(), invoker, settings, &wanted) {
-            Ok((source, files)) => Ok(Self {
+        match attach_to_program(pid, program, invoker, settings, wanted) {
+            Ok((source, resolver)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
                     command
@@ -53,11 +57,7 @@ impl Prepared {
                 }),
                 held: Some(held),
                 source,
-                resolver: {
-                    let mut resolver = Resolver::new(pid, program, wanted);
-                    resolver.know(&files);
-                    resolver
-                },
+                resolver,
             }),
             Err(error) => {
                 held.abandon();
@@ -81,6 +81,7 @@ impl Prepared {
         resolver.refresh();
         let files = resolver.new_files();
         check_wanted(&wanted, None, &files)?;
+        learn(&mut source, &mut resolver)?;
         source.attach(&files)?;
         Ok(Self {
             pid: found.pid,
@@ -94,20 +95,32 @@ impl Prepared {
 
 fn attach_to_program(
     pid: u32,
-    program: Option<&Path>,
+    program: Option<PathBuf>,
     invoker: Option<&Invoker>,
     settings: &Settings,
-    wanted: &Wanted,
-) -> anyhow::Result<(Ebpf, Vec<Arc<ProbedFile>>)> {
+    wanted: Arc<Wanted>,
+) -> anyhow::Result<(Ebpf, Resolver)> {
     let mut source = load(pid, Scope::Target, settings)?;
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
-    let paths = program.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
-    let mut files = sites::open_all(&paths.certain, wanted);
-    check_wanted(wanted, program, &files)?;
-    files.extend(sites::open_all(&paths.possible, wanted));
+    let paths = program.as_deref();
+    let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
+    let mut files = sites::open_all(&paths.certain, &wanted);
+    check_wanted(&wanted, program.as_deref(), &files)?;
+    files.extend(sites::open_all(&paths.possible, &wanted));
+    let mut resolver = Resolver::new(pid, program, wanted);
+    resolver.know(&files);
+    learn(&mut source, &mut resolver)?;
     source.attach(&files)?;
-    Ok((source, files))
+    Ok((source, resolver))
+}
+
+/// Learns from the files which callers are to be found, and how.
+fn learn(source: &mut Ebpf, resolver: &mut Resolver) -> anyhow::Result<()> {
+    match resolver.new_rules() {
+        Some(rules) => source.learn(&rules),
+        None => Ok(()),
+    }
 }
 
 /// The probes of the user's own that the settings ask for.

@@ -9,6 +9,7 @@ mod condvars;
 mod imports;
 mod layout;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,10 +21,11 @@ use memmap2::Mmap;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
+use sbt_common::layout as objects;
 
 use super::runtimes::{self, Team};
-pub(super) use code::{Code, code_at};
-pub(super) use imports::imported_at;
+pub(super) use code::{Code, code_at, is_after_call};
+pub(super) use imports::{imported_at, jumps_through};
 
 /// More points than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;
@@ -129,6 +131,16 @@ pub struct Point {
     pub layout: u8,
 }
 
+impl Point {
+    /// Whether it is a barrier of a language's own library.
+    pub fn is_of_language(&self) -> bool {
+        matches!(
+            self.layout,
+            objects::STD | objects::STD_POINTED | objects::STD_INLINED | objects::RUST
+        )
+    }
+}
+
 /// A part of the file that is mapped: a `PT_LOAD` program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -149,6 +161,12 @@ impl Segment {
     pub(super) fn file_offset(&self, vaddr: u64) -> Option<u64> {
         let within = vaddr.checked_sub(self.vaddr)?;
         (within < self.filesz).then(|| self.offset.checked_add(within))?
+    }
+
+    /// The inverse of it.
+    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+        let within = offset.checked_sub(self.offset)?;
+        (within < self.filesz).then(|| self.vaddr.checked_add(within))?
     }
 }
 
@@ -276,6 +294,15 @@ pub fn has_symbols(image: &[u8]) -> bool {
         file.symbols()
             .chain(file.dynamic_symbols())
             .any(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition())
+    })
+}
+
+/// Whether the image uses a function of another file that has one of these names.
+pub fn imports_any(image: &[u8], names: &HashSet<String>) -> bool {
+    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
+        file.dynamic_symbols().any(|symbol| {
+            symbol.is_undefined() && symbol.name().is_ok_and(|name| names.contains(name))
+        })
     })
 }
 

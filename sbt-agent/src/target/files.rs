@@ -2,6 +2,7 @@
 //! after it was replaced, deleted, or the target's namespace is gone.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
@@ -127,6 +128,12 @@ impl ProbedFile {
     /// Whether it has such a function.
     pub fn has(&self, function: Function) -> bool {
         self.points.iter().any(|point| point.function == function)
+    }
+
+    /// Whether it uses a function of another file that has one of these names.
+    pub(super) fn imports_any(&self, names: &HashSet<String>) -> bool {
+        self.image()
+            .is_ok_and(|image| elf::imports_any(&image, names))
     }
 
     /// Whether it is a library that has barriers of its own: a C library, or the

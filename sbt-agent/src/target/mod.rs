@@ -1,6 +1,8 @@
 //! The program being watched: its files, its memory, its threads, its life.
 
 mod alternatives;
+mod callers;
+mod calls;
 pub mod debuginfo;
 pub mod elf;
 pub mod files;
@@ -13,4 +15,6 @@ pub mod pty;
 pub mod runtimes;
 mod sigpipe;
 pub mod sites;
+mod unwind;
+mod walks;
 pub mod wanted;

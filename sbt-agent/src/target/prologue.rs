@@ -4,7 +4,7 @@
 //! single-steps all others out of line, which costs 3 to 15 times as much. So
 //! the probe goes to the first emulated instruction of the straight line with
 //! which a function begins, as long as every call passes it exactly once and
-//! the arguments are still in their registers. A wrong choice would miss calls
+//! the arguments, and the caller's rbp, are still in their registers. A wrong choice would miss calls
 //! silently: whatever is in doubt ends the search, and byte 0 is always right.
 
 mod inside;
@@ -99,7 +99,9 @@ fn search(code: &[u8], kept: &[Register], is_good: fn(&[u8]) -> bool) -> Option<
             });
         }
         let straight = instruction.flow_control() == FlowControl::Next;
-        if !straight || writes_any(&mut info, &instruction, kept) {
+        // From rbp callers are reckoned.
+        let kept = [kept, &[Register::RBP]].concat();
+        if !straight || writes_any(&mut info, &instruction, &kept) {
             return None;
         }
         stack = stack.after(&instruction, &mut info)?;

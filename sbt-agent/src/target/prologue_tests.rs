@@ -255,6 +255,15 @@ const CASES: &[Case] = &[
     ("syscall", &[0x0f, 0x05, 0x55], 0, (0, 0, false), 0),
 ];
 
+/// mov %rsp,%rbp; nop; push %rbx: from there on the caller's rbp is gone.
+#[test]
+fn the_callers_frame_pointer_is_still_there() {
+    let code = [0x48, 0x89, 0xe5, 0x90, 0x53];
+    assert_eq!(choose_keeping(&code, 1).entry.offset, 0);
+    let code = [0x48, 0x89, 0xe0, 0x90, 0x53];
+    assert_eq!(choose_keeping(&code, 1).entry.offset, 3);
+}
+
 #[test]
 fn real_and_made_up_prologues() {
     for &(name, code, arguments, entry, ret) in CASES {

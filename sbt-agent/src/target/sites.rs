@@ -15,42 +15,46 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     process::{self, Mapping},
+    walks::{Change, Link, Owner, Walks},
     wanted::Wanted,
 };
 use crate::{
-    event::CallersId,
     model::site::PlaceId,
-    place::{Frame, Place, printable, short},
+    place::{Call, Frame, Place, printable, short},
     recognise::Relation,
 };
 
 struct Module {
     file: Arc<ProbedFile>,
     segments: Vec<elf::Segment>,
+    owner: Owner,
     debug: OnceCell<Option<DebugInfo>>,
 }
 
 impl Module {
     fn new(file: Arc<ProbedFile>) -> Self {
-        let segments = file
-            .image()
-            .ok()
-            .and_then(|image| elf::load_segments(&image).ok())
-            .unwrap_or_default();
+        let image = file.image().ok();
+        let image = image.as_deref().unwrap_or_default();
+        let owner = Owner::of(&file.shown, elf::interpreter(image).is_some());
         Self {
+            segments: elf::load_segments(image).unwrap_or_default(),
+            owner,
             file,
-            segments,
             debug: OnceCell::new(),
         }
     }
 
+    /// Whether a call may end there.
+    fn is_after_call(&self, vaddr: u64) -> bool {
+        self.file
+            .image()
+            .is_ok_and(|image| elf::is_after_call(&image, &self.segments, vaddr))
+    }
+
     /// File offset → the file's own address.
     fn vaddr(&self, offset: u64) -> Option<u64> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|segment| offset >= segment.offset && offset - segment.offset < segment.filesz)?;
-        Some(segment.vaddr + (offset - segment.offset))
+        let mut segments = self.segments.iter();
+        segments.find_map(|segment| segment.address(offset))
     }
 }
 
@@ -59,6 +63,8 @@ struct Mapped {
     end: u64,
     offset: u64,
     module: usize,
+    /// Whether anything was called from there.
+    used: bool,
 }
 
 /// Resolves addresses of one process.
@@ -74,7 +80,7 @@ pub struct Resolver {
     mapped: Vec<Mapped>,
     places: Vec<Rc<Place>>,
     by_key: HashMap<Place, PlaceId>,
-    by_callers: HashMap<CallersId, PlaceId>,
+    walks: Walks,
 }
 
 impl Resolver {
@@ -94,7 +100,7 @@ impl Resolver {
             mapped: Vec::new(),
             places: Vec::new(),
             by_key: HashMap::new(),
-            by_callers: HashMap::new(),
+            walks: Walks::default(),
         }
     }
 
@@ -145,15 +151,37 @@ impl Resolver {
                     None => self.module(mapping),
                 };
             if let Some(module) = module {
+                let is_same = |old: &&Mapped| old.start == mapping.start && old.module == module;
+                let used = self.mapped.iter().find(is_same).is_some_and(|old| old.used);
                 mapped.push(Mapped {
                     start: mapping.start,
                     end: mapping.end,
                     offset: mapping.offset,
                     module,
+                    used,
                 });
             }
         }
+        let is_gone = |old: &&Mapped| {
+            let is_same = |new: &Mapped| new.start == old.start && new.module == old.module;
+            !mapped.iter().any(is_same)
+        };
+        if self.mapped.iter().filter(is_gone).any(|old| old.used) {
+            self.walks.renew();
+        }
         self.mapped = mapped;
+    }
+
+    /// Takes the rules that have been learned since this was last asked, and
+    /// those that are to be forgotten. `None` if nothing has changed; with
+    /// nothing in it, addresses mean something else.
+    pub fn new_rules(&mut self) -> Option<Vec<Change>> {
+        let modules = self.modules.iter();
+        let files: Vec<_> = modules
+            .map(|module| (&*module.file, module.owner))
+            .collect();
+        self.walks.seed(&files);
+        self.walks.take()
     }
 
     fn module(&mut self, mapping: &Mapping) -> Option<usize> {
@@ -187,11 +215,12 @@ impl Resolver {
         }
     }
 
-    fn find(&self, address: u64) -> Option<(usize, u64)> {
+    fn find(&mut self, address: u64) -> Option<(usize, u64)> {
         let mapped = self
             .mapped
-            .iter()
+            .iter_mut()
             .find(|mapped| (mapped.start..mapped.end).contains(&address))?;
+        mapped.used = true;
         let offset = address - mapped.start + mapped.offset;
         Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
     }
@@ -233,11 +262,8 @@ impl Resolver {
         })
     }
 
-    /// The place that a chain of callers is, resolving it if it is new.
-    pub fn place(&mut self, callers: CallersId, addresses: &[u64]) -> PlaceId {
-        if let Some(place) = self.by_callers.get(&callers) {
-            return *place;
-        }
+    /// The place that a new chain of callers is.
+    pub fn place(&mut self, addresses: &[u64]) -> PlaceId {
         let place = self.resolve(addresses);
         let key = place.key();
         let new = PlaceId(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
@@ -245,7 +271,6 @@ impl Resolver {
         if id == new {
             self.places.push(Rc::new(place));
         }
-        self.by_callers.insert(callers, id);
         id
     }
 
@@ -255,8 +280,10 @@ impl Resolver {
             offset: addresses.first().copied().unwrap_or(0),
             into_function: None,
             frames: Vec::new(),
+            outer: Vec::new(),
             of_runtime: false,
         };
+        let mut links = Vec::new();
         for (depth, address) in addresses.iter().enumerate() {
             // A return address is that of the next instruction, which may
             // belong to another line: the call is before it.
@@ -266,20 +293,60 @@ impl Resolver {
             }
             let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call))
             else {
-                continue;
+                break;
             };
-            let frames = self.frames(module, vaddr);
-            if depth == 0 {
-                let shown = self.modules[module].file.shown.to_string_lossy();
-                short(&shown).clone_into(&mut place.binary);
-                place.offset = vaddr + 1;
-                place.of_runtime = self.modules[module].file.is_runtime();
-                place.into_function = self
-                    .debug(module)
-                    .and_then(|debug| debug.function_start(vaddr))
-                    .map(|start| place.offset - start);
+            // Who is not just behind a call was found by mistake.
+            if depth > 0 && !self.modules[module].is_after_call(vaddr + 1) {
+                break;
             }
-            place.frames.extend(frames);
+            let frames = self.frames(module, vaddr);
+            let name = frames.last().and_then(|frame| frame.function.as_deref());
+            let owner = self.modules[module].owner.of_function(name);
+            links.push(Link {
+                file: module,
+                address: vaddr + 1,
+                owner,
+                is_own: owner == Owner::User
+                    && (frames.is_empty() || frames.iter().any(|frame| !frame.is_of_library())),
+            });
+            let shown = self.modules[module].file.shown.to_string_lossy();
+            let binary = short(&shown).to_owned();
+            let offset = vaddr + 1;
+            let start = self
+                .debug(module)
+                .and_then(|debug| debug.function_start(vaddr));
+            let into_function = start.map(|start| offset - start);
+            if depth == 0 {
+                place = Place {
+                    binary,
+                    offset,
+                    into_function,
+                    frames,
+                    of_runtime: self.modules[module].file.is_runtime(),
+                    ..place
+                };
+                continue;
+            }
+            // That a runtime has called the program tells nobody anything.
+            let inner = &links[..depth];
+            if owner == Owner::C || owner == Owner::System && inner.iter().any(|link| link.is_own) {
+                break;
+            }
+            let call = Call {
+                binary,
+                offset,
+                into_function,
+                frame: 0,
+            };
+            place.add_caller(call, frames);
+        }
+        place.drop_outer_library();
+        if links.len() == addresses.len() && !place.of_runtime {
+            let modules = self.modules.iter();
+            let files: Vec<_> = modules
+                .map(|module| (&*module.file, module.owner))
+                .collect();
+            self.walks.consider(&files, &links);
         }
         place
     }

@@ -80,24 +80,28 @@ pub fn map_create(spec: &MapSpec, inner: Option<BorrowedFd<'_>>) -> io::Result<O
 
 /// Stores `value` under `key`, which must have the map's sizes.
 pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
+    map_insert(map, &key.to_ne_bytes(), value)
+}
+
+/// The same with a key of any size.
+pub fn map_insert(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
     let mut attr = empty();
     // SAFETY: the variant that BPF_MAP_UPDATE_ELEM reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
     element.map_fd = raw(map);
-    element.key = (&raw const key) as u64;
+    element.key = key.as_ptr() as u64;
     element.__bindgen_anon_1.value = value.as_ptr() as u64;
     bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
-/// Stores a value in a map whose keys and values are of eight bytes.
-pub fn map_update_wide(map: BorrowedFd<'_>, key: u64, value: u64) -> io::Result<()> {
+/// Removes what is stored under `key`, which must have the map's size.
+pub fn map_remove(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
     let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_UPDATE_ELEM reads.
+    // SAFETY: the variant that BPF_MAP_DELETE_ELEM reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
     element.map_fd = raw(map);
-    element.key = (&raw const key) as u64;
-    element.__bindgen_anon_1.value = (&raw const value) as u64;
-    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
+    element.key = key.as_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr).map(drop)
 }
 
 /// Stores values of four bytes under the keys 0, 1, 2 …

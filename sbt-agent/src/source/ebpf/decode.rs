@@ -1,19 +1,22 @@
 //! Records of the ring → events. Pure: the same records give the same events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, Condvar, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind, layout, read,
+    Arrive, CHAIN, Callers, Condvar, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind,
+    layout, read,
 };
 
 use crate::event::{CallersId, Clocks, Event, Kind, MarkId, Round, Tid};
 
 /// One record, checked for kind and length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Raw {
     /// A thread entered a barrier.
     Arrive(Arrive),
+    /// A chain of callers; boxed because it is long and seldom.
+    Callers(Box<Callers>),
     /// A thread left one, ended, passed a mark, or is the agent itself: see its
     /// kind.
     Depart(Depart),
@@ -39,6 +42,7 @@ impl Raw {
                 read(bytes).map(Self::Depart)
             }
             kind::WAIT | kind::WAKE => read(bytes).map(Self::Condvar),
+            kind::CALLERS => read(bytes).map(|callers| Self::Callers(Box::new(callers))),
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
@@ -52,6 +56,7 @@ impl Raw {
         match self {
             Self::Arrive(record) => record.clocks.time_ns,
             Self::Condvar(record) => record.clocks.time_ns,
+            Self::Callers(record) => record.time_ns,
             Self::Depart(record) => record.clocks.time_ns,
             Self::Thread(record) => record.clocks.time_ns,
             Self::Memory(record) => record.time_ns,
@@ -81,9 +86,17 @@ pub struct Start {
 pub struct Decoder {
     start: Start,
     expected: FxHashMap<Tid, u32>,
-    callers: FxHashMap<u64, CallersId>,
+    /// By what arrivals call them, and the epoch of return addresses.
+    callers: FxHashMap<(u64, u32), CallersId>,
+    /// The last epochs, the oldest first.
+    epochs: VecDeque<u32>,
     known: u32,
+    /// Numbers of what belonged to older epochs.
+    free: Vec<CallersId>,
 }
+
+/// A record may come so many epochs late.
+const EPOCHS: usize = 16;
 
 impl Decoder {
     /// A decoder for one run.
@@ -121,18 +134,61 @@ impl Decoder {
         }
     }
 
-    fn callers(&mut self, address: u64, out: &mut Vec<Event>) -> CallersId {
-        *self.callers.entry(address).or_insert_with(|| {
-            let id = CallersId(self.known);
+    /// The callers of an arrival.
+    fn callers(&mut self, caller: u64, epoch: u32, out: &mut Vec<Event>) -> CallersId {
+        let key = (caller, epoch);
+        if let Some(known) = self.callers.get(&key) {
+            return *known;
+        }
+        let address = [caller];
+        let (key, known) = if caller & CHAIN != 0 {
+            // Its record was stamped in the same nanosecond, if it exists.
+            ((0, epoch), &[][..])
+        } else if caller == 0 {
+            (key, &[][..])
+        } else {
+            (key, &address[..])
+        };
+        self.introduce(key, known, out)
+    }
+
+    fn chain(&mut self, record: &Callers, out: &mut Vec<Event>) {
+        // A thread may tell of a chain that another is just telling of.
+        let count = usize::try_from(record.count).unwrap_or(usize::MAX);
+        let addresses = &record.addresses[..count.min(record.addresses.len())];
+        self.introduce((record.key, record.epoch), addresses, out);
+    }
+
+    /// The number of what is called so, which is a new one if it is new.
+    fn introduce(&mut self, key: (u64, u32), addresses: &[u64], out: &mut Vec<Event>) -> CallersId {
+        if let Some(known) = self.callers.get(&key) {
+            return *known;
+        }
+        self.enter(key.1);
+        let id = self.free.pop().unwrap_or_else(|| {
+            let new = CallersId(self.known);
             self.known += 1;
-            let addresses = if address == 0 {
-                Box::default()
-            } else {
-                Box::new([address]) as Box<[u64]>
-            };
-            out.push(Event::Callers { id, addresses });
-            id
-        })
+            new
+        });
+        self.callers.insert(key, id);
+        let addresses = addresses.into();
+        out.push(Event::Callers { id, addresses });
+        id
+    }
+
+    /// Takes note of an epoch, and forgets the oldest for a new one: a program
+    /// that loads and unloads libraries all the time has no end of them.
+    fn enter(&mut self, epoch: u32) {
+        if self.epochs.contains(&epoch) {
+            return;
+        }
+        self.epochs.push_back(epoch);
+        if self.epochs.len() > EPOCHS
+            && let Some(oldest) = self.epochs.pop_front()
+        {
+            let gone = self.callers.extract_if(|(_, epoch), _| *epoch == oldest);
+            self.free.extend(gone.map(|(_, id)| id));
+        }
     }
 
     fn thread(&mut self, record: &Thread) -> Event {
@@ -187,7 +243,7 @@ impl Decoder {
             Raw::Arrive(record) => {
                 let tid = record.head.tid;
                 self.check(tid, record.seq, out);
-                let callers = self.callers(record.caller, out);
+                let callers = self.callers(record.caller, record.epoch, out);
                 out.push(Event::Arrive {
                     tid,
                     clocks: self.clocks(&record.clocks),
@@ -205,7 +261,7 @@ impl Decoder {
             Raw::Condvar(record) => {
                 let tid = record.head.tid;
                 self.check(tid, record.seq, out);
-                let callers = self.callers(record.caller, out);
+                let callers = self.callers(record.caller, record.epoch, out);
                 let (clocks, key) = (self.clocks(&record.clocks), record.object);
                 out.push(if record.head.kind == kind::WAIT {
                     Event::Wait {
@@ -219,11 +275,12 @@ impl Decoder {
                         tid,
                         clocks,
                         key,
-                        most: (record.most != 0).then_some(record.most),
+                        most: (record.head.layout != 0).then_some(record.head.layout.into()),
                         callers,
                     }
                 });
             }
+            Raw::Callers(record) => self.chain(record, out),
             Raw::Depart(record) => {
                 let tid = record.head.tid;
                 if record.head.kind == kind::CALIBRATE {
@@ -311,7 +368,7 @@ mod tests {
             object: 0x1000,
             caller: 0x2000,
             seq,
-            reserved: 0,
+            epoch: 1,
         })
     }
 
@@ -360,6 +417,80 @@ mod tests {
         };
         assert!(matches!(out[1], Event::Arrive { clocks, .. } if clocks == expected));
         assert_eq!(out.len(), 3);
+    }
+
+    #[test]
+    fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
+        let chain = |epoch| {
+            let mut addresses = [0; sbt_common::MAX_CALLERS];
+            addresses[..2].copy_from_slice(&[0x2000, 0x3000]);
+            Raw::Callers(Box::new(Callers {
+                time_ns: 9,
+                key: CHAIN | 7,
+                epoch,
+                count: 2,
+                addresses,
+                ..Callers::default()
+            }))
+        };
+        let called = |seq, epoch| {
+            let Raw::Arrive(record) = arrive(7, seq, 10) else {
+                panic!("an arrival")
+            };
+            Raw::Arrive(Arrive {
+                caller: CHAIN | 7,
+                epoch,
+                ..record
+            })
+        };
+        let out = decode(&[
+            chain(1),
+            called(0, 1),
+            chain(1),
+            chain(2),
+            called(1, 2),
+            // One that nobody has told of stands for nothing else.
+            called(2, 3),
+        ]);
+        let ids: Vec<_> = out
+            .iter()
+            .map(|event| match event {
+                Event::Callers { id, addresses } => (id.0, addresses.to_vec()),
+                Event::Arrive { callers, .. } => (callers.0, Vec::new()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let both = vec![0x2000, 0x3000];
+        let expected = [
+            (0, both.clone()),
+            (0, vec![]),
+            (1, both),
+            (1, vec![]),
+            (2, vec![]),
+            (2, vec![]),
+        ];
+        assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn chains_of_bygone_epochs_give_their_numbers_back() {
+        let mut decoder = Decoder::new(Start::default());
+        let mut out = Vec::new();
+        for (seq, epoch) in (0..100).zip(1..) {
+            let Raw::Arrive(record) = arrive(7, seq, 10) else {
+                panic!("an arrival")
+            };
+            decoder.decode(&Raw::Arrive(Arrive { epoch, ..record }), &mut out);
+        }
+        let highest = out.iter().map(|event| match event {
+            Event::Arrive { callers, .. } => callers.0,
+            _ => 0,
+        });
+        assert_eq!(highest.max(), Some(15));
+        let introduced = out
+            .iter()
+            .filter(|event| matches!(event, Event::Callers { .. }));
+        assert_eq!(introduced.count(), 100);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use memmap2::Mmap;
-use sbt_common::{Config, MAX_RINGS, RING_BYTES, State, name};
+use sbt_common::{Code, Config, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name};
 use thiserror::Error;
 
 use super::{
@@ -68,6 +68,11 @@ pub struct Loaded {
     state: OwnedFd,
     silenced: OwnedFd,
     passed: OwnedFd,
+    rules: OwnedFd,
+    /// Which probes count.
+    generation: u16,
+    /// What there are rules for to walk by.
+    known_rules: HashSet<Code>,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -88,16 +93,48 @@ impl Loaded {
     }
 
     /// Makes the probes of another generation count, at once.
-    pub fn set_generation(&self, generation: u16) -> io::Result<()> {
+    pub fn set_generation(&mut self, generation: u16) -> io::Result<()> {
+        self.generation = generation;
+        self.renew_state()
+    }
+
+    /// Makes the programs forget what they know of barrier objects and of
+    /// return addresses, and take over what has been set.
+    fn renew_state(&self) -> io::Result<()> {
+        // A value never used before: everything is read afresh.
+        let now = crate::clock::now_ns();
         let state = State {
-            // A value never used before: everything is read afresh.
-            trust: crate::clock::now_ns(),
-            generation: u64::from(generation),
+            trust: now,
+            generation: u64::from(self.generation),
+            epoch: now,
+            walks: if self.known_rules.is_empty() { 0 } else { now },
         };
-        let mut bytes = [0; size_of::<State>()];
-        bytes[..8].copy_from_slice(&state.trust.to_ne_bytes());
-        bytes[8..].copy_from_slice(&state.generation.to_ne_bytes());
-        bpf::map_update(self.state.as_fd(), 0, &bytes)
+        bpf::map_update(self.state.as_fd(), 0, &bytes(&state))
+    }
+
+    /// Adds rules and takes others away, by the code around the return address.
+    /// Those in force before hold until all is done.
+    pub fn change_rules(&mut self, changes: &[(Code, Option<Rule>)]) -> io::Result<()> {
+        let map = self.rules.as_fd();
+        for (code, rule) in changes {
+            let key = bytes(code);
+            match rule {
+                // Without its rule a chain ends earlier.
+                Some(_)
+                    if self.known_rules.len() >= MAX_RULES as usize
+                        && !self.known_rules.contains(code) => {}
+                Some(rule) => {
+                    bpf::map_insert(map, &key, &bytes(rule))?;
+                    self.known_rules.insert(*code);
+                }
+                None => {
+                    // Absent is what it is to be.
+                    let _absent = bpf::map_remove(map, &key);
+                    self.known_rules.remove(code);
+                }
+            }
+        }
+        self.renew_state()
     }
 
     /// Records that found no room so far, over all CPUs.
@@ -107,7 +144,11 @@ impl Loaded {
 
     /// See [`name::SILENCED`].
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
-        bpf::map_update_wide(self.silenced.as_fd(), key, until_ns)
+        bpf::map_insert(
+            self.silenced.as_fd(),
+            &key.to_ne_bytes(),
+            &until_ns.to_ne_bytes(),
+        )
     }
 
     /// See [`name::PASSED`], over all CPUs.
@@ -220,7 +261,7 @@ impl KernelBtf {
 /// 6.6, for one perf event a probe. `wanted`: the programs that will be used.
 pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loaded, LoadError> {
     let mut object = Object::parse(OBJECT).map_err(|e| LoadError::Object(e.to_string()))?;
-    let settings = settings_bytes(&config);
+    let settings = bytes(&config);
     object
         .patch_map_data(HashMap::from([(name::CONFIG, (settings.as_slice(), true))]))
         .map_err(|e| LoadError::Object(e.to_string()))?;
@@ -271,6 +312,9 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         state: take(name::STATE)?,
         silenced: take(name::SILENCED)?,
         passed: take(name::PASSED)?,
+        rules: take(name::RULES)?,
+        generation: 0,
+        known_rules: HashSet::new(),
         rings,
         uprobes,
         config,
@@ -315,10 +359,11 @@ fn fill_array(array: BorrowedFd<'_>, rings: &[RingBuf<MapData>]) -> io::Result<(
     Ok(())
 }
 
-/// The settings as the bytes that stand in the object's read-only data.
-fn settings_bytes(config: &Config) -> [u8; size_of::<Config>()] {
-    // SAFETY: Config is repr(C) of integers without padding, as its size shows.
-    unsafe { std::mem::transmute_copy(config) }
+/// A value as its bytes.
+fn bytes<T: Plain>(value: &T) -> Vec<u8> {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    // SAFETY: Plain types are without padding, so every byte is initialised.
+    unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec()
 }
 
 fn create_rings(config: &Config) -> Result<Vec<RingBuf<MapData>>, LoadError> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Cookie, MarkCookie, kind, layout};
+use sbt_common::{Code, Cookie, MarkCookie, Rule, kind, layout};
 
 pub mod bpf;
 pub mod btf;
@@ -514,6 +514,14 @@ impl Ebpf {
                 .map(|links| links.into_iter().flatten().collect())
                 .map_err(Into::into),
         }
+    }
+
+    /// Adds rules by which callers of callers are found, and takes others away.
+    /// What is remembered of return addresses is forgotten, even if there are none.
+    pub fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        self.loaded
+            .change_rules(changes)
+            .context("storing how to find the callers of functions")
     }
 
     /// Starts or stops to report departures.

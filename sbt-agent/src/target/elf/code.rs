@@ -32,6 +32,21 @@ pub(in crate::target) fn code_at<'a>(
     (!bytes.is_empty()).then_some(Code { offset, bytes })
 }
 
+/// Whether the instruction before an address may be a call: `call rel32`, or one
+/// through a register or memory, `ff /2`, of whatever length.
+pub(in crate::target) fn is_after_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
+    let before = |length: u64| {
+        let start = vaddr.checked_sub(length)?;
+        Some(code_at(image, segments, start, length)?.bytes)
+    };
+    let direct = before(5).is_some_and(|bytes| bytes[0] == 0xe8);
+    direct
+        || (2..=7).any(|length| {
+            before(length)
+                .is_some_and(|bytes| bytes[0] == 0xff && bytes.len() > 1 && bytes[1] & 0x38 == 0x10)
+        })
+}
+
 impl Point {
     /// Of a function whose code this is, from its first byte on.
     pub(in crate::target) fn of_function(

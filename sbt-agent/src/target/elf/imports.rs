@@ -18,15 +18,7 @@ pub(in crate::target) fn imported_at(
     segments: &[Segment],
     vaddr: u64,
 ) -> Option<String> {
-    let code = code_at(image, segments, vaddr, 32)?;
-    let jump = Decoder::with_ip(64, code.bytes, vaddr, DecoderOptions::NONE)
-        .into_iter()
-        .take(BEFORE_JUMP)
-        .find(|instruction| instruction.flow_control() != FlowControl::Next)?;
-    if jump.flow_control() != FlowControl::IndirectBranch || !jump.is_ip_rel_memory_operand() {
-        return None;
-    }
-    let word = jump.ip_rel_memory_address();
+    let word = jumps_through(image, segments, vaddr)?;
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
     let (_, relocation) = file
         .dynamic_relocations()?
@@ -36,4 +28,21 @@ pub(in crate::target) fn imported_at(
     };
     let symbol = file.dynamic_symbol_table()?.symbol_by_index(index).ok()?;
     symbol.name().ok().map(str::to_owned)
+}
+
+/// The address of the word through which the code at an address jumps, without
+/// doing anything else.
+pub(in crate::target) fn jumps_through(
+    image: &[u8],
+    segments: &[Segment],
+    vaddr: u64,
+) -> Option<u64> {
+    let code = code_at(image, segments, vaddr, 32)?;
+    let jump = Decoder::with_ip(64, code.bytes, vaddr, DecoderOptions::NONE)
+        .into_iter()
+        .take(BEFORE_JUMP)
+        .find(|instruction| instruction.flow_control() != FlowControl::Next)?;
+    let is_stub =
+        jump.flow_control() == FlowControl::IndirectBranch && jump.is_ip_rel_memory_operand();
+    is_stub.then(|| jump.ip_rel_memory_address())
 }

@@ -67,6 +67,21 @@ fn named(name: &[u8]) -> Option<Named> {
     }
 }
 
+/// The addresses of the functions of C++'s library that were compiled into a file.
+pub fn functions_of_libraries(image: &[u8]) -> Vec<u64> {
+    const PREFIXES: [&[u8]; 3] = [b"_ZNSt", b"_ZNKSt", b"_ZSt"];
+    let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
+        return Vec::new();
+    };
+    let functions = file.symbols().filter(|symbol| {
+        let is = |name: &[u8]| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        symbol.kind() == SymbolKind::Text
+            && symbol.is_definition()
+            && symbol.name_bytes().is_ok_and(is)
+    });
+    functions.map(|symbol| symbol.address()).collect()
+}
+
 /// The points of a file.
 pub fn points(
     file: &ElfFile64<'_, LittleEndian>,
@@ -80,7 +95,11 @@ pub fn points(
         if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             continue;
         }
-        let Some(named) = symbol.name_bytes().ok().and_then(named) else {
+        let Some((name, named)) = symbol
+            .name()
+            .ok()
+            .and_then(|name| Some((name, named(name.as_bytes())?)))
+        else {
             continue;
         };
         let (start, end) = (
@@ -102,13 +121,21 @@ pub fn points(
         }) {
             continue;
         }
-        points.extend(of_function(named, start, symbol.size(), image, segments));
+        points.extend(of_function(
+            named,
+            name,
+            start,
+            symbol.size(),
+            image,
+            segments,
+        ));
     }
     points
 }
 
 fn of_function(
     named: Named,
+    name: &str,
     start: u64,
     size: u64,
     image: &[u8],
@@ -128,8 +155,8 @@ fn of_function(
     let point = |function, symbol, layout| Point::of_function(function, symbol, &code, layout);
     match named {
         Named::LibCxx => {
-            let symbol = "std::barrier::arrive";
-            point(team(0, true), symbol, layout::STD_POINTED)
+            // By this name programs import it.
+            point(team(0, true), name, layout::STD_POINTED)
                 .into_iter()
                 .collect()
         }

@@ -75,6 +75,8 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     points
 }
 
+pub use language::functions_of_libraries;
+
 /// The registers that may hold an object, in the order of
 /// [`sbt_common::Cookie::object`].
 const REGISTERS: [Register; 15] = [

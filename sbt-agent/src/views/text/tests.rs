@@ -93,6 +93,7 @@ impl Program {
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,
+            outer: Vec::new(),
             frames: vec![Frame {
                 function: Some("step".into()),
                 file: Some("a.c".into()),

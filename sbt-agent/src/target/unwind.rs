@@ -1,0 +1,375 @@
+//! How to get from a function that is being executed to the one that called
+//! it, by what the file's `.eh_frame` section tells.
+//!
+//! Compilers write that section for exceptions and debuggers, also where they
+//! use no frame pointers and where all symbols are stripped. So it tells where
+//! functions begin and end, too. Functions without an entry, which are those of
+//! hand-written assembly and of some compiler options, come from the symbol
+//! tables, and can be left only if they keep a frame pointer.
+
+use std::cmp::Ordering;
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, Register, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindSection as _,
+};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    UsedRegister,
+};
+use memmap2::Mmap;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _};
+use sbt_common::{CODE_AROUND, Code, Rule, cfa, rbp};
+
+use super::elf::{self, Segment, code_at};
+
+/// More functions than this are not looked at.
+const MAX_FUNCTIONS: usize = 1 << 20;
+
+const RBP: Register = Register(6);
+const RSP: Register = Register(7);
+const RETURN: Register = Register(16);
+
+/// `DW_OP_breg6`, the operation that names rbp and adds to it, and `DW_OP_deref`.
+const BREG_RBP: u8 = 0x76;
+const DEREF: u8 = 0x06;
+
+/// What the kernel puts in the place of a probed instruction's first byte: `int3`.
+const BREAKPOINT: u8 = 0xcc;
+
+type Section<'a> = EhFrame<EndianSlice<'a, gimli::LittleEndian>>;
+
+/// Some code that is entered at its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    /// Its first address.
+    pub(super) start: u64,
+    /// One past its last.
+    pub(super) end: u64,
+    /// Where in `.eh_frame` its entry is.
+    entry: Option<usize>,
+}
+
+/// The functions of a file and how to leave them.
+#[derive(Debug)]
+pub(super) struct Unwind {
+    image: Mmap,
+    segments: Vec<Segment>,
+    /// Where `.eh_frame` is: in the image, its length, and its address.
+    section: Option<(usize, usize, u64)>,
+    /// By their addresses, without overlap.
+    functions: Vec<Function>,
+}
+
+impl Unwind {
+    /// Of the image of an ELF file; `None` if it is none.
+    pub(super) fn of(image: Mmap) -> Option<Self> {
+        let segments = elf::load_segments(&image).ok()?;
+        let mut this = Self {
+            image,
+            segments,
+            section: None,
+            functions: Vec::new(),
+        };
+        this.read();
+        Some(this)
+    }
+
+    fn read(&mut self) {
+        let image = &self.image[..];
+        let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
+            return;
+        };
+        let section = file.section_by_name(".eh_frame").and_then(|section| {
+            let (offset, length) = section.file_range()?;
+            let (offset, length) = (usize::try_from(offset).ok()?, usize::try_from(length).ok()?);
+            image.get(offset..offset.checked_add(length)?)?;
+            Some((offset, length, section.address()))
+        });
+        let entries = section.map_or_else(Vec::new, |section| entries(image, section));
+        // A symbol counts where no entry is.
+        let symbols = file
+            .symbols()
+            .chain(file.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.size() > 0)
+            .filter(|symbol| symbol.is_definition())
+            .take(MAX_FUNCTIONS)
+            .filter_map(|symbol| {
+                let start = symbol.address();
+                let end = start.checked_add(symbol.size())?;
+                let entry = None;
+                find(&entries, start)
+                    .is_none()
+                    .then_some(Function { start, end, entry })
+            });
+        let symbols: Vec<_> = symbols.collect();
+        let mut functions = entries;
+        functions.extend(symbols);
+        functions.sort_by_key(|it| (it.start, it.entry.is_none()));
+        functions.dedup_by_key(|it| it.start);
+        for index in 1..functions.len() {
+            let start = functions[index].start;
+            let before = &mut functions[index - 1];
+            before.end = before.end.min(start);
+        }
+        self.section = section;
+        self.functions = functions;
+    }
+
+    /// The file's bytes.
+    pub(super) fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// Its parts that are mapped.
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The address of what is at an offset in the file.
+    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.executable)
+            .find_map(|segment| segment.address(offset))
+    }
+
+    /// The functions, by their addresses.
+    pub(super) fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The function that an address is in.
+    pub(super) fn function(&self, vaddr: u64) -> Option<&Function> {
+        find(&self.functions, vaddr)
+    }
+
+    /// The function that begins there.
+    pub(super) fn begins(&self, vaddr: u64) -> bool {
+        self.function(vaddr)
+            .is_some_and(|function| function.start == vaddr)
+    }
+
+    /// How to get to the caller of the function with this return address, from
+    /// the moment of the return to it. `None` if it cannot be told, or not in
+    /// the few words of a [`Rule`].
+    pub(super) fn rule(&self, address: u64) -> Option<Rule> {
+        // The call is the last instruction before it, and may be a function's last.
+        let call = address.checked_sub(1)?;
+        let function = self.function(call)?;
+        match function.entry {
+            Some(entry) => self.told(entry, call),
+            None => by_frame_pointer(&self.image, &self.segments, function),
+        }
+    }
+
+    /// What the return address is known by, as the file has it and as it is
+    /// with probes on the instructions at the offsets `probed` of the file.
+    /// Nothing if the same is found elsewhere and is left by another rule.
+    pub(super) fn codes(&self, address: u64, probed: &[u64]) -> Vec<Code> {
+        let length = 2 * CODE_AROUND;
+        let found = address
+            .checked_sub(CODE_AROUND as u64)
+            .and_then(|start| code_at(&self.image, &self.segments, start, length as u64));
+        let Some((found, bytes)) = found.and_then(|found| {
+            let bytes = <[u8; 2 * CODE_AROUND]>::try_from(found.bytes).ok()?;
+            Some((found, bytes))
+        }) else {
+            return Vec::new();
+        };
+        let rule = self.rule(address);
+        if self
+            .alike(address, &bytes)
+            .any(|other| self.rule(other) != rule)
+        {
+            return Vec::new();
+        }
+        let code = |bytes| Code {
+            in_page: address & 0xfff,
+            bytes,
+        };
+        let mut with_probes = bytes;
+        for probed in probed {
+            let distance = probed.checked_sub(found.offset);
+            let distance = distance.and_then(|distance| usize::try_from(distance).ok());
+            if let Some(byte) = distance.and_then(|distance| with_probes.get_mut(distance)) {
+                *byte = BREAKPOINT;
+            }
+        }
+        let mut codes = vec![code(bytes)];
+        if with_probes != bytes {
+            codes.push(code(with_probes));
+        }
+        codes
+    }
+
+    /// Other addresses with the same low 12 bits and the same code around.
+    fn alike<'a>(&'a self, address: u64, bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        let segments = self.segments.iter().filter(|segment| segment.executable);
+        segments.flat_map(move |segment| {
+            let before = (address.wrapping_sub(segment.vaddr) & 0xfff) + segment.vaddr;
+            let until = segment.vaddr.saturating_add(segment.filesz);
+            (before..until).step_by(0x1000).filter(move |other| {
+                let around = segment
+                    .file_offset(other.wrapping_sub(CODE_AROUND as u64))
+                    .and_then(|offset| usize::try_from(offset).ok());
+                *other != address
+                    && around
+                        .and_then(|start| self.image.get(start..start.checked_add(bytes.len())?))
+                        .is_some_and(|found| found == bytes)
+            })
+        })
+    }
+
+    fn told(&self, entry: usize, call: u64) -> Option<Rule> {
+        let (section, bases) = section(&self.image, self.section?)?;
+        let entry = section
+            .fde_from_offset(&bases, EhFrameOffset(entry), Section::cie_from_offset)
+            .ok()?;
+        if entry.is_signal_trampoline() {
+            return None;
+        }
+        let mut context = UnwindContext::new();
+        let row = entry
+            .unwind_info_for_address(&section, &bases, &mut context, call)
+            .ok()?;
+        if row.register(RETURN) != Some(RegisterRule::Offset(-8)) {
+            return None;
+        }
+        let (cfa, cfa_offset) = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => match *register {
+                RSP => (cfa::RSP, *offset),
+                RBP => (cfa::RBP, *offset),
+                _ => return None,
+            },
+            CfaRule::Expression(expression) => {
+                (cfa::AT_RBP, at_rbp(*expression, &section, &[DEREF])?)
+            }
+        };
+        let (rbp, rbp_offset) = match row.register(RBP) {
+            None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => (rbp::SAME, 0),
+            Some(RegisterRule::Offset(offset)) => (rbp::AT_CFA, offset),
+            Some(RegisterRule::Expression(expression)) => {
+                (rbp::AT_RBP, at_rbp(expression, &section, &[])?)
+            }
+            Some(_) => return None,
+        };
+        Some(Rule {
+            cfa,
+            rbp,
+            cfa_offset: i32::try_from(cfa_offset).ok()?,
+            rbp_offset: i32::try_from(rbp_offset).ok()?,
+        })
+    }
+}
+
+fn section(image: &[u8], place: (usize, usize, u64)) -> Option<(Section<'_>, BaseAddresses)> {
+    let (offset, length, address) = place;
+    let bytes = image.get(offset..offset.checked_add(length)?)?;
+    let section = EhFrame::new(bytes, gimli::LittleEndian);
+    Some((section, BaseAddresses::default().set_eh_frame(address)))
+}
+
+/// The functions that have entries, by their addresses.
+fn entries(image: &[u8], place: (usize, usize, u64)) -> Vec<Function> {
+    let mut functions = Vec::new();
+    let Some((section, bases)) = section(image, place) else {
+        return functions;
+    };
+    let mut entries = section.entries(&bases);
+    while let (true, Ok(Some(entry))) = (functions.len() < MAX_FUNCTIONS, entries.next()) {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(entry) = partial.parse(Section::cie_from_offset) else {
+            continue;
+        };
+        let start = entry.initial_address();
+        // A function that the linker has left out lies at 0.
+        if let Some(end) = start.checked_add(entry.len())
+            && start != 0
+            && entry.len() > 0
+        {
+            functions.push(Function {
+                start,
+                end,
+                entry: Some(entry.offset()),
+            });
+        }
+    }
+    functions.sort_by_key(|function| function.start);
+    functions
+}
+
+fn find(functions: &[Function], vaddr: u64) -> Option<&Function> {
+    let order = |function: &Function| {
+        if vaddr < function.start {
+            Ordering::Greater
+        } else if vaddr >= function.end {
+            Ordering::Less
+        } else {
+            Ordering::Equal
+        }
+    };
+    let index = functions.binary_search_by(order).ok()?;
+    functions.get(index)
+}
+
+/// The offset in an expression that is rbp plus an offset, and then `rest`:
+/// what compilers write for functions that align their stack.
+fn at_rbp(expression: UnwindExpression<usize>, section: &Section<'_>, rest: &[u8]) -> Option<i64> {
+    let expression = expression.get(section).ok()?.0;
+    let (first, number) = expression.slice().split_first()?;
+    let mut number = EndianSlice::new(number, gimli::LittleEndian);
+    let offset = gimli::Reader::read_sleb128(&mut number).ok()?;
+    (*first == BREG_RBP && number.slice() == rest).then_some(offset)
+}
+
+/// How far after the saving of rbp the compiler may have put the instruction
+/// that points it there.
+const BEFORE_FRAME: usize = 8;
+
+/// Of a function that begins by saving rbp and soon points it to where that is.
+fn by_frame_pointer(image: &[u8], segments: &[Segment], function: &Function) -> Option<Rule> {
+    let length = (function.end - function.start).min(64);
+    let code = code_at(image, segments, function.start, length)?.bytes;
+    let mut info = InstructionInfoFactory::new();
+    let mut instructions = Decoder::new(64, code, DecoderOptions::NONE)
+        .into_iter()
+        .skip_while(|it| it.mnemonic() == Mnemonic::Endbr64);
+    let is_saved = |it: Instruction| {
+        it.mnemonic() == Mnemonic::Push && it.op0_register() == iced_x86::Register::RBP
+    };
+    if !instructions.next().is_some_and(is_saved) {
+        return None;
+    }
+    for instruction in instructions.take(BEFORE_FRAME) {
+        if instruction.mnemonic() == Mnemonic::Mov
+            && instruction.op0_register() == iced_x86::Register::RBP
+            && instruction.op1_register() == iced_x86::Register::RSP
+        {
+            return Some(Rule {
+                cfa: cfa::RBP,
+                rbp: rbp::AT_CFA,
+                cfa_offset: 16,
+                rbp_offset: -16,
+            });
+        }
+        let moves = |used: &UsedRegister| {
+            let register = used.register().full_register();
+            let is_frame = [iced_x86::Register::RSP, iced_x86::Register::RBP].contains(&register);
+            is_frame && used.access() != OpAccess::Read
+        };
+        if instruction.flow_control() != FlowControl::Next
+            || info.info(&instruction).used_registers().iter().any(moves)
+        {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "unwind_tests.rs"]
+pub(super) mod tests;

@@ -1,0 +1,336 @@
+//! From which return addresses the kernel side walks on, kept up to date.
+//!
+//! What the files tell is learned before the program runs. The rest is learned
+//! from the chains of callers that come: where they end, and where they should
+//! not have gone on.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    rc::Rc,
+};
+
+use sbt_common::{Code, Cookie, MAX_CALLERS, Rule, layout};
+
+use super::{
+    callers::{At, Callers},
+    calls::Calls,
+    elf::{Function, Point},
+    files::ProbedFile,
+    runtimes,
+    unwind::Unwind,
+};
+use crate::place::short;
+
+/// A rule for the code around a return address, or none any more.
+pub type Change = (Code, Option<Rule>);
+
+/// Whose a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The user's: a program, or a library that is not installed with the system.
+    User,
+    /// A library of the system or of a programming language.
+    System,
+    /// The C library or the dynamic linker: whoever they call begins something.
+    C,
+}
+
+/// Return addresses that are walked from, at most: two rules each.
+const MAX_LEARNED: usize = sbt_common::MAX_RULES as usize / 2;
+
+/// Libraries of runtimes, wherever they are installed.
+const RUNTIMES: [&str; 12] = [
+    "libgomp",
+    "libomp",
+    "libiomp",
+    "libmpi",
+    "libopen-",
+    "libstdc++",
+    "libc++",
+    "libgcc_s",
+    "libtbb",
+    "libm.so",
+    "librt.so",
+    "libdl.so",
+];
+
+const C_LIBRARIES: [&str; 5] = ["libc.so", "libc-", "libpthread", "libc.musl", "ld-"];
+
+const SYSTEM_FOLDERS: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
+
+/// Functions of C libraries that call those of a program, in static programs.
+const C_STARTS: [&str; 9] = [
+    "start_thread",
+    "__libc_start_call_main",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "libc_start_main_stage2",
+    "_start",
+    "__clone",
+    "clone3",
+    "__call_tls_dtors",
+];
+
+impl Owner {
+    /// Of a file at a path. `is_program`: it asks for a dynamic linker, as
+    /// programs do.
+    pub(super) fn of(path: &Path, is_program: bool) -> Self {
+        let path = path.to_string_lossy();
+        let begins = |names: &[&str]| names.iter().any(|name| short(&path).starts_with(name));
+        let is_library = short(&path).contains(".so");
+        if is_library && begins(&C_LIBRARIES) {
+            Self::C
+        } else if begins(&RUNTIMES)
+            || !is_program && SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
+        {
+            Self::System
+        } else {
+            Self::User
+        }
+    }
+
+    /// Of code in such a file, by the function's name.
+    pub(super) fn of_function(self, name: Option<&str>) -> Self {
+        match name {
+            Some(name) if C_STARTS.contains(&name) => Self::C,
+            _ => self,
+        }
+    }
+}
+
+/// One call of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    /// The file's number.
+    pub(super) file: usize,
+    /// The return address there.
+    pub(super) address: u64,
+    /// Whose code it is.
+    pub(super) owner: Owner,
+    /// Whether any of its functions is neither the system's nor of a language's
+    /// library.
+    pub(super) is_own: bool,
+}
+
+/// The rules in force and their reasons.
+#[derive(Default)]
+pub(super) struct Walks {
+    callers: Callers,
+    unwinds: HashMap<usize, Option<Rc<Unwind>>>,
+    /// Of each return address that is walked from, by what it is known.
+    learned: HashMap<At, Vec<Code>>,
+    /// The rule of each of these, or none where two places look alike and are
+    /// left by different rules.
+    told: HashMap<Code, Option<Rule>>,
+    /// Those of them that are because nothing in the chain was the program's own.
+    of_libraries: HashSet<At>,
+    changes: Vec<Change>,
+    changed: bool,
+    seeded: usize,
+}
+
+impl Walks {
+    /// What has changed since this was last asked. Nothing may be in it: then
+    /// addresses mean something else.
+    pub(super) fn take(&mut self) -> Option<Vec<Change>> {
+        let changes = std::mem::take(&mut self.changes);
+        std::mem::take(&mut self.changed).then_some(changes)
+    }
+
+    /// What is remembered of return addresses may be wrong.
+    pub(super) fn renew(&mut self) {
+        self.changed = true;
+    }
+
+    fn unwind(&mut self, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
+        let unwind = self
+            .unwinds
+            .entry(number)
+            .or_insert_with(|| Some(Rc::new(Unwind::of(file.image().ok()?)?)));
+        unwind.clone()
+    }
+
+    /// Learns what the files tell, if there are more than the last time.
+    pub(super) fn seed(&mut self, files: &[(&ProbedFile, Owner)]) {
+        if self.seeded == files.len() {
+            return;
+        }
+        self.seeded = files.len();
+        let mut names: HashSet<String> = HashSet::new();
+        for (file, _) in files {
+            names.extend(barriers(file).map(|point| point.symbol.clone()));
+        }
+        let users = || {
+            (0..)
+                .zip(files)
+                .filter(|(_, (_, owner))| *owner == Owner::User)
+        };
+        let concerned = users()
+            .any(|(_, (file, _))| barriers(file).next().is_some() || file.imports_any(&names));
+        if !concerned {
+            return;
+        }
+        let mut starts = Vec::new();
+        for (number, (file, _)) in users() {
+            let Some(unwind) = self.unwind(number, file) else {
+                continue;
+            };
+            if self.callers.file(number).is_none() {
+                let Some(calls) = Calls::of(Rc::clone(&unwind)) else {
+                    continue;
+                };
+                self.callers.add(number, Rc::new(calls));
+                if let Ok(image) = file.image() {
+                    let functions = runtimes::functions_of_libraries(&image);
+                    self.callers.add_of_libraries(number, &functions);
+                }
+            }
+            starts.extend(barriers(file).filter_map(|point| {
+                let start = unwind.function(unwind.address(point.entry_offset)?)?.start;
+                Some((number, start))
+            }));
+        }
+        for (file, address) in self.callers.walked(&starts, &names) {
+            self.learn(files, (file, address));
+        }
+        for (number, (file, _)) in users() {
+            self.learn_inlined(files, number, file);
+        }
+    }
+
+    /// Learns to go on from barriers that are inlined into a function with
+    /// several callers: they are in it as if they had been called there.
+    fn learn_inlined(&mut self, files: &[(&ProbedFile, Owner)], number: usize, file: &ProbedFile) {
+        for point in barriers(file).filter(|point| point.layout == layout::STD_INLINED) {
+            let Some(address) = self
+                .unwind(number, file)
+                .and_then(|unwind| unwind.address(point.entry_offset))
+                .map(|address| address + u64::from(Cookie::CALL))
+            else {
+                continue;
+            };
+            let function = self.callers.function_of(number, address);
+            if function.is_some_and(|function| self.callers.leads_on(function, MAX_CALLERS - 1)) {
+                self.learn(files, (number, address));
+            }
+        }
+    }
+
+    fn learn(&mut self, files: &[(&ProbedFile, Owner)], at: At) {
+        if self.learned.contains_key(&at) || self.learned.len() >= MAX_LEARNED {
+            return;
+        }
+        let Some((file, _)) = files.get(at.0) else {
+            return;
+        };
+        let Some(unwind) = self.unwind(at.0, file) else {
+            return;
+        };
+        let Some(rule) = unwind.rule(at.1) else {
+            return;
+        };
+        let probed: Vec<u64> = file
+            .points
+            .iter()
+            .flat_map(|point| [point.entry_offset, point.return_offset])
+            .collect();
+        let codes = unwind.codes(at.1, &probed);
+        for code in &codes {
+            let told = self.told.entry(*code).or_insert(Some(rule));
+            if *told != Some(rule) {
+                *told = None;
+            }
+            self.changes.push((*code, *told));
+        }
+        self.learned.insert(at, codes);
+        self.changed = true;
+    }
+
+    /// Looks at a new chain, innermost first, in which all addresses are known:
+    /// whether it should have gone on, or not have gone so far.
+    pub(super) fn consider(&mut self, files: &[(&ProbedFile, Owner)], chain: &[Link]) {
+        let Some((last, inner)) = chain.split_last() else {
+            return;
+        };
+        let has_own = chain.iter().any(|link| link.is_own);
+        match last.owner {
+            Owner::User => {
+                let function = self.function(files, last);
+                let is_inside = |link: &Link| self.callers.function_of(link.file, link.address);
+                let again =
+                    function.is_some() && inner.iter().any(|link| is_inside(link) == function);
+                let frames = MAX_CALLERS.saturating_sub(chain.len());
+                if !has_own && frames > 0 {
+                    self.learn_library(files, last);
+                } else if let Some(function) = function
+                    && !again
+                    && self.callers.leads_on(function, frames)
+                {
+                    self.learn(files, (last.file, last.address));
+                }
+            }
+            Owner::System if !has_own => self.learn_library(files, last),
+            Owner::System | Owner::C => {
+                // Who calls it is none of the program's.
+                let begun = inner.last().filter(|link| link.owner == Owner::User);
+                if let Some(begun) = begun
+                    && let Some(function) = self.function(files, begun)
+                    && self.callers.is_begun(function)
+                {
+                    self.review();
+                }
+            }
+        }
+    }
+
+    fn learn_library(&mut self, files: &[(&ProbedFile, Owner)], link: &Link) {
+        let at = (link.file, link.address);
+        self.of_libraries.insert(at);
+        self.learn(files, at);
+    }
+
+    fn function(&mut self, files: &[(&ProbedFile, Owner)], link: &Link) -> Option<At> {
+        if self.callers.file(link.file).is_none() {
+            let (file, _) = files.get(link.file)?;
+            let calls = Calls::of(self.unwind(link.file, file)?)?;
+            self.callers.add(link.file, Rc::new(calls));
+        }
+        self.callers.function_of(link.file, link.address)
+    }
+
+    /// Takes back what leads nowhere.
+    fn review(&mut self) {
+        let needless: Vec<At> = self
+            .learned
+            .keys()
+            .filter(|at| !self.of_libraries.contains(at))
+            .filter(|(file, address)| {
+                self.callers
+                    .function_of(*file, *address)
+                    .is_some_and(|function| !self.callers.leads_on(function, MAX_CALLERS - 1))
+            })
+            .copied()
+            .collect();
+        for at in needless {
+            for code in self.learned.remove(&at).unwrap_or_default() {
+                self.told.remove(&code);
+                self.changes.push((code, None));
+            }
+            self.changed = true;
+        }
+    }
+}
+
+/// Where a thread enters a barrier, or what may be part of one; not in a runtime's
+/// own code, where it has come a way that is always the same.
+fn barriers(file: &ProbedFile) -> impl Iterator<Item = &Point> {
+    file.points.iter().filter(|point| match point.function {
+        Function::Team(_) => point.is_of_language(),
+        Function::BarrierWait
+        | Function::Call { .. }
+        | Function::CondWait
+        | Function::CondWake { .. } => true,
+        _ => false,
+    })
+}
