@@ -169,7 +169,7 @@ fn run(threads: u32, sites: u64, events: u64, mut look: impl FnMut(u64)) -> f64 
                 object: 0x1000,
                 caller: 0x40_0000 + 0x10 * (episode % sites),
                 seq: next(tid),
-                epoch: 0,
+                epoch: 1,
             };
             feed(bytes(&record), &mut model);
         }

@@ -194,7 +194,8 @@ fn in_a_library_that_comes_and_goes() {
         let episodes = number(site, "episodes");
         assert!((100..=200).contains(&episodes), "{call}: {report}");
     }
-    assert!(report.sites().len() <= 3, "{report}");
+    // And in one episode of each line some threads may know already.
+    assert!(report.sites().len() <= 5, "{report}");
 }
 
 fn callers(site: &Value) -> Vec<&str> {

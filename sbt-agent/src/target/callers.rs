@@ -134,14 +134,12 @@ impl Callers {
             // By a pointer that was handed to somebody: who does that begins a
             // thread with it, and may call it himself besides.
             [] | [_] if own.is_taken(start) => false,
-            // By a table of methods, or by who knows whom.
-            [] => true,
-            [_] if own.is_listed(start) => true,
-            [(file, call)] => match self.function(file, call.from) {
+            [(file, call)] if !own.is_listed(start) => match self.function(file, call.from) {
                 Some(caller) if call.returns => self.leads_on_by(caller, frames - 1, jumps),
                 Some(caller) if jumps > 0 => self.leads_on_by(caller, frames, jumps - 1),
                 _ => false,
             },
+            // By several, by a table of methods, or by who knows whom.
             _ => true,
         }
     }

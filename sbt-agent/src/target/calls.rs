@@ -313,29 +313,24 @@ impl Links {
         let symbols = file.dynamic_symbol_table();
         let relocations = file.dynamic_relocations().into_iter().flatten();
         for (address, relocation) in relocations.take(MAX_RELOCATIONS) {
-            match relocation.target() {
-                RelocationTarget::Symbol(index) => {
-                    let symbol = symbols.and_then(|table| table.symbol_by_index(index).ok());
-                    let Some(symbol) = symbol else {
-                        continue;
-                    };
-                    let RelocationFlags::Elf { r_type } = relocation.flags() else {
-                        continue;
-                    };
-                    if [R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT].contains(&r_type) {
-                        if let Ok(name) = symbol.name() {
-                            this.slots.insert(address, name.to_owned());
-                        }
-                    } else if r_type == R_X86_64_64 && symbol.is_definition() {
-                        this.listed.insert(symbol.address());
-                    }
+            let RelocationTarget::Symbol(index) = relocation.target() else {
+                let pointer = relocation.addend().cast_unsigned();
+                if unwind.begins(pointer) {
+                    this.listed.insert(pointer);
                 }
-                _ => {
-                    let pointer = relocation.addend().cast_unsigned();
-                    if unwind.begins(pointer) {
-                        this.listed.insert(pointer);
-                    }
+                continue;
+            };
+            let symbol = symbols.and_then(|table| table.symbol_by_index(index).ok());
+            let (Some(symbol), RelocationFlags::Elf { r_type }) = (symbol, relocation.flags())
+            else {
+                continue;
+            };
+            if [R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT].contains(&r_type) {
+                if let Ok(name) = symbol.name() {
+                    this.slots.insert(address, name.to_owned());
                 }
+            } else if r_type == R_X86_64_64 && symbol.is_definition() {
+                this.listed.insert(symbol.address());
             }
         }
         this

@@ -12,6 +12,7 @@ mod layout;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
+use std::hash::BuildHasher;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -298,7 +299,7 @@ pub fn has_symbols(image: &[u8]) -> bool {
 }
 
 /// Whether the image uses a function of another file that has one of these names.
-pub fn imports_any(image: &[u8], names: &HashSet<String>) -> bool {
+pub fn imports_any<S: BuildHasher>(image: &[u8], names: &HashSet<String, S>) -> bool {
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
         file.dynamic_symbols().any(|symbol| {
             symbol.is_undefined() && symbol.name().is_ok_and(|name| names.contains(name))

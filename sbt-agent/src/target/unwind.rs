@@ -93,7 +93,7 @@ impl Unwind {
             .symbols()
             .chain(file.dynamic_symbols())
             .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.size() > 0)
-            .filter(|symbol| symbol.is_definition())
+            .filter(object::ObjectSymbol::is_definition)
             .take(MAX_FUNCTIONS)
             .filter_map(|symbol| {
                 let start = symbol.address();

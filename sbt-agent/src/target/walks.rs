@@ -278,7 +278,7 @@ impl Walks {
                     && let Some(function) = self.function(files, begun)
                     && self.callers.is_begun(function)
                 {
-                    self.review();
+                    self.forget(function);
                 }
             }
         }
@@ -299,17 +299,14 @@ impl Walks {
         self.callers.function_of(link.file, link.address)
     }
 
-    /// Takes back what leads nowhere.
-    fn review(&mut self) {
+    /// Takes back what leads from a function nowhere. What leads to it stays, even
+    /// if it tells nothing apart: a place must not change while the program runs.
+    fn forget(&mut self, function: At) {
         let needless: Vec<At> = self
             .learned
             .keys()
             .filter(|at| !self.of_libraries.contains(at))
-            .filter(|(file, address)| {
-                self.callers
-                    .function_of(*file, *address)
-                    .is_some_and(|function| !self.callers.leads_on(function, MAX_CALLERS - 1))
-            })
+            .filter(|(file, address)| self.callers.function_of(*file, *address) == Some(function))
             .copied()
             .collect();
         for at in needless {
