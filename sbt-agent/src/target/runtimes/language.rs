@@ -262,8 +262,9 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
     let mut info = InstructionInfoFactory::new();
     let mut written: Vec<Register> = Vec::new();
     let mut loaded: Vec<(Register, Origin)> = Vec::new();
-    // What each byte and each word is loaded from.
+    // What each byte and each word is loaded from, and the word to where.
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
+    let mut last_word = Register::None;
     for instruction in instructions {
         let base = instruction.memory_base();
         let displacement = instruction.memory_displacement64().cast_signed();
@@ -290,6 +291,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                     bytes.push((origin, displacement));
                 } else if is_word {
                     words.push((origin, displacement));
+                    last_word = instruction.op0_register();
                 }
             }
             if is_word && (keeps(base) || base == Register::RSP) {
@@ -306,6 +308,16 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
             if let Some((origin, displacement)) = bytes.iter().find_map(number_of) {
                 return team(*origin, *displacement, call);
             }
+        }
+        // A barrier at a fixed address may be had in two ways; then it tells that the
+        // tree has (n + 1) / 2 leaves.
+        if instruction.mnemonic() == Mnemonic::Lea
+            && base == last_word
+            && displacement == 1
+            && !bytes.is_empty()
+            && let Some((origin, displacement)) = words.last()
+        {
+            return team(*origin, *displacement, call);
         }
         if !matches!(
             instruction.flow_control(),

@@ -128,6 +128,16 @@ fn where_the_object_is() {
         (team.register, team.spilled, team.displacement),
         (0, Some(0x10), 0)
     );
+    // movzx r15d, byte [rip+0x2c51]; mov rdi, [r13]; lea r11, [rdi+1]
+    let code = [
+        0x44, 0x0f, 0xb6, 0x3d, 0x51, 0x2c, 0x00, 0x00, 0x49, 0x8b, 0x7d, 0x00, 0x4c, 0x8d, 0x5f,
+        0x01,
+    ];
+    let team = object(&code).unwrap();
+    assert_eq!(
+        (team.register, team.spilled, team.displacement),
+        (13, None, 0)
+    );
     // mov rbp, rax; movzx ebx, byte [rbp+0x19]; mov rdi, [rbp+0]: another one now.
     let code = [
         0x48, 0x89, 0xc5, 0x0f, 0xb6, 0x5d, 0x19, 0x48, 0x8b, 0x7d, 0x00,
