@@ -58,6 +58,9 @@ impl Module {
     }
 }
 
+/// How many mappings are remembered that are gone.
+const MAX_UNMAPPED: usize = 64;
+
 struct Mapped {
     start: u64,
     end: u64,
@@ -78,6 +81,8 @@ pub struct Resolver {
     by_id: HashMap<FileId, usize>,
     unprobed: Vec<usize>,
     mapped: Vec<Mapped>,
+    /// What is mapped no more, nor anything in its place, the latest last.
+    unmapped: Vec<Mapped>,
     places: Vec<Rc<Place>>,
     by_key: HashMap<Place, PlaceId>,
     walks: Walks,
@@ -98,6 +103,7 @@ impl Resolver {
             by_id: HashMap::new(),
             unprobed: Vec::new(),
             mapped: Vec::new(),
+            unmapped: Vec::new(),
             places: Vec::new(),
             by_key: HashMap::new(),
             walks: Walks::default(),
@@ -118,6 +124,7 @@ impl Resolver {
     /// started from, later another.
     pub fn executed(&mut self) {
         self.mapped.clear();
+        self.unmapped.clear();
         self.code_start = None;
         if self.executions > 0 {
             self.program = None;
@@ -169,6 +176,16 @@ impl Resolver {
         if self.mapped.iter().filter(is_gone).any(|old| old.used) {
             self.walks.renew();
         }
+        // What was called from there may come to be asked for later.
+        let old = std::mem::take(&mut self.mapped);
+        self.unmapped.extend(old);
+        let is_free = |old: &Mapped| {
+            let overlaps = |new: &Mapped| new.start < old.end && old.start < new.end;
+            !mapped.iter().any(overlaps)
+        };
+        self.unmapped.retain(is_free);
+        let excess = self.unmapped.len().saturating_sub(MAX_UNMAPPED);
+        self.unmapped.drain(..excess);
         self.mapped = mapped;
     }
 
@@ -216,10 +233,9 @@ impl Resolver {
     }
 
     fn find(&mut self, address: u64) -> Option<(usize, u64)> {
-        let mapped = self
-            .mapped
-            .iter_mut()
-            .find(|mapped| (mapped.start..mapped.end).contains(&address))?;
+        let holds = |mapped: &&mut Mapped| (mapped.start..mapped.end).contains(&address);
+        let mapped = self.mapped.iter_mut().find(holds);
+        let mapped = mapped.or_else(|| self.unmapped.iter_mut().rev().find(holds))?;
         mapped.used = true;
         let offset = address - mapped.start + mapped.offset;
         Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
