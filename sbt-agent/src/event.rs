@@ -47,6 +47,8 @@ pub enum Kind {
     User,
     /// A barrier of a team of GNU OpenMP, explicit or implied.
     Gomp,
+    /// The same of LLVM's OpenMP.
+    Kmp,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             Self::Pthread => "pthread",
             Self::User => "user",
             Self::Gomp => "gomp",
+            Self::Kmp => "kmp",
         }
     }
 }

@@ -51,6 +51,9 @@ pub mod layout {
     /// GNU OpenMP, `gomp_barrier_t` (libgomp/config/linux/bar.h): `total`,
     /// `generation`, 32 bits each, …
     pub const GOMP: u8 = 4;
+    /// LLVM's OpenMP: the object is the team, `kmp_team_t`, which is found by the
+    /// number of the thread; see [`super::Kmp`].
+    pub const KMP: u8 = 5;
 }
 
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
@@ -62,12 +65,14 @@ pub struct Cookie {
     /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
     /// numbers.
     pub object: u8,
-    /// Likewise, which is the number of participants; 0 if none.
+    /// Likewise, which is the number of participants; 0 if none. For
+    /// [`layout::KMP`] some of the bits of [`kmp`].
     pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
     /// probed instruction: the return address lies that far above it.
     pub stack_moved: u16,
-    /// For teams: how far above what the register holds the object lies.
+    /// For teams: how far above what the register holds the object lies. For
+    /// [`layout::KMP`] the number of the [`Kmp`].
     pub displacement: u16,
     /// A probe counts while this equals the low bits of [`State::generation`].
     pub generation: u16,
@@ -132,6 +137,30 @@ impl MarkCookie {
             generation: (bits >> 48) as u16,
         }
     }
+}
+
+/// Bits of [`Cookie::count`] for [`layout::KMP`].
+pub mod kmp {
+    /// [`super::Cookie::stack_moved`] counts from rbp, and not from rsp.
+    pub const FRAME: u8 = 1;
+    /// The thread goes on without being released: nothing shows when it leaves.
+    pub const PASSES: u8 = 2;
+}
+
+/// How to get from the number of a thread of LLVM's OpenMP to its team, for one
+/// probe: values of the map [`name::KMP`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Kmp {
+    /// How far above the probed instruction the variable `__kmp_threads` lies: it
+    /// points to an array of pointers to `kmp_info_t`, one for each thread.
+    pub threads: i32,
+    /// `kmp_info_t` → `th.th_team`, a pointer
+    pub team: u32,
+    /// `kmp_team_t` → `t.t_nproc`, 32 bits
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// The first eight bytes of every record.
@@ -294,6 +323,7 @@ const _: () = {
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 16);
     assert!(size_of::<Config>() == 80);
+    assert!(size_of::<Kmp>() == 16);
 };
 
 /// What the agent tells the programs before they are loaded: constants to the
@@ -360,6 +390,8 @@ pub mod name {
     pub const STATE: &str = ".data";
     /// Records lost for want of room, per CPU: the array at index 0.
     pub const LOST: &str = "LOST";
+    /// Array of [`super::Kmp`], [`super::MAX_KMP`] of them.
+    pub const KMP: &str = "KMP";
 }
 
 /// Size of one ring, bytes: a power of two times the page.
@@ -367,3 +399,6 @@ pub const RING_BYTES: u32 = 1 << 20;
 
 /// More rings than this are not made; CPUs then share them.
 pub const MAX_RINGS: u32 = 64;
+
+/// More places than this in LLVM's OpenMP are not probed.
+pub const MAX_KMP: u32 = 256;

@@ -8,6 +8,7 @@
 #![no_std]
 #![no_main]
 
+mod kmp;
 mod ring;
 mod target;
 mod task;

@@ -24,7 +24,7 @@ pub struct MapDef(UnsafeCell<bpf_map_def>);
 unsafe impl Sync for MapDef {}
 
 impl MapDef {
-    const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
+    pub const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
         Self(UnsafeCell::new(bpf_map_def {
             type_,
             key_size: 4,
@@ -36,7 +36,7 @@ impl MapDef {
         }))
     }
 
-    const fn as_ptr(&self) -> *mut c_void {
+    pub const fn as_ptr(&self) -> *mut c_void {
         self.0.get().cast()
     }
 }

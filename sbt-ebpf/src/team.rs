@@ -30,16 +30,22 @@ pub fn team(ctx: ProbeContext) -> u32 {
     let object = register(regs, cookie.object).wrapping_add(u64::from(cookie.displacement));
     // SAFETY: a copy from memory that may be anything, or fail.
     let count = unsafe { bpf_probe_read_user(object as *const u32) }.unwrap_or(0);
+    come(cookie, object, count, returns_at(regs, cookie));
+    0
+}
+
+/// The current thread comes to a barrier of a team. Where on the stack the
+/// address lies to which it returns: `at`. Its slot, if that counts.
+#[inline(always)]
+pub fn come(cookie: Cookie, object: u64, count: u32, at: u64) -> Option<&'static mut thread::Slot> {
+    // Alone there is nobody to wait for.
     if count == 1 {
-        return 0;
+        return None;
     }
     let task = Task::current();
-    let Some(slot) = thread::slot(&task) else {
-        return 0;
-    };
-    let at = returns_at(regs, cookie);
+    let slot = thread::slot(&task)?;
     if slot.is_in_call(at) {
-        return 0;
+        return None;
     }
     slot.enter();
     let tag = thread::trust().wrapping_add(u64::from(count));
@@ -61,12 +67,12 @@ pub fn team(ctx: ProbeContext) -> u32 {
         }
     }
     tell_arrival(&task, slot, cookie, object, word(at));
-    0
+    Some(slot)
 }
 
 /// What a register holds; see [`Cookie::object`].
 #[inline(always)]
-fn register(regs: &pt_regs, number: u8) -> u64 {
+pub fn register(regs: &pt_regs, number: u8) -> u64 {
     // Each by a load of its own: were the register chosen by address, the
     // verifier would not let it be loaded from the context.
     macro_rules! load {

@@ -180,6 +180,12 @@ impl Slot {
         first
     }
 
+    /// When the thread leaves what it has entered will not be seen.
+    #[inline(always)]
+    pub fn pass(&mut self) {
+        self.left = 1;
+    }
+
     /// Whether the thread, which calls something that will return to the address
     /// at `at`, is inside of a barrier of the user's own: deeper than its call,
     /// or in its place, by a tail call.

@@ -169,7 +169,8 @@ pub struct ThreadReport {
 pub struct BarrierReport {
     /// Its number.
     pub id: u32,
-    /// How it was recognised: `pthread`; `gomp` for GNU OpenMP; `user` for `--barrier`.
+    /// How it was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for
+    /// LLVM's; `user` for `--barrier`.
     pub kind: &'static str,
     /// Of the object in the target, hexadecimal.
     pub address: String,

@@ -20,7 +20,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 
-use super::runtimes::{self, Team};
+use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at};
 pub(super) use imports::imported_at;
 
@@ -62,6 +62,8 @@ pub enum Function {
     CallExit,
     /// A place where a thread comes to a barrier of its team.
     Team(Team),
+    /// The same in LLVM's OpenMP.
+    Kmp(Kmp),
     /// What it leaves last: a function.
     TeamEnd,
 }
@@ -72,9 +74,12 @@ impl Function {
         match self {
             Self::BarrierWait => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Team(_) | Self::TeamEnd => {
-                0
-            }
+            Self::LinkerMapped
+            | Self::Mark(_)
+            | Self::CallExit
+            | Self::Team(_)
+            | Self::Kmp(_)
+            | Self::TeamEnd => 0,
             Self::Call { object, count } => object.max(count).into(),
         }
     }

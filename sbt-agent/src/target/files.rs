@@ -132,11 +132,13 @@ impl ProbedFile {
     /// Whether it is a library that has barriers of its own: a C library, or the
     /// runtime of a language.
     pub fn is_runtime(&self) -> bool {
-        self.is_library
-            && self
-                .points
-                .iter()
-                .any(|point| matches!(point.function, Function::BarrierWait | Function::Team(_)))
+        let is_barrier = |point: &Point| {
+            matches!(
+                point.function,
+                Function::BarrierWait | Function::Team(_) | Function::Kmp(_)
+            )
+        };
+        self.is_library && self.points.iter().any(is_barrier)
     }
 
     /// A path that opens this very file as long as `self` lives.

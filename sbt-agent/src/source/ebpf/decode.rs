@@ -191,6 +191,7 @@ impl Decoder {
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
                         layout::GOMP => Kind::Gomp,
+                        layout::KMP => Kind::Kmp,
                         _ => Kind::Pthread,
                     },
                     callers,

@@ -19,7 +19,7 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use memmap2::Mmap;
-use sbt_common::{Config, MAX_RINGS, RING_BYTES, State, name};
+use sbt_common::{Config, Kmp, MAX_RINGS, RING_BYTES, State, name};
 use thiserror::Error;
 
 use super::{
@@ -66,6 +66,7 @@ pub struct Loaded {
     programs: HashMap<String, OwnedFd>,
     lost: OwnedFd,
     state: OwnedFd,
+    kmp: OwnedFd,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -96,6 +97,13 @@ impl Loaded {
         bytes[..8].copy_from_slice(&state.trust.to_ne_bytes());
         bytes[8..].copy_from_slice(&state.generation.to_ne_bytes());
         bpf::map_update(self.state.as_fd(), 0, &bytes)
+    }
+
+    /// Tells how probes in LLVM's OpenMP find the team.
+    pub fn set_kmp(&self, index: u16, way: Kmp) -> io::Result<()> {
+        // SAFETY: Kmp is repr(C) of integers without padding, as its size shows.
+        let bytes: [u8; size_of::<Kmp>()] = unsafe { std::mem::transmute(way) };
+        bpf::map_update(self.kmp.as_fd(), index.into(), &bytes)
     }
 
     /// Records that found no room so far, over all CPUs.
@@ -253,6 +261,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         programs: programs?,
         lost: take(name::LOST)?,
         state: take(name::STATE)?,
+        kmp: take(name::KMP)?,
         rings,
         uprobes,
         config,

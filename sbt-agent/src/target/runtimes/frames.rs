@@ -8,6 +8,15 @@ use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 type Reader<'a> = gimli::EndianSlice<'a, RunTimeEndian>;
 
+/// How far above a register the return address lies, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Above rsp.
+    AboveStack(u16),
+    /// Above rbp.
+    AboveFrame(u16),
+}
+
 /// Of one file.
 pub struct Frames<'a> {
     table: EhFrame<Reader<'a>>,
@@ -54,16 +63,29 @@ impl<'a> Frames<'a> {
     /// How far below the return address rsp lies before the instruction there
     /// is executed, bytes. `None` if that follows from another register.
     pub fn stack_moved(&self, vaddr: u64) -> Option<u16> {
+        match self.caller(vaddr)? {
+            Caller::AboveStack(moved) => Some(moved),
+            Caller::AboveFrame(_) => None,
+        }
+    }
+
+    /// Where the return address lies before the instruction there is executed.
+    pub fn caller(&self, vaddr: u64) -> Option<Caller> {
         let mut context = UnwindContext::new();
         let row = self
             .table
             .unwind_info_for_address(&self.bases, &mut context, vaddr, EhFrame::cie_from_offset)
             .ok()?;
         match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP => {
-                u16::try_from(offset.checked_sub(8)?).ok()
+            CfaRule::RegisterAndOffset { register, offset } => {
+                let above = u16::try_from(offset.checked_sub(8)?).ok()?;
+                match *register {
+                    X86_64::RSP => Some(Caller::AboveStack(above)),
+                    X86_64::RBP => Some(Caller::AboveFrame(above)),
+                    _ => None,
+                }
             }
-            _ => None,
+            CfaRule::Expression(_) => None,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A library's code, instruction by instruction.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+    Register,
+};
 
 /// Some code and the address of its first byte, in the file's own numbering.
 pub struct Code<'a> {
@@ -59,5 +62,14 @@ pub fn transfer(instruction: &Instruction) -> Option<Transfer> {
     (goes && instruction.op0_kind() == OpKind::NearBranch64).then(|| Transfer {
         at: instruction.ip(),
         to: instruction.near_branch64(),
+    })
+}
+
+/// Whether an instruction may write to a part of a register.
+pub fn writes(instruction: &Instruction, register: Register) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    info.info(instruction).used_registers().iter().any(|used| {
+        used.register().full_register() == register
+            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
     })
 }
