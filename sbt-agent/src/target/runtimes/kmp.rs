@@ -40,6 +40,8 @@ pub struct Start {
     barrier: u64,
     fork: u64,
     count: u64,
+    /// `__kmp_fork_call`, which `__kmpc_fork_call` calls likewise, but first.
+    begin: Option<u64>,
 }
 
 impl Start {
@@ -55,6 +57,7 @@ impl Start {
             barrier: address("__kmpc_barrier")?,
             fork: address("__kmpc_fork_call")?,
             count: address("__kmpc_bound_num_threads")?,
+            begin: address("__kmp_fork_call"),
         })
     }
 }
@@ -92,7 +95,7 @@ pub fn points(
         way: way(code, frames, start.count)?,
     };
     let barrier = library.barrier(start.barrier)?;
-    let join = library.join(start.fork)?;
+    let join = library.join(start)?;
     let workers = library.workers_join(join)?;
 
     let (number, first) = (Register::RSI, Register::RDI);
@@ -149,31 +152,39 @@ impl Library<'_> {
             Register::R8,
             Register::R9,
         ];
-        self.called(function, Register::RSI, |values| {
+        self.called(function, Register::RSI, |_, values| {
             zeros
                 .iter()
                 .all(|register| values.of(*register) == Some(Value::Number(0)))
         })
     }
 
-    /// `__kmp_join_call`, as `__kmpc_fork_call` calls it.
-    fn join(&self, function: u64) -> Option<u64> {
-        self.called(function, Register::RSI, |values| {
-            values.of(Register::RDX) == Some(Value::Number(1))
-                && values.of(Register::RCX) == Some(Value::Number(0))
+    /// `__kmp_join_call`, as `__kmpc_fork_call` calls it. Some versions have the
+    /// last argument, which is zero here, and some do not.
+    fn join(&self, start: &Start) -> Option<u64> {
+        let also = |value| matches!(value, None | Some(Value::Number(0)));
+        self.called(start.fork, Register::RSI, |to, values| {
+            Some(to) != start.begin
+                && values.of(Register::RDX) == Some(Value::Number(1))
+                && also(values.of(Register::RCX))
         })
     }
 
     /// The only function that is called so and takes the number of a thread in
     /// that register.
-    fn called(&self, function: u64, number: Register, so: impl Fn(&Values) -> bool) -> Option<u64> {
+    fn called(
+        &self,
+        function: u64,
+        number: Register,
+        so: impl Fn(u64, &Values) -> bool,
+    ) -> Option<u64> {
         let (start, end) = self.frames.function(function)?;
         let mut values = Values::at_entry();
         let mut found = BTreeSet::new();
         for instruction in self.code.instructions(start, end) {
             if let Some(go) = transfer(&instruction)
                 && !(start..end).contains(&go.to)
-                && so(&values)
+                && so(go.to, &values)
                 && self.takes_number(go.to, number)
             {
                 found.insert(go.to);
@@ -183,20 +194,31 @@ impl Library<'_> {
         (found.len() == 1).then(|| found.first().copied())?
     }
 
-    /// Whether a function looks up the thread whose number this argument is.
+    /// Whether a function looks up the thread whose number this argument is, or
+    /// the one to which it goes.
     fn takes_number(&self, function: u64, number: Register) -> bool {
-        let Some((start, end)) = self.frames.function(function) else {
-            return false;
-        };
-        let mut values = Values::at_entry();
         let wanted = Value::Element {
             variable: self.way.threads,
             number: Some(number),
         };
-        for instruction in self.code.instructions(start, end).take(BEGINNING) {
-            values.step(&instruction);
-            if values.of(instruction.op0_register()) == Some(wanted) {
-                return true;
+        let mut values = Values::at_entry();
+        let mut function = Some(function);
+        for _ in 0..2 {
+            let Some((start, end)) = function.take().and_then(|at| self.frames.function(at)) else {
+                return false;
+            };
+            for instruction in self.code.instructions(start, end).take(BEGINNING) {
+                values.step(&instruction);
+                if values.of(instruction.op0_register()) == Some(wanted) {
+                    return true;
+                }
+                if instruction.flow_control() == FlowControl::UnconditionalBranch {
+                    function = transfer(&instruction).map(|go| go.to);
+                    function = function.filter(|to| !(start..end).contains(to));
+                    if function.is_some() {
+                        break;
+                    }
+                }
             }
         }
         false
@@ -221,10 +243,11 @@ impl Library<'_> {
                 holder.is_some_and(|holder| holder == join || near.contains(&holder))
             };
             let (own, others): (Vec<u64>, Vec<u64>) = calls.into_iter().partition(own);
-            if let ([_], [other]) = (&own[..], &others[..])
-                && self.calls_region(*other)
+            if let [other] = others[..]
+                && !own.is_empty()
+                && self.calls_region(other)
             {
-                found.insert(*other);
+                found.insert(other);
             }
         }
         (found.len() == 1).then(|| found.first().copied())?
