@@ -141,6 +141,15 @@ impl ProbedFile {
         self.is_library && self.points.iter().any(is_barrier)
     }
 
+    /// Whether a function of it belongs to the runtime of a language that was
+    /// linked into the program. Its name is one that programs may not use.
+    pub fn is_of_runtime(&self, function: &str) -> bool {
+        let has = |kind: fn(&Point) -> bool| self.points.iter().any(kind);
+        function.starts_with("__kmp") && has(|point| matches!(point.function, Function::Kmp(_)))
+            || function.starts_with("gomp_")
+                && has(|point| matches!(point.function, Function::Team(_)))
+    }
+
     /// A path that opens this very file as long as `self` lives.
     pub fn open_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))

@@ -271,7 +271,10 @@ impl Resolver {
                 let shown = self.modules[module].file.shown.to_string_lossy();
                 short(&shown).clone_into(&mut place.binary);
                 place.offset = vaddr + 1;
-                place.of_runtime = self.modules[module].file.is_runtime();
+                let file = &self.modules[module].file;
+                let function = frames.first().and_then(|frame| frame.function.as_deref());
+                place.of_runtime =
+                    file.is_runtime() || function.is_some_and(|name| file.is_of_runtime(name));
                 place.into_function = self
                     .debug(module)
                     .and_then(|debug| debug.function_start(vaddr))

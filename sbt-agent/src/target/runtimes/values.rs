@@ -134,7 +134,8 @@ impl Values {
                 element.then_some(Value::Element { variable, number })
             }
             _ if index != Register::None => None,
-            Value::Address(address) if wide => {
+            // Linkers write an address that does not change as a number.
+            Value::Address(address) | Value::Number(address) if wide => {
                 Some(Value::Variable(address.wrapping_add(displacement)))
             }
             Value::Element { variable, .. } if wide => Some(Value::Member {

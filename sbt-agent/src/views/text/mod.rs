@@ -86,9 +86,9 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         );
     }
     text.push_str(
-        " Watched for: pthread_barrier_wait of glibc and musl and the barriers of GNU OpenMP, in \
-         the program and in every library it mapped, but not in child processes. Barriers made \
-         otherwise (OpenMP by LLVM, condition variables, atomics) are not recognised yet.",
+        " Watched for: pthread_barrier_wait of glibc and musl and the barriers of OpenMP by \
+         GNU and LLVM, in the program and in every library it mapped, but not in child processes. \
+         Barriers made otherwise (condition variables, atomics) are not recognised yet.",
     );
     for part in wrapped(&text, style.width) {
         line(out, &part);
