@@ -40,6 +40,7 @@ pub fn team(ctx: ProbeContext) -> u32 {
 pub fn come(cookie: Cookie, object: u64, count: u32, at: u64) -> Option<&'static mut thread::Slot> {
     // Alone there is nobody to wait for.
     if count == 1 {
+        thread::comes_alone();
         return None;
     }
     let task = Task::current();

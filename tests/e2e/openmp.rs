@@ -3,6 +3,7 @@
 use crate::{
     harness::{
         Report, attach, command, folder, needs_root, number, pause, run, sbt_with, start, watch,
+        watch_with,
     },
     programs::{Build, line},
 };
@@ -120,6 +121,21 @@ fn reductions_copies_and_tasks_of_llvm_openmp_are_counted() {
     assert_eq!(at("SITE barrier"), 20, "{report}");
     assert_eq!(at("SITE cancel"), 20, "{report}");
     assert_eq!(at("SITE fast"), 50_000, "{report}");
+}
+
+#[test]
+fn tasks_while_waiting_do_not_end_the_waiting() {
+    needs_root!();
+    for compiler in ["gcc", "clang"] {
+        let program = Build::of("openmp_tasks.c").flags(&["-fopenmp"]);
+        let program = program.compiler(compiler).path();
+        let (_, report) = watch_with(&["--departures=on"], &program, &["rounds=10"]);
+        report.is_exactly(3 * 11, 11);
+        let barrier = report.site_at(line("openmp_tasks.c", "SITE barrier"));
+        assert_eq!(number(&barrier["release_ns"], "count"), 30, "{report}");
+        // The last thread is late by more than the tasks of a round take.
+        assert_eq!(barrier["straggler"]["pattern"], "persistent", "{report}");
+    }
 }
 
 #[test]
