@@ -145,6 +145,11 @@ pub mod kmp {
     pub const FRAME: u8 = 1;
     /// The thread goes on without being released: nothing shows when it leaves.
     pub const PASSES: u8 = 2;
+    /// [`super::Outer::above`]: it lies above the frame whose address the inner
+    /// function has saved right below its own return address.
+    pub const SAVED: u32 = 0;
+    /// Likewise, above the frame whose address is in rbp.
+    pub const HELD: u32 = 1;
 }
 
 /// How to get from the number of a thread of LLVM's OpenMP to its team, for one
@@ -161,7 +166,24 @@ pub struct Kmp {
     pub count: u32,
     /// Zero.
     pub reserved: u32,
+    /// Who of the runtime's own calls the function in which the probe is; zeros
+    /// after the last.
+    pub outer: [Outer; MAX_OUTER],
 }
+
+/// A call in a function of the runtime that the program has called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Outer {
+    /// How far above the probed instruction the one lies to which it returns.
+    pub returns: i32,
+    /// How far above that return address on the stack that of the function lies,
+    /// or [`kmp::SAVED`], or [`kmp::HELD`].
+    pub above: u32,
+}
+
+/// Length of [`Kmp::outer`].
+pub const MAX_OUTER: usize = 16;
 
 /// The first eight bytes of every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -323,7 +345,7 @@ const _: () = {
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 16);
     assert!(size_of::<Config>() == 80);
-    assert!(size_of::<Kmp>() == 16);
+    assert!(size_of::<Kmp>() == 144);
 };
 
 /// What the agent tells the programs before they are loaded: constants to the

@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 use sbt_common::{
     Cookie, Kmp, MAX_KMP,
-    kmp::{FRAME, PASSES},
+    kmp::{FRAME, HELD, PASSES, SAVED},
 };
 
 use crate::{ring::MapDef, team, thread, word};
@@ -55,11 +55,33 @@ pub fn kmp(ctx: ProbeContext) -> u32 {
     let from_frame = cookie.count & FRAME != 0;
     let base = if from_frame { frame } else { stack };
     let at = base.wrapping_add(u64::from(cookie.stack_moved));
-    let slot = team::come(cookie, team, count, at);
+    let caller = caller(kmp, regs.rip, at, frame);
+    let slot = team::come(cookie, team, count, at, caller);
     if let Some(slot) = slot
         && cookie.count & PASSES != 0
     {
         slot.pass();
     }
     0
+}
+
+/// The address in the program to which the runtime returns, of which the innermost
+/// return address lies at `at`.
+#[inline(always)]
+fn caller(kmp: &Kmp, probe: u64, at: u64, frame: u64) -> u64 {
+    let caller = word(at);
+    for outer in &kmp.outer {
+        if outer.returns == 0 {
+            break;
+        }
+        if probe.wrapping_add(outer.returns as i64 as u64) == caller {
+            let at = match outer.above {
+                SAVED => word(at.wrapping_sub(8)).wrapping_add(8),
+                HELD => frame.wrapping_add(8),
+                above => at.wrapping_add(u64::from(above)),
+            };
+            return word(at);
+        }
+    }
+    caller
 }

@@ -30,14 +30,22 @@ pub fn team(ctx: ProbeContext) -> u32 {
     let object = register(regs, cookie.object).wrapping_add(u64::from(cookie.displacement));
     // SAFETY: a copy from memory that may be anything, or fail.
     let count = unsafe { bpf_probe_read_user(object as *const u32) }.unwrap_or(0);
-    come(cookie, object, count, returns_at(regs, cookie));
+    let at = returns_at(regs, cookie);
+    come(cookie, object, count, at, word(at));
     0
 }
 
 /// The current thread comes to a barrier of a team. Where on the stack the
-/// address lies to which it returns: `at`. Its slot, if that counts.
+/// address lies to which it returns: `at`; that of its caller: `caller`. Its slot,
+/// if that counts.
 #[inline(always)]
-pub fn come(cookie: Cookie, object: u64, count: u32, at: u64) -> Option<&'static mut thread::Slot> {
+pub fn come(
+    cookie: Cookie,
+    object: u64,
+    count: u32,
+    at: u64,
+    caller: u64,
+) -> Option<&'static mut thread::Slot> {
     // Alone there is nobody to wait for.
     if count == 1 {
         thread::comes_alone();
@@ -67,7 +75,7 @@ pub fn come(cookie: Cookie, object: u64, count: u32, at: u64) -> Option<&'static
             thread::distrust();
         }
     }
-    tell_arrival(&task, slot, cookie, object, word(at));
+    tell_arrival(&task, slot, cookie, object, caller);
     Some(slot)
 }
 

@@ -2,7 +2,8 @@
 //! them, from the tables that exceptions are unwound by (`.eh_frame`).
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, RunTimeEndian, UnwindContext, UnwindSection as _, X86_64,
+    BaseAddresses, CfaRule, EhFrame, RegisterRule, RunTimeEndian, UnwindContext,
+    UnwindSection as _, UnwindTableRow, X86_64,
 };
 use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
 
@@ -15,6 +16,15 @@ pub enum Caller {
     AboveStack(u16),
     /// Above rbp.
     AboveFrame(u16),
+}
+
+/// Where a function has left its caller's rbp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// In the word below the return address.
+    Below,
+    /// In rbp.
+    Held,
 }
 
 /// Of one file.
@@ -71,12 +81,7 @@ impl<'a> Frames<'a> {
 
     /// Where the return address lies before the instruction there is executed.
     pub fn caller(&self, vaddr: u64) -> Option<Caller> {
-        let mut context = UnwindContext::new();
-        let row = self
-            .table
-            .unwind_info_for_address(&self.bases, &mut context, vaddr, EhFrame::cie_from_offset)
-            .ok()?;
-        match row.cfa() {
+        self.at(vaddr, |row| match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 let above = u16::try_from(offset.checked_sub(8)?).ok()?;
                 match *register {
@@ -86,6 +91,30 @@ impl<'a> Frames<'a> {
                 }
             }
             CfaRule::Expression(_) => None,
-        }
+        })
+    }
+
+    /// Where the caller's rbp is then.
+    pub fn callers_frame(&self, vaddr: u64) -> Option<Saved> {
+        self.at(vaddr, |row| match row.register(X86_64::RBP) {
+            // Below the return address, which is the first word below the frame.
+            Some(RegisterRule::Offset(-16)) => Some(Saved::Below),
+            None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Saved::Held),
+            _ => None,
+        })
+    }
+
+    fn at<T>(
+        &self,
+        vaddr: u64,
+        read: impl FnOnce(&UnwindTableRow<usize>) -> Option<T>,
+    ) -> Option<T> {
+        let mut context = UnwindContext::new();
+        let from_offset = EhFrame::cie_from_offset;
+        let row = self
+            .table
+            .unwind_info_for_address(&self.bases, &mut context, vaddr, from_offset)
+            .ok()?;
+        read(row)
     }
 }

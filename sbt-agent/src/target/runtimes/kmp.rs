@@ -1,17 +1,17 @@
 //! LLVM's OpenMP (libomp, also as libiomp5): a thread has a number, and
 //! `__kmp_threads[number]->th.th_team` is its team, which holds how many threads
-//! it has (openmp/runtime/src/kmp.h).
+//! it has (`openmp/runtime/src/kmp.h`).
 //!
 //! `__kmpc_bound_num_threads` is exported and returns just that, so its last
 //! instructions tell where all of it lies. `__kmpc_barrier(loc, number)` calls
 //! `__kmp_barrier(bs_plain_barrier, number, FALSE, 0, NULL, NULL)`, in which all
 //! explicit barriers, reductions and the like wait: every call of that is an
-//! arrival (kmp_barrier.cpp). `__kmpc_fork_call`, which is a parallel region, ends
+//! arrival (`kmp_barrier.cpp`). `__kmpc_fork_call`, which is a parallel region, ends
 //! with `__kmp_join_call(loc, number, fork_context_intel, FALSE)`: there the
 //! thread that began the region comes to its end. That calls, also through
 //! another function, `__kmp_join_barrier(number)`, and so do the other threads of
 //! the team in their loop, `__kmp_launch_thread`, after they have called the
-//! region's code by a pointer (kmp_runtime.cpp).
+//! region's code by a pointer (`kmp_runtime.cpp`).
 //!
 //! Such calls are instructions that the kernel emulates.
 
@@ -19,11 +19,16 @@ use std::collections::BTreeSet;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+use sbt_common::{
+    MAX_OUTER, Outer,
+    kmp::{HELD, SAVED},
+};
 
 use super::{
     Kmp,
-    frames::{Caller, Frames},
+    frames::{Caller, Frames, Saved},
     leaves, point,
+    stubs::Stubs,
     sweep::{Code, Transfer, transfer, writes},
     values::{Value, Values},
 };
@@ -83,6 +88,7 @@ pub fn points(
     start: &Start,
     code: &Code<'_>,
     frames: &Frames<'_>,
+    stubs: &Stubs,
     segments: &[Segment],
 ) -> Option<Vec<Point>> {
     let library = Library {
@@ -91,6 +97,10 @@ pub fn points(
         transfers: code
             .all()
             .filter_map(|instruction| transfer(&instruction))
+            .map(|go| Transfer {
+                to: stubs.behind(go.to),
+                ..go
+            })
             .collect(),
         way: way(code, frames, start.count)?,
     };
@@ -308,6 +318,34 @@ impl Library<'_> {
         Some(values)
     }
 
+    /// The calls, elsewhere in the library, of the function in which a probe is.
+    /// Those that go on to it by a jump have the program's address on the stack.
+    fn outer(&self, at: u64) -> [Outer; MAX_OUTER] {
+        let mut outer = [Outer::default(); MAX_OUTER];
+        let Some((start, _)) = self.frames.function(at) else {
+            return outer;
+        };
+        let calls = self.transfers.iter().filter(|go| go.to == start);
+        let known = calls.filter_map(|go| {
+            let above = match self.frames.caller(go.at)? {
+                // Below it lies the other return address.
+                Caller::AboveStack(above) => u32::from(above) + 8,
+                Caller::AboveFrame(8) => match self.frames.callers_frame(at)? {
+                    Saved::Below => SAVED,
+                    Saved::Held => HELD,
+                },
+                Caller::AboveFrame(_) => return None,
+            };
+            let returns = go.returns?.wrapping_sub(at).cast_signed();
+            let returns = i32::try_from(returns).ok()?;
+            Some(Outer { returns, above })
+        });
+        for (place, known) in outer.iter_mut().zip(known) {
+            *place = known;
+        }
+        outer
+    }
+
     fn point(
         &self,
         symbol: &str,
@@ -330,6 +368,7 @@ impl Library<'_> {
                 team: self.way.team,
                 count: self.way.count,
                 reserved: 0,
+                outer: self.outer(at),
             },
         };
         point(Function::Kmp(kmp), symbol, at, above, segments)

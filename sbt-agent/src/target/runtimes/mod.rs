@@ -4,6 +4,7 @@
 mod frames;
 mod gomp;
 mod kmp;
+mod stubs;
 mod sweep;
 mod values;
 
@@ -60,7 +61,10 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     let code = sweep::Code::new(text.0, text.1);
     match (gomp, kmp) {
         // LLVM's has GNU's functions too, for programs built by gcc.
-        (_, Some(start)) => kmp::points(&start, &code, &frames, segments).unwrap_or_default(),
+        (_, Some(start)) => {
+            let stubs = stubs::Stubs::of(&file);
+            kmp::points(&start, &code, &frames, &stubs, segments).unwrap_or_default()
+        }
         (Some(start), None) => gomp::points(&start, &code, &frames, segments),
         (None, None) => Vec::new(),
     }

@@ -18,6 +18,8 @@ pub struct Transfer {
     pub at: u64,
     /// Where it goes.
     pub to: u64,
+    /// Where a call returns to.
+    pub returns: Option<u64>,
 }
 
 impl<'a> Code<'a> {
@@ -62,6 +64,7 @@ pub fn transfer(instruction: &Instruction) -> Option<Transfer> {
     (goes && instruction.op0_kind() == OpKind::NearBranch64).then(|| Transfer {
         at: instruction.ip(),
         to: instruction.near_branch64(),
+        returns: (instruction.flow_control() == FlowControl::Call).then(|| instruction.next_ip()),
     })
 }
 
