@@ -108,8 +108,8 @@ fn reductions_copies_and_tasks_of_llvm_openmp_are_counted() {
     needs_root!();
     let report = watch(&LLVM_MORE.path(), &["rounds=20", "fast=50000"]);
     // Two for the reduction and two for the copy, tasks, barrier, cancelled loop;
-    // two for each small region; one for each region that lasts.
-    let episodes = 20 * (2 + 2 + 3) + 20 * 2 + 1;
+    // two for each small region of both kinds; one for each that lasts.
+    let episodes = 20 * (2 + 2 + 3) + 20 * 2 + 20 * 2 + 1;
     let fast = 50_000 + 1;
     report.is_exactly(6 * episodes + 2 * fast, episodes + fast);
     let at = |mark| {
@@ -120,7 +120,25 @@ fn reductions_copies_and_tasks_of_llvm_openmp_are_counted() {
     assert_eq!(at("SITE tasks"), 20, "{report}");
     assert_eq!(at("SITE barrier"), 20, "{report}");
     assert_eq!(at("SITE cancel"), 20, "{report}");
+    assert_eq!(at("SITE cancellable"), 20, "{report}");
     assert_eq!(at("SITE fast"), 50_000, "{report}");
+}
+
+#[test]
+fn a_program_by_gcc_may_run_with_llvm_openmp() {
+    needs_root!();
+    let program = GNU.path();
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    let arguments = ["--", program.to_str().unwrap(), "rounds=50", "nested=0"];
+    let library = "/usr/lib/x86_64-linux-gnu/libomp5.so";
+    command
+        .arg(&json)
+        .args(arguments)
+        .env("LD_PRELOAD", library);
+    run(command).expect(0);
+    has_every_barrier(&Report::read(&json), "kmp");
 }
 
 #[test]

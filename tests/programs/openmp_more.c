@@ -1,5 +1,5 @@
 // What OpenMP makes barriers of besides the plain ones: reductions, copies from
-// one thread to all, tasks, loops that are cancelled; and as many barriers a
+// one thread to all, tasks, what may be cancelled; and as many barriers a
 // second as the machine can do.
 #include <omp.h>
 #include <stdio.h>
@@ -41,6 +41,15 @@ int main(int argc, char **argv)
 #pragma omp parallel for reduction(+ : sum) // SITE region
         for (int i = 0; i < 100; i++)
             sum += i;
+    }
+    for (long round = 0; round < rounds; round++) {
+#pragma omp parallel
+        {
+#pragma omp barrier // SITE cancellable
+            if (sum < 0) {
+#pragma omp cancel parallel
+            }
+        }
     }
 #pragma omp parallel num_threads(2)
     for (long round = 0; round < fast; round++) {

@@ -376,56 +376,5 @@ impl Library<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, path::PathBuf};
-
-    use crate::target::{
-        elf::{Function, Point, load_segments},
-        runtimes::{self, Kmp},
-    };
-
-    /// Those of all versions that are installed.
-    fn libraries() -> Vec<PathBuf> {
-        let versions = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-        versions
-            .map(|version| version.path().join("lib/libomp.so.5"))
-            .filter(|path| path.exists())
-            .collect()
-    }
-
-    fn places(points: &[Point]) -> impl Iterator<Item = (&Point, Kmp)> {
-        points.iter().filter_map(|point| match point.function {
-            Function::Kmp(kmp) => Some((point, kmp)),
-            _ => None,
-        })
-    }
-
-    #[test]
-    fn the_barriers_of_this_machines_libraries_are_found() {
-        for path in libraries() {
-            let image = fs::read(&path).unwrap();
-            let points = runtimes::points(&image, &load_segments(&image).unwrap());
-            let named = |symbol| places(&points).filter(move |(point, _)| point.symbol == symbol);
-            // Barrier, reductions, copyprivate, and those for programs by gcc.
-            assert!(named("__kmp_barrier").count() >= 8, "{points:#?}");
-            // Those of fork_call, fork_teams and GOMP_parallel_end.
-            assert!(named("__kmp_join_call").count() >= 2, "{points:#?}");
-            assert_eq!(named("__kmp_join_barrier").count(), 1, "{points:#?}");
-            // Only who began the region is seen to leave its end.
-            for (point, kmp) in places(&points) {
-                let worker = point.symbol == "__kmp_join_barrier";
-                assert_eq!((kmp.passes, kmp.register == 1), (worker, worker));
-                assert!(point.entry_emulated, "{point:?}");
-                let one = places(&points).next().unwrap();
-                assert_eq!(
-                    (kmp.way.team, kmp.way.count),
-                    (one.1.way.team, one.1.way.count)
-                );
-            }
-            let ends = points
-                .iter()
-                .filter(|point| point.function == Function::TeamEnd);
-            assert_eq!(ends.count(), 2, "{points:#?}");
-        }
-    }
-}
+#[path = "kmp_tests.rs"]
+mod tests;
