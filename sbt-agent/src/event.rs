@@ -48,6 +48,8 @@ pub enum Kind {
     User,
     /// A barrier of a team of GNU OpenMP, explicit or implied.
     Gomp,
+    /// The same of LLVM's OpenMP.
+    Kmp,
     /// `std::barrier` of C++.
     Std,
     /// `std::sync::Barrier` of Rust.
@@ -66,6 +68,7 @@ impl Kind {
             Self::Std => "std::barrier",
             Self::Rust => "rust",
             Self::Condvar => "condvar",
+            Self::Kmp => "kmp",
         }
     }
 }

@@ -57,6 +57,9 @@ pub mod layout {
     /// GNU OpenMP, `gomp_barrier_t` (libgomp/config/linux/bar.h): `total`,
     /// `generation`, 32 bits each, …
     pub const GOMP: u8 = 4;
+    /// LLVM's OpenMP: the object is the team, `kmp_team_t`, which is found by the
+    /// number of the thread; see [`super::Kmp`].
+    pub const KMP: u8 = 5;
     /// `std::barrier` of C++: the object begins with the number of threads.
     pub const STD: u8 = 6;
     /// The same; the register points to a word that holds the object's address.
@@ -89,13 +92,14 @@ pub struct Cookie {
     pub object: u8,
     /// Likewise, which is the number of participants; 0 if none. For a function
     /// that wakes waiters of a condition variable: how many at most, 0 for all.
-    /// For teams some of the bits of [`team`].
+    /// For teams some of the bits of [`team`], for [`layout::KMP`] of [`kmp`].
     pub count: u8,
     /// How many bytes the prologue has moved the stack pointer down before the
     /// probed instruction: the return address lies that far above it.
     pub stack_moved: u16,
     /// For teams: how far above what the register holds the object lies, bytes;
-    /// negative below, in two's complement.
+    /// negative below, in two's complement. For [`layout::KMP`] the number of the
+    /// [`Kmp`].
     pub displacement: u16,
     /// A probe counts while this equals the low bits of [`State::generation`].
     pub generation: u16,
@@ -174,6 +178,52 @@ impl MarkCookie {
         }
     }
 }
+
+/// Bits of [`Cookie::count`] for [`layout::KMP`].
+pub mod kmp {
+    /// [`super::Cookie::stack_moved`] counts from rbp, and not from rsp.
+    pub const FRAME: u8 = 1;
+    /// The thread goes on without being released: nothing shows when it leaves.
+    pub const PASSES: u8 = 2;
+    /// [`super::Outer::above`]: it lies above the frame whose address the inner
+    /// function has saved right below its own return address.
+    pub const SAVED: u32 = 0;
+    /// Likewise, above the frame whose address is in rbp.
+    pub const HELD: u32 = 1;
+}
+
+/// How to get from the number of a thread of LLVM's OpenMP to its team, for one
+/// probe: values of the map [`name::KMP`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Kmp {
+    /// How far above the probed instruction the variable `__kmp_threads` lies: it
+    /// points to an array of pointers to `kmp_info_t`, one for each thread.
+    pub threads: i32,
+    /// `kmp_info_t` → `th.th_team`, a pointer
+    pub team: u32,
+    /// `kmp_team_t` → `t.t_nproc`, 32 bits
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Who of the runtime's own calls the function in which the probe is; zeros
+    /// after the last.
+    pub outer: [Outer; MAX_OUTER],
+}
+
+/// A call in a function of the runtime that the program has called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Outer {
+    /// How far above the probed instruction the one lies to which it returns.
+    pub returns: i32,
+    /// How far above that return address on the stack that of the function lies,
+    /// or [`kmp::SAVED`], or [`kmp::HELD`].
+    pub above: u32,
+}
+
+/// Length of [`Kmp::outer`].
+pub const MAX_OUTER: usize = 16;
 
 /// The first eight bytes of every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -447,6 +497,7 @@ const _: () = {
     assert!(size_of::<Mapping>() == 16);
     assert!(size_of::<Config>() == 80);
     assert!(size_of::<State>() == 32);
+    assert!(size_of::<Kmp>() == 144);
 };
 
 /// What the agent tells the programs before they are loaded: constants to the
@@ -524,6 +575,8 @@ pub mod name {
     pub const PASSED: &str = "PASSED";
     /// [`super::Code`] → [`super::Rule`]: the agent's, for the programs to read.
     pub const RULES: &str = "RULES";
+    /// Array of [`super::Kmp`], [`super::MAX_KMP`] of them.
+    pub const KMP: &str = "KMP";
 }
 
 /// Size of one ring, bytes: a power of two times the page.
@@ -537,3 +590,6 @@ pub const MAX_RULES: u32 = 4096;
 
 /// More rings than this are not made; CPUs then share them.
 pub const MAX_RINGS: u32 = 64;
+
+/// More places than this in LLVM's OpenMP are not probed.
+pub const MAX_KMP: u32 = 256;

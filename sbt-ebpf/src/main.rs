@@ -9,6 +9,7 @@
 #![no_main]
 
 mod condvar;
+mod kmp;
 mod ring;
 mod target;
 mod task;

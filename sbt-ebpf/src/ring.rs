@@ -24,7 +24,7 @@ pub struct MapDef(UnsafeCell<bpf_map_def>);
 unsafe impl Sync for MapDef {}
 
 impl MapDef {
-    const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
+    pub const fn new(type_: u32, value_size: u32, max_entries: u32) -> Self {
         Self::keyed(type_, 4, value_size, max_entries)
     }
 

@@ -57,13 +57,6 @@ pub fn team(ctx: ProbeContext) -> u32 {
         // SAFETY: a copy from memory that may be anything, or fail.
         unsafe { bpf_probe_read_user(object as *const u32) }.unwrap_or(0)
     };
-    if count == 1 {
-        return 0;
-    }
-    let task = Task::current();
-    let Some(slot) = thread::slot(&task) else {
-        return 0;
-    };
     let (at, caller) = if inlined {
         // As if the call had been made.
         (
@@ -74,8 +67,50 @@ pub fn team(ctx: ProbeContext) -> u32 {
         let at = returns_at(regs, cookie);
         (at, word(at))
     };
+    // Where a runtime's own code has run meanwhile it may have used rbp.
+    let rbp = if cookie.layout == layout::GOMP {
+        0
+    } else {
+        frame
+    };
+    let from = Caller {
+        at,
+        address: caller,
+        rbp,
+    };
+    come(cookie, object, count, at, from);
+    0
+}
+
+/// Who has called, as [`walk::callers`] wants to know it.
+pub struct Caller {
+    /// Where on the stack the return address lies.
+    pub at: u64,
+    /// That address.
+    pub address: u64,
+    /// rbp at that time, or 0.
+    pub rbp: u64,
+}
+
+/// The current thread comes to a barrier of a team. Where on the stack the
+/// address lies to which it returns: `at`. Its slot, if that counts.
+#[inline(always)]
+pub fn come(
+    cookie: Cookie,
+    object: u64,
+    count: u32,
+    at: u64,
+    from: Caller,
+) -> Option<&'static mut thread::Slot> {
+    // Alone there is nobody to wait for.
+    if count == 1 {
+        thread::comes_alone();
+        return None;
+    }
+    let task = Task::current();
+    let slot = thread::slot(&task)?;
     if slot.is_in_call(at) {
-        return 0;
+        return None;
     }
     slot.enter();
     let tag = thread::trust().wrapping_add(u64::from(count));
@@ -96,15 +131,9 @@ pub fn team(ctx: ProbeContext) -> u32 {
             thread::distrust();
         }
     }
-    // Where a runtime's own code has run meanwhile it may have used rbp.
-    let rbp = if cookie.layout == layout::GOMP {
-        0
-    } else {
-        frame
-    };
-    let callers = walk::callers(&task, slot, at, caller, rbp);
+    let callers = walk::callers(&task, slot, from.at, from.address, from.rbp);
     tell_arrival(&task, slot, cookie, object, callers);
-    0
+    Some(slot)
 }
 
 /// rsp, by a load of its own, as below.

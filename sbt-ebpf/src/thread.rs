@@ -30,12 +30,19 @@ struct Cached {
     trust: u64,
 }
 
+/// The thread is in a barrier.
+const INSIDE: u32 = 0;
+/// It has left it.
+const LEFT: u32 = 1;
+/// It is in one, and meanwhile, in a task, also in one where it is alone.
+const ALONE: u32 = 2;
+
 /// One thread's slot.
 #[repr(C)]
 pub struct Slot {
     tid: u32,
     seq: u32,
-    /// Whether it has left what it entered last.
+    /// Whether it has left what it entered last: [`INSIDE`], [`LEFT`], [`ALONE`].
     left: u32,
     /// Of the probes that it hit last.
     generation: u16,
@@ -62,7 +69,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
         Slot {
             tid: 0,
             seq: 0,
-            left: 0,
+            left: INSIDE,
             generation: 0,
             reserved: 0,
             call_at: 0,
@@ -157,6 +164,19 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     Some(slot)
 }
 
+/// The current thread comes to a barrier where nobody else does: its end looks
+/// like that of the one in which the thread may be.
+#[inline(always)]
+pub fn comes_alone() {
+    let task = Task::current();
+    let index = task.tid() as usize & (SLOTS - 1);
+    // SAFETY: as in `slot`.
+    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    if slot.tid == task.tid() && slot.left == INSIDE {
+        slot.left = ALONE;
+    }
+}
+
 /// Makes the current thread's next record announce it again.
 pub fn announce_again() {
     let task = Task::current();
@@ -186,7 +206,7 @@ fn announce(task: &Task, slot: &mut Slot) {
     slot.tid = if sent { task.tid() } else { 0 };
     slot.generation = generation();
     slot.seq = 0;
-    slot.left = 0;
+    slot.left = INSIDE;
     slot.call_at = 0;
     for cached in &mut slot.cached {
         cached.object = 0;
@@ -205,16 +225,22 @@ impl Slot {
     /// The thread enters a barrier.
     #[inline(always)]
     pub fn enter(&mut self) {
-        self.left = 0;
+        self.left = INSIDE;
     }
 
     /// The thread leaves what it entered; false if it has left already, which
     /// happens when two probes are on the same place for a moment.
     #[inline(always)]
     fn leave(&mut self) -> bool {
-        let first = self.left == 0;
-        self.left = 1;
-        first
+        let was = self.left;
+        self.left = if was == ALONE { INSIDE } else { LEFT };
+        was == INSIDE
+    }
+
+    /// When the thread leaves what it has entered will not be seen.
+    #[inline(always)]
+    pub fn pass(&mut self) {
+        self.left = LEFT;
     }
 
     /// Whether the thread, which calls something that will return to the address
@@ -253,7 +279,7 @@ impl Slot {
     pub fn enter_call(&mut self, at: u64, returns_to: u64) {
         self.call_at = at;
         self.call_return = returns_to;
-        self.left = 0;
+        self.left = INSIDE;
     }
 
     /// What was called with the return address at `at` ends; false if it is

@@ -1,11 +1,18 @@
 //! Barriers of OpenMP, which no program calls by name.
 
 use crate::{
-    harness::{Report, needs_root, number, watch},
+    harness::{
+        Report, attach, command, folder, needs_root, number, pause, run, sbt_with, start, watch,
+        watch_with,
+    },
     programs::{Build, line},
 };
 
 const GNU: Build = Build::of("openmp.c").flags(&["-fopenmp"]);
+const LLVM: Build = GNU.compiler("clang");
+const LLVM_MORE: Build = Build::of("openmp_more.c")
+    .compiler("clang")
+    .flags(&["-fopenmp"]);
 
 /// Episodes of the barriers with so many participants.
 fn episodes_of(report: &Report, participants: u64) -> u64 {
@@ -16,18 +23,15 @@ fn episodes_of(report: &Report, participants: u64) -> u64 {
         .sum()
 }
 
-#[test]
-fn every_barrier_of_gnu_openmp_is_counted() {
-    needs_root!();
-    let report = watch(&GNU.path(), &["rounds=50", "nested=0"]);
+/// What both runtimes make of 50 rounds.
+fn has_every_barrier(report: &Report, kind: &str) {
     // Barrier, two loops, single, sections; the end of each small region, and of
     // the large one.
-    assert_eq!(report.number("episodes"), 50 * 5 + 50 + 1, "{report}");
-    assert_eq!(report.number("incomplete_episodes"), 0, "{report}");
-    assert_eq!(episodes_of(&report, 4), 50 * 5 + 50 + 1, "{report}");
+    report.is_exactly(4 * (50 * 5 + 50 + 1), 50 * 5 + 50 + 1);
+    assert_eq!(episodes_of(report, 4), 50 * 5 + 50 + 1, "{report}");
     assert_eq!(report.threads().len(), 4, "{report}");
     for site in report.list("sites") {
-        assert_eq!(site["kind"], "gomp", "{report}");
+        assert_eq!(site["kind"], kind, "{report}");
         let file = site["file"].as_str().unwrap_or_default();
         assert!(file.ends_with("openmp.c"), "{report}");
     }
@@ -42,6 +46,27 @@ fn every_barrier_of_gnu_openmp_is_counted() {
     let barrier = report.site_at(line("openmp.c", "SITE barrier"));
     assert_eq!(number(barrier, "episodes"), 50, "{report}");
     assert!(number(&region["release_ns"], "count") > 0, "{report}");
+}
+
+#[test]
+fn every_barrier_of_gnu_openmp_is_counted() {
+    needs_root!();
+    let report = watch(&GNU.path(), &["rounds=50", "nested=0"]);
+    has_every_barrier(&report, "gomp");
+}
+
+#[test]
+fn every_barrier_of_llvm_openmp_is_counted() {
+    needs_root!();
+    let report = watch(&LLVM.path(), &["rounds=50", "nested=0"]);
+    has_every_barrier(&report, "kmp");
+    // Only who began a region is seen to leave its end.
+    let mut sites = report.sites().iter();
+    let region = sites.find(|site| site["function"] == "main" && number(site, "episodes") == 50);
+    assert!(
+        number(&region.unwrap()["release_ns"], "count") <= 50,
+        "{report}"
+    );
 }
 
 #[test]
@@ -75,4 +100,105 @@ fn a_function_with_a_barrier_is_told_apart_by_its_callers() {
         let episodes = number(site, "episodes");
         assert!((100..=200).contains(&episodes), "{call}: {report}");
     }
+}
+#[test]
+fn teams_of_llvm_openmp_are_told_apart() {
+    needs_root!();
+    let report = watch(&LLVM.path(), &["rounds=1", "nested=30"]);
+    // Two teams of 3 and one of 2 in each round, and 30 teams of 2, 3 and 4 in turn.
+    let arrivals = 4 * 7 + 30 * (2 * 3 + 2) + 10 * (2 + 3 + 4);
+    report.is_exactly(arrivals, 7 + 30 * 3 + 30);
+}
+
+#[test]
+fn a_stripped_program_with_llvm_openmp_shows_its_barriers() {
+    needs_root!();
+    let report = watch(&LLVM.stripped().path(), &["rounds=20", "nested=0"]);
+    report.is_exactly(4 * (20 * 5 + 20 + 1), 20 * 5 + 20 + 1);
+}
+
+#[test]
+fn reductions_copies_and_tasks_of_llvm_openmp_are_counted() {
+    needs_root!();
+    let report = watch(&LLVM_MORE.path(), &["rounds=20", "fast=50000"]);
+    // Two for the reduction and two for the copy, tasks, barrier, cancelled loop;
+    // two for each small region of both kinds; one for each that lasts.
+    let episodes = 20 * (2 + 2 + 3) + 20 * 2 + 20 * 2 + 1;
+    let fast = 50_000 + 1;
+    report.is_exactly(6 * episodes + 2 * fast, episodes + fast);
+    let at = |mark| {
+        let site = report.site_at(line("openmp_more.c", mark));
+        number(site, "episodes")
+    };
+    assert_eq!(at("SITE reduce"), 40, "{report}");
+    assert_eq!(at("SITE tasks"), 20, "{report}");
+    assert_eq!(at("SITE barrier"), 20, "{report}");
+    assert_eq!(at("SITE cancel"), 20, "{report}");
+    assert_eq!(at("SITE cancellable"), 20, "{report}");
+    assert_eq!(at("SITE fast"), 50_000, "{report}");
+}
+
+#[test]
+fn a_program_by_gcc_may_run_with_llvm_openmp() {
+    needs_root!();
+    let program = GNU.path();
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    let arguments = ["--", program.to_str().unwrap(), "rounds=50", "nested=0"];
+    let library = "/usr/lib/x86_64-linux-gnu/libomp5.so";
+    command
+        .arg(&json)
+        .args(arguments)
+        .env("LD_PRELOAD", library);
+    run(command).expect(0);
+    has_every_barrier(&Report::read(&json), "kmp");
+}
+
+#[test]
+fn tasks_while_waiting_do_not_end_the_waiting() {
+    needs_root!();
+    for compiler in ["gcc", "clang"] {
+        let program = Build::of("openmp_tasks.c").flags(&["-fopenmp"]);
+        let program = program.compiler(compiler).path();
+        let (_, report) = watch_with(&["--departures=on"], &program, &["rounds=10"]);
+        report.is_exactly(3 * 11, 11);
+        let barrier = report.site_at(line("openmp_tasks.c", "SITE barrier"));
+        assert_eq!(number(&barrier["release_ns"], "count"), 30, "{report}");
+        // The last thread is late by more than the tasks of a round take.
+        assert_eq!(barrier["straggler"]["pattern"], "persistent", "{report}");
+    }
+}
+
+#[test]
+fn llvm_openmp_is_seen_however_it_waits() {
+    needs_root!();
+    let program = LLVM.path();
+    let program = program.to_str().unwrap();
+    for (variable, value) in [("OMP_WAIT_POLICY", "passive"), ("KMP_BLOCKTIME", "0")] {
+        let folder = folder();
+        let json = folder.path().join("report.json");
+        let mut command = sbt_with(&["run", "--json", "--output"]);
+        let arguments = ["--", program, "rounds=10", "nested=0", "threads=9"];
+        command.arg(&json).args(arguments).env(variable, value);
+        run(command).expect(0);
+        Report::read(&json).is_exactly(9 * 61, 61);
+    }
+}
+
+#[test]
+fn llvm_openmp_is_joined_in_the_middle() {
+    needs_root!();
+    let arguments = ["rounds=10000", "nested=0", "threads=3"];
+    let target = start(command(LLVM.path(), &arguments));
+    pause(300);
+    let report = attach(target.pid(), &[]).report();
+    target.finish().expect(0);
+    // The one under way; and without its beginning the next may be taken apart.
+    assert!(report.number("incomplete_episodes") <= 2, "{report}");
+    assert_eq!(report.number("lost_events"), 0, "{report}");
+    let mut sites = report.sites().iter();
+    let region =
+        sites.find(|site| site["function"] == "main" && number(site, "episodes") == 10_000);
+    assert!(region.is_some(), "{report}");
 }

@@ -19,10 +19,12 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// Tools that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 9] = [
+/// Tools and files that the tests use, and the Debian packages that have them.
+const TOOLS: [(&str, &str); 11] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
+    ("clang", "clang"),
+    ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
     ("musl-gcc", "musl-tools"),
     ("objcopy", "binutils"),
     ("strip", "binutils"),

@@ -28,7 +28,7 @@ impl Model {
     /// Whether departures from a barrier are reported.
     pub(super) fn departs(&mut self, id: BarrierId) -> bool {
         match self.barriers.get(id).kind {
-            Kind::Pthread | Kind::Gomp | Kind::Rust => self.departures,
+            Kind::Pthread | Kind::Gomp | Kind::Kmp | Kind::Rust => self.departures,
             // The end of a function that the user has named always is.
             Kind::User => true,
             // No return probe is put on functions at which threads are cancelled, and

@@ -24,7 +24,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 use sbt_common::layout as objects;
 
-use super::runtimes::{self, Team};
+use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at, is_after_call};
 pub(super) use imports::{imported_at, jumps_through};
 
@@ -73,6 +73,8 @@ pub enum Function {
     CallExit,
     /// A place where a thread comes to a barrier of its team.
     Team(Team),
+    /// The same in LLVM's OpenMP.
+    Kmp(Kmp),
     /// What it leaves last: a function.
     TeamEnd,
 }
@@ -83,7 +85,7 @@ impl Function {
         match self {
             Self::BarrierWait | Self::CondWait | Self::CondWake { .. } | Self::Team(_) => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::TeamEnd => 0,
+            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Kmp(_) | Self::TeamEnd => 0,
             Self::Call { object, count } => object.max(count).into(),
         }
     }

@@ -139,11 +139,22 @@ impl ProbedFile {
     /// Whether it is a library that has barriers of its own: a C library, or the
     /// runtime of a language.
     pub fn is_runtime(&self) -> bool {
-        self.is_library
-            && self
-                .points
-                .iter()
-                .any(|point| matches!(point.function, Function::BarrierWait | Function::Team(_)))
+        let is_barrier = |point: &Point| {
+            matches!(
+                point.function,
+                Function::BarrierWait | Function::Team(_) | Function::Kmp(_)
+            )
+        };
+        self.is_library && self.points.iter().any(is_barrier)
+    }
+
+    /// Whether a function of it belongs to the runtime of a language that was
+    /// linked into the program. Its name is one that programs may not use.
+    pub fn is_of_runtime(&self, function: &str) -> bool {
+        let has = |kind: fn(&Point) -> bool| self.points.iter().any(kind);
+        function.starts_with("__kmp") && has(|point| matches!(point.function, Function::Kmp(_)))
+            || function.starts_with("gomp_")
+                && has(|point| matches!(point.function, Function::Team(_)))
     }
 
     /// A path that opens this very file as long as `self` lives.

@@ -333,12 +333,16 @@ impl Resolver {
                 .and_then(|debug| debug.function_start(vaddr));
             let into_function = start.map(|start| offset - start);
             if depth == 0 {
+                let file = &self.modules[module].file;
+                let function = frames.first().and_then(|frame| frame.function.as_deref());
+                let of_runtime =
+                    file.is_runtime() || function.is_some_and(|name| file.is_of_runtime(name));
                 place = Place {
                     binary,
                     offset,
                     into_function,
                     frames,
-                    of_runtime: self.modules[module].file.is_runtime(),
+                    of_runtime,
                     ..place
                 };
                 continue;

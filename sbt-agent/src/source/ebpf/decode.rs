@@ -253,6 +253,7 @@ impl Decoder {
                         layout::GOMP => Kind::Gomp,
                         layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
                         layout::RUST => Kind::Rust,
+                        layout::KMP => Kind::Kmp,
                         _ => Kind::Pthread,
                     },
                     callers,

@@ -19,7 +19,7 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use memmap2::Mmap;
-use sbt_common::{Code, Config, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name};
+use sbt_common::{Code, Config, Kmp, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name};
 use thiserror::Error;
 
 use super::{
@@ -73,6 +73,7 @@ pub struct Loaded {
     generation: u16,
     /// What there are rules for to walk by.
     known_rules: HashSet<Code>,
+    kmp: OwnedFd,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -135,6 +136,13 @@ impl Loaded {
             }
         }
         self.renew_state()
+    }
+
+    /// Tells how probes in LLVM's OpenMP find the team.
+    pub fn set_kmp(&self, index: u16, way: Kmp) -> io::Result<()> {
+        // SAFETY: Kmp is repr(C) of integers without padding, as its size shows.
+        let bytes: [u8; size_of::<Kmp>()] = unsafe { std::mem::transmute(way) };
+        bpf::map_update(self.kmp.as_fd(), index.into(), &bytes)
     }
 
     /// Records that found no room so far, over all CPUs.
@@ -315,6 +323,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         rules: take(name::RULES)?,
         generation: 0,
         known_rules: HashSet::new(),
+        kmp: take(name::KMP)?,
         rings,
         uprobes,
         config,

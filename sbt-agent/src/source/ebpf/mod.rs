@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Code, Cookie, MarkCookie, Rule, kind, layout};
+use sbt_common::{Code, Cookie, MAX_KMP, MarkCookie, Rule, kind, kmp, layout};
 
 pub mod bpf;
 pub mod btf;
@@ -47,9 +47,10 @@ pub struct Placement {
 }
 
 /// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 13] = [
+pub const PROGRAMS: [&str; 14] = [
     "arrive",
     "team",
+    "kmp",
     "depart",
     "call",
     "call_exit",
@@ -86,6 +87,10 @@ const fn is_team(function: Function) -> bool {
     matches!(function, Function::Team(_))
 }
 
+const fn is_kmp(function: Function) -> bool {
+    matches!(function, Function::Kmp(_))
+}
+
 /// What a return probe tells the end of.
 const fn is_left(function: Function) -> bool {
     matches!(function, Function::BarrierWait | Function::TeamEnd)
@@ -115,7 +120,7 @@ const fn is_mark(function: Function) -> bool {
 type Is = fn(Function) -> bool;
 
 /// What is always attached, in this order; departures come and go.
-const ATTACHED: [(Is, &str); 7] = [
+const ATTACHED: [(Is, &str); 8] = [
     (is_mapped, "mapped"),
     (is_init, "init"),
     (is_mark, "mark"),
@@ -123,6 +128,7 @@ const ATTACHED: [(Is, &str); 7] = [
     (is_call, "call"),
     (is_wait, "arrive"),
     (is_team, "team"),
+    (is_kmp, "kmp"),
 ];
 
 /// What is attached unless condition variables are left alone. Who is woken is
@@ -150,6 +156,8 @@ pub struct Ebpf {
     passed_over: Vec<Arc<ProbedFile>>,
     scope: Scope,
     generation: u16,
+    /// What the map of them holds.
+    kmp: Vec<sbt_common::Kmp>,
     /// Closing these detaches.
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
@@ -197,6 +205,7 @@ impl Ebpf {
             passed_over: Vec::new(),
             scope,
             generation: 0,
+            kmp: Vec::new(),
             tracepoints: Vec::new(),
             entries: Vec::new(),
             returns: Vec::new(),
@@ -285,6 +294,7 @@ impl Ebpf {
                 continue;
             }
             self.files.push(Arc::clone(file));
+            self.learn_ways(file)?;
             if self.paused {
                 continue;
             }
@@ -292,6 +302,30 @@ impl Ebpf {
                 .with_context(|| format!("probing {}", file.shown.display()))?;
         }
         Ok(())
+    }
+
+    /// Hands the ways to teams that a file's probes need to their program.
+    fn learn_ways(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
+        for point in &file.points {
+            let Function::Kmp(place) = point.function else {
+                continue;
+            };
+            // Beyond the map the program finds none, and does nothing.
+            if self.way(&place.way).is_none() && self.kmp.len() < MAX_KMP as usize {
+                self.kmp.push(place.way);
+                let index = u16::try_from(self.kmp.len() - 1)?;
+                self.loaded
+                    .set_kmp(index, place.way)
+                    .context("telling the probes where LLVM's OpenMP keeps its teams")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a way in the map.
+    fn way(&self, way: &sbt_common::Kmp) -> Option<u16> {
+        let index = self.kmp.iter().position(|known| known == way)?;
+        u16::try_from(index).ok()
     }
 
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
@@ -394,6 +428,14 @@ impl Ebpf {
             Function::Team(team) => team.cookie(cookie).pack(),
             Function::CondWake { most } => Cookie {
                 count: most,
+                ..cookie
+            }
+            .pack(),
+            Function::Kmp(place) => Cookie {
+                object: place.register,
+                count: if place.from_frame { kmp::FRAME } else { 0 }
+                    | if place.passes { kmp::PASSES } else { 0 },
+                displacement: self.way(&place.way).unwrap_or(u16::MAX),
                 ..cookie
             }
             .pack(),

@@ -2,11 +2,30 @@
 //! them, from the tables that exceptions are unwound by (`.eh_frame`).
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, RunTimeEndian, UnwindContext, UnwindSection as _, X86_64,
+    BaseAddresses, CfaRule, EhFrame, RegisterRule, RunTimeEndian, UnwindContext,
+    UnwindSection as _, UnwindTableRow, X86_64,
 };
 use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 type Reader<'a> = gimli::EndianSlice<'a, RunTimeEndian>;
+
+/// How far above a register the return address lies, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Above rsp.
+    AboveStack(u16),
+    /// Above rbp.
+    AboveFrame(u16),
+}
+
+/// Where a function has left its caller's rbp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// In the word below the return address.
+    Below,
+    /// In rbp.
+    Held,
+}
 
 /// Of one file.
 pub struct Frames<'a> {
@@ -54,16 +73,48 @@ impl<'a> Frames<'a> {
     /// How far below the return address rsp lies before the instruction there
     /// is executed, bytes. `None` if that follows from another register.
     pub fn stack_moved(&self, vaddr: u64) -> Option<u16> {
+        match self.caller(vaddr)? {
+            Caller::AboveStack(moved) => Some(moved),
+            Caller::AboveFrame(_) => None,
+        }
+    }
+
+    /// Where the return address lies before the instruction there is executed.
+    pub fn caller(&self, vaddr: u64) -> Option<Caller> {
+        self.at(vaddr, |row| match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                let above = u16::try_from(offset.checked_sub(8)?).ok()?;
+                match *register {
+                    X86_64::RSP => Some(Caller::AboveStack(above)),
+                    X86_64::RBP => Some(Caller::AboveFrame(above)),
+                    _ => None,
+                }
+            }
+            CfaRule::Expression(_) => None,
+        })
+    }
+
+    /// Where the caller's rbp is then.
+    pub fn callers_frame(&self, vaddr: u64) -> Option<Saved> {
+        self.at(vaddr, |row| match row.register(X86_64::RBP) {
+            // Below the return address, which is the first word below the frame.
+            Some(RegisterRule::Offset(-16)) => Some(Saved::Below),
+            None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Saved::Held),
+            _ => None,
+        })
+    }
+
+    fn at<T>(
+        &self,
+        vaddr: u64,
+        read: impl FnOnce(&UnwindTableRow<usize>) -> Option<T>,
+    ) -> Option<T> {
         let mut context = UnwindContext::new();
+        let from_offset = EhFrame::cie_from_offset;
         let row = self
             .table
-            .unwind_info_for_address(&self.bases, &mut context, vaddr, EhFrame::cie_from_offset)
+            .unwind_info_for_address(&self.bases, &mut context, vaddr, from_offset)
             .ok()?;
-        match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP => {
-                u16::try_from(offset.checked_sub(8)?).ok()
-            }
-            _ => None,
-        }
+        read(row)
     }
 }

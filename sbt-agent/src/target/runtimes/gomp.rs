@@ -13,14 +13,14 @@
 //! counts and waits by itself (`gomp_work_share_end`, libgomp/work.c: the end
 //! of loops and sections) gets its probe between the two loads.
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
 
 use super::{
     Team,
     frames::Frames,
-    number, point,
-    sweep::{Code, transfer},
+    leaves, number, point,
+    sweep::{Code, transfer, writes},
 };
 use crate::target::{
     elf::{Function, Point, Segment},
@@ -46,10 +46,6 @@ impl Start {
             let all = file.dynamic_symbols().chain(file.symbols());
             all.filter(object::ObjectSymbol::is_definition)
         };
-        // That of LLVM has functions of these names for programs built by gcc.
-        if symbols().any(|symbol| symbol.name() == Ok("__kmpc_fork_call")) {
-            return None;
-        }
         let barriers: Vec<u64> = symbols()
             .filter(|symbol| matches!(symbol.name(), Ok("GOMP_barrier" | "GOMP_barrier_cancel")))
             .map(|symbol| symbol.address())
@@ -164,7 +160,8 @@ pub fn points(
         return points;
     }
     for end in ends {
-        points.extend(leaves(code, frames, end, segments));
+        let symbol = "gomp_team_barrier_wait_end";
+        points.extend(leaves(symbol, end, code, frames, segments));
     }
     points
 }
@@ -205,36 +202,6 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
         .take_while(|instruction| !writes(instruction));
     let at = before.or_else(|| kept.find(stands))?.ip();
     Some(Counted::Here { team, at })
-}
-
-/// Whether an instruction may write to a part of a register.
-fn writes(instruction: &Instruction, register: Register) -> bool {
-    let mut info = InstructionInfoFactory::new();
-    info.info(instruction).used_registers().iter().any(|used| {
-        used.register().full_register() == register
-            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
-    })
-}
-
-/// The end of the waiting, which is that of the function.
-fn leaves(
-    code: &Code<'_>,
-    frames: &Frames<'_>,
-    function: u64,
-    segments: &[Segment],
-) -> Option<Point> {
-    let (start, end) = frames.function(function)?;
-    // The first instruction that is emulated and at which rsp has not moved.
-    let at = code
-        .instructions(start, end)
-        .take(4)
-        .find(|instruction| is_emulated(code.bytes_of(instruction)))?
-        .ip();
-    if frames.stack_moved(at) != Some(0) {
-        return None;
-    }
-    let symbol = "gomp_team_barrier_wait_end";
-    point(Function::TeamEnd, symbol, at, 0, segments)
 }
 
 #[cfg(test)]

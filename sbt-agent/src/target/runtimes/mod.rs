@@ -3,8 +3,11 @@
 
 mod frames;
 mod gomp;
+mod kmp;
 mod language;
+mod stubs;
 mod sweep;
+mod values;
 
 use iced_x86::Register;
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
@@ -14,7 +17,10 @@ use sbt_common::{
     team::{HAS_COUNT, SPILLED},
 };
 
-use super::elf::{Function, Point, Segment};
+use super::{
+    elf::{Function, Point, Segment},
+    prologue::is_emulated,
+};
 use frames::Frames;
 
 /// A barrier of a thread team, as it is called somewhere in the runtime.
@@ -54,6 +60,19 @@ impl Team {
     }
 }
 
+/// A place where a thread of LLVM's OpenMP comes to a barrier of its team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kmp {
+    /// Which register holds the thread's number: as for a [`Team`].
+    pub register: u8,
+    /// The return address is known from rbp, not from rsp.
+    pub from_frame: bool,
+    /// Nothing shows when the thread leaves.
+    pub passes: bool,
+    /// How its team is found.
+    pub way: sbt_common::Kmp,
+}
+
 /// Where to put probes for the barriers of the runtimes that a file holds.
 /// Nothing for a file that holds none, or one that is not understood.
 pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
@@ -67,12 +86,43 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     };
     let text = sweep::Code::new(text.0, text.1);
     let mut points = language::points(&file, image, segments, &text);
-    if let Some(start) = gomp::Start::of(&file)
-        && let Some(frames) = Frames::of(&file)
-    {
+    let (gomp, kmp) = (gomp::Start::of(&file), kmp::Start::of(&file));
+    if gomp.is_none() && kmp.is_none() {
+        return points;
+    }
+    let Some(frames) = Frames::of(&file) else {
+        return points;
+    };
+    // LLVM's has GNU's functions too, for programs built by gcc.
+    if let Some(start) = kmp {
+        let stubs = stubs::Stubs::of(&file);
+        let found = kmp::points(&start, &text, &frames, &stubs, segments);
+        points.extend(found.unwrap_or_default());
+    } else if let Some(start) = gomp {
         points.extend(gomp::points(&start, &text, &frames, segments));
     }
     points
+}
+
+/// The end of a function that waits: where to put a return probe.
+fn leaves(
+    symbol: &str,
+    function: u64,
+    code: &sweep::Code<'_>,
+    frames: &Frames<'_>,
+    segments: &[Segment],
+) -> Option<Point> {
+    let (start, end) = frames.function(function)?;
+    // The first instruction that is emulated and at which rsp has not moved.
+    let at = code
+        .instructions(start, end)
+        .take(4)
+        .find(|instruction| is_emulated(code.bytes_of(instruction)))?
+        .ip();
+    if frames.stack_moved(at) != Some(0) {
+        return None;
+    }
+    point(Function::TeamEnd, symbol, at, 0, segments)
 }
 
 pub use language::functions_of_libraries;
@@ -121,6 +171,10 @@ fn point(
         stack_moved,
         return_offset: offset,
         entry_emulated: true,
-        layout: sbt_common::layout::GOMP,
+        layout: match function {
+            Function::Team(_) => layout::GOMP,
+            Function::Kmp(_) => layout::KMP,
+            _ => layout::OPAQUE,
+        },
     })
 }

@@ -1,6 +1,9 @@
 //! A library's code, instruction by instruction.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+    Register,
+};
 
 /// Some code and the address of its first byte, in the file's own numbering.
 pub struct Code<'a> {
@@ -15,6 +18,8 @@ pub struct Transfer {
     pub at: u64,
     /// Where it goes.
     pub to: u64,
+    /// Where a call returns to.
+    pub returns: Option<u64>,
 }
 
 impl<'a> Code<'a> {
@@ -65,5 +70,15 @@ pub fn transfer(instruction: &Instruction) -> Option<Transfer> {
     (goes && instruction.op0_kind() == OpKind::NearBranch64).then(|| Transfer {
         at: instruction.ip(),
         to: instruction.near_branch64(),
+        returns: (instruction.flow_control() == FlowControl::Call).then(|| instruction.next_ip()),
+    })
+}
+
+/// Whether an instruction may write to a part of a register.
+pub fn writes(instruction: &Instruction, register: Register) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    info.info(instruction).used_registers().iter().any(|used| {
+        used.register().full_register() == register
+            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
     })
 }

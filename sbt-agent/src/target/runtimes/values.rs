@@ -1,0 +1,163 @@
+//! What registers hold after a stretch of code, as far as it matters for finding
+//! the team of a thread of LLVM's OpenMP.
+
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::sweep::writes;
+
+/// What a register is known to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Number(u64),
+    /// The argument that came in this register.
+    Argument(Register),
+    /// The address of a variable.
+    Address(u64),
+    /// What the variable holds.
+    Variable(u64),
+    /// An element of the array of pointers to which it points.
+    Element {
+        /// The variable.
+        variable: u64,
+        /// The argument that is the element's number, if it is one.
+        number: Option<Register>,
+    },
+    /// The pointer at this offset in that to which the element points.
+    Member {
+        /// The variable.
+        variable: u64,
+        /// From the beginning of that.
+        offset: u32,
+    },
+    /// The 32-bit number at the last offset in that to which the pointer points.
+    Leaf {
+        /// The variable.
+        variable: u64,
+        /// The pointer's.
+        offset: u32,
+        /// From the beginning of that to which it points.
+        last: u32,
+    },
+}
+
+/// Those that hold arguments, and the others that a called function may change.
+const ARGUMENTS: [Register; 6] = [
+    Register::RDI,
+    Register::RSI,
+    Register::RDX,
+    Register::RCX,
+    Register::R8,
+    Register::R9,
+];
+const OTHERS: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
+
+/// What is known of the registers. Jumps are not followed: of a stretch of code
+/// that jumps it is what holds if none is taken.
+pub struct Values(Vec<(Register, Value)>);
+
+impl Values {
+    /// At the beginning of a function.
+    pub fn at_entry() -> Self {
+        let arguments = ARGUMENTS.iter();
+        Self(arguments.map(|it| (*it, Value::Argument(*it))).collect())
+    }
+
+    /// What a register holds.
+    pub fn of(&self, register: Register) -> Option<Value> {
+        let register = register.full_register();
+        let known = self.0.iter().find(|(known, _)| *known == register)?;
+        Some(known.1)
+    }
+
+    /// Executes an instruction.
+    pub fn step(&mut self, instruction: &Instruction) {
+        let result = self.result(instruction);
+        if instruction.flow_control() == FlowControl::Call
+            || instruction.flow_control() == FlowControl::IndirectCall
+        {
+            self.0
+                .retain(|(known, _)| !ARGUMENTS.contains(known) && !OTHERS.contains(known));
+            return;
+        }
+        self.0.retain(|(known, _)| !writes(instruction, *known));
+        if let Some(value) = result {
+            let register = instruction.op0_register().full_register();
+            self.0.retain(|(known, _)| *known != register);
+            self.0.push((register, value));
+        }
+    }
+
+    /// What it writes to its first operand, a register.
+    fn result(&self, instruction: &Instruction) -> Option<Value> {
+        // The number of a thread is extended in place.
+        if instruction.mnemonic() == Mnemonic::Cdqe {
+            return None;
+        }
+        if instruction.op0_kind() != OpKind::Register || instruction.op0_register().size() < 4 {
+            return None;
+        }
+        let from = instruction.op1_kind();
+        match instruction.mnemonic() {
+            Mnemonic::Xor if from == OpKind::Register => (instruction.op0_register()
+                == instruction.op1_register())
+            .then_some(Value::Number(0)),
+            Mnemonic::Lea => is_absolute(instruction)
+                .then(|| Value::Address(instruction.memory_displacement64())),
+            Mnemonic::Mov | Mnemonic::Movsxd if from == OpKind::Register => {
+                self.of(instruction.op1_register())
+            }
+            Mnemonic::Mov if from == OpKind::Memory => self.loaded(instruction),
+            Mnemonic::Mov => Some(Value::Number(instruction.immediate(1))),
+            _ => None,
+        }
+    }
+
+    fn loaded(&self, instruction: &Instruction) -> Option<Value> {
+        let wide = instruction.op0_register().is_gpr64();
+        let index = instruction.memory_index();
+        let displacement = instruction.memory_displacement64();
+        if instruction.segment_prefix() != Register::None {
+            return None;
+        }
+        if is_absolute(instruction) {
+            return wide.then_some(Value::Variable(displacement));
+        }
+        let offset = u32::try_from(displacement);
+        match self.of(instruction.memory_base())? {
+            Value::Variable(variable) if wide && index != Register::None => {
+                let element = instruction.memory_index_scale() == 8 && displacement == 0;
+                let number = match self.of(index) {
+                    Some(Value::Argument(register)) => Some(register),
+                    _ => None,
+                };
+                element.then_some(Value::Element { variable, number })
+            }
+            _ if index != Register::None => None,
+            // Linkers write an address that does not change as a number.
+            Value::Address(address) | Value::Number(address) if wide => {
+                Some(Value::Variable(address.wrapping_add(displacement)))
+            }
+            Value::Element { variable, .. } if wide => Some(Value::Member {
+                variable,
+                offset: offset.ok()?,
+            }),
+            Value::Member {
+                variable,
+                offset: first,
+            } if !wide => Some(Value::Leaf {
+                variable,
+                offset: first,
+                last: offset.ok()?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the memory that it names lies at an address that is known.
+fn is_absolute(instruction: &Instruction) -> bool {
+    let base = instruction.memory_base();
+    instruction.memory_index() == Register::None
+        && (base == Register::RIP || base == Register::None)
+}
