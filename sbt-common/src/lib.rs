@@ -84,7 +84,7 @@ pub mod team {
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
-    /// One of [`layout`].
+    /// One of [`layout`]; for condition variables [`kind::WAIT`] or [`kind::WAKE`].
     pub layout: u8,
     /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
     /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those

@@ -11,7 +11,7 @@ use aya_ebpf::{
     macros::uprobe,
     programs::ProbeContext,
 };
-use sbt_common::{Condvar, Cookie, MAX_SILENCED, kind};
+use sbt_common::{Condvar, Cookie, MAX_SILENCED};
 
 use crate::{
     head, returns_at,
@@ -29,22 +29,17 @@ static SILENCED: MapDef = MapDef::keyed(BPF_MAP_TYPE_LRU_HASH, 8, 8, MAX_SILENCE
 #[unsafe(no_mangle)]
 static PASSED: MapDef = MapDef::keyed(BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
 
-/// `pthread_cond_wait(condvar, mutex)` and its kin are entered: the mutex is held.
+/// `pthread_cond_wait(condvar, mutex)` or its kin are entered: the mutex is held; or
+/// `pthread_cond_broadcast(condvar)` or `pthread_cond_signal(condvar)` is. Which,
+/// the cookie says.
 #[uprobe]
-pub fn cond_wait(ctx: ProbeContext) -> u32 {
-    tell(&ctx, kind::WAIT);
-    0
-}
-
-/// `pthread_cond_broadcast(condvar)` or `pthread_cond_signal(condvar)` is entered.
-#[uprobe]
-pub fn cond_wake(ctx: ProbeContext) -> u32 {
-    tell(&ctx, kind::WAKE);
+pub fn condvar(ctx: ProbeContext) -> u32 {
+    tell(&ctx);
     0
 }
 
 #[inline(always)]
-fn tell(ctx: &ProbeContext, kind: u8) {
+fn tell(ctx: &ProbeContext) {
     let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     if cookie.generation != thread::generation() {
         return;
@@ -67,7 +62,7 @@ fn tell(ctx: &ProbeContext, kind: u8) {
     let (caller, epoch) = walk::callers(&task, slot, at, word(at), regs.rbp);
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Condvar {
-        head: head(kind, cookie.count, task.tid()),
+        head: head(cookie.layout, cookie.count, task.tid()),
         clocks: task.clocks(),
         object,
         caller,

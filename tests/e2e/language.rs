@@ -125,7 +125,9 @@ fn joining_one_that_runs() {
     pause(300);
     let report = attach(program.pid(), &["--duration", "1s"]).report();
     assert!(report.number("episodes") > 100, "{report}");
-    assert!(report.number("incomplete_episodes") <= 1, "{report}");
+    // The one under way, and what looks like two until all have come again: the
+    // barrier has no number of its round to tell.
+    assert!(report.number("incomplete_episodes") <= 4, "{report}");
     kill(program.pid().cast_signed(), libc::SIGKILL);
 }
 

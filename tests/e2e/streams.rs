@@ -91,7 +91,8 @@ fn the_report_is_on_stderr_only() {
         "--",
         "sh",
         "-c",
-        "echo out; echo err >&2; exec \"$0\" rounds=10",
+        // Long enough for its mappings to be read before it ends.
+        "echo out; echo err >&2; exec \"$0\" rounds=10 base=10000",
     ]);
     command.arg(program("truth.c"));
     let finished = run(command).expect(0);

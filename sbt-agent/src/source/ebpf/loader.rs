@@ -11,6 +11,7 @@ use std::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::fs::MetadataExt as _,
     },
+    sync::OnceLock,
 };
 
 use aya::maps::{Map, MapData, RingBuf};
@@ -63,7 +64,10 @@ impl LoadError {
 
 /// The programs of the object, in the kernel and not yet attached.
 pub struct Loaded {
-    programs: HashMap<String, OwnedFd>,
+    /// By name. Each is loaded when it is first asked for, if not before: to have
+    /// one checked takes the kernel milliseconds.
+    programs: HashMap<String, OnceLock<OwnedFd>>,
+    object: Object,
     lost: OwnedFd,
     state: OwnedFd,
     silenced: OwnedFd,
@@ -87,8 +91,16 @@ pub struct Loaded {
 impl Loaded {
     /// A program by the name of its function.
     pub fn program(&self, name: &str) -> Result<BorrowedFd<'_>, LoadError> {
-        self.programs
+        let cell = self
+            .programs
             .get(name)
+            .ok_or_else(|| LoadError::Object(format!("no program {name}")))?;
+        if cell.get().is_none() {
+            let loaded = load_program(&self.object, self.uprobes, name)?;
+            // Should another have come before, one of the two goes.
+            let _other = cell.set(loaded);
+        }
+        cell.get()
             .map(|fd| fd.as_fd())
             .ok_or_else(|| LoadError::Object(format!("no program {name}")))
     }
@@ -302,11 +314,32 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     let array = maps
         .get(name::RINGS)
         .ok_or_else(|| LoadError::Object("no map RINGS".into()))?;
-    let (filled, programs) = std::thread::scope(|scope| {
+    let (filled, loaded) = std::thread::scope(|scope| {
         let filling = scope.spawn(|| fill_array(array.as_fd(), &rings));
-        let programs = load_programs(&object, uprobes, wanted);
-        (filling.join(), programs)
+        let object = &object;
+        let loading: Vec<_> = wanted
+            .iter()
+            .map(|name| (*name, scope.spawn(|| load_program(object, uprobes, name))))
+            .collect();
+        let loaded: Vec<_> = loading
+            .into_iter()
+            .map(|(name, program)| (name, program.join()))
+            .collect();
+        (filling.join(), loaded)
     });
+    let programs: HashMap<String, OnceLock<OwnedFd>> = object
+        .programs
+        .keys()
+        .map(|name| (name.clone(), OnceLock::new()))
+        .collect();
+    for (name, result) in loaded {
+        let program = result.map_err(|_panic| {
+            LoadError::Object(format!("the thread that loads {name} failed"))
+        })??;
+        if let Some(cell) = programs.get(name) {
+            let _empty = cell.set(program);
+        }
+    }
     filled
         .unwrap_or_else(|_| Err(io::Error::other("the thread that does it failed")))
         .map_err(LoadError::kernel("array of ring buffers"))?;
@@ -315,7 +348,8 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
             .ok_or_else(|| LoadError::Object(format!("no map {name}")))
     };
     Ok(Loaded {
-        programs: programs?,
+        programs,
+        object,
         lost: take(name::LOST)?,
         state: take(name::STATE)?,
         silenced: take(name::SILENCED)?,
@@ -331,26 +365,18 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     })
 }
 
-fn load_programs(
-    object: &Object,
-    uprobes: ProgramKind,
-    wanted: &[&str],
-) -> Result<HashMap<String, OwnedFd>, LoadError> {
-    let mut programs = HashMap::new();
-    for (program_name, program) in &object.programs {
-        if !wanted.contains(&program_name.as_str()) {
-            continue;
-        }
-        let kind = match program.section {
-            ProgramSection::UProbe { .. } | ProgramSection::URetProbe { .. } => uprobes,
-            _ => ProgramKind::RawTracepoint,
-        };
-        let function = &object.functions[&program.function_key()];
-        let fd = bpf::program_load(program_name, kind, &function.instructions)
-            .map_err(LoadError::kernel(format!("BPF program {program_name}")))?;
-        programs.insert(program_name.clone(), fd);
-    }
-    Ok(programs)
+fn load_program(object: &Object, uprobes: ProgramKind, name: &str) -> Result<OwnedFd, LoadError> {
+    let program = object
+        .programs
+        .get(name)
+        .ok_or_else(|| LoadError::Object(format!("no program {name}")))?;
+    let kind = match program.section {
+        ProgramSection::UProbe { .. } | ProgramSection::URetProbe { .. } => uprobes,
+        _ => ProgramKind::RawTracepoint,
+    };
+    let function = &object.functions[&program.function_key()];
+    bpf::program_load(name, kind, &function.instructions)
+        .map_err(LoadError::kernel(format!("BPF program {name}")))
 }
 
 fn fill_array(array: BorrowedFd<'_>, rings: &[RingBuf<MapData>]) -> io::Result<()> {

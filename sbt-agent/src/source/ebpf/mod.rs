@@ -46,17 +46,12 @@ pub struct Placement {
     pub slow: usize,
 }
 
-/// The programs that watching uses; the object has more, for benchmarks.
-pub const PROGRAMS: [&str; 14] = [
+/// The programs that watching always uses; the object has more, which are loaded
+/// when there is something to use them for.
+pub const PROGRAMS: [&str; 8] = [
     "arrive",
-    "team",
-    "kmp",
+    "condvar",
     "depart",
-    "call",
-    "call_exit",
-    "cond_wait",
-    "cond_wake",
-    "mark",
     "init",
     "mapped",
     "exec",
@@ -133,7 +128,7 @@ const ATTACHED: [(Is, &str); 8] = [
 
 /// What is attached unless condition variables are left alone. Who is woken is
 /// watched before who waits: a first waiter is not missed, only its waker.
-const CONDVARS: [(Is, &str); 2] = [(is_cond_wake, "cond_wake"), (is_cond_wait, "cond_wait")];
+const CONDVARS: [(Is, &str); 2] = [(is_cond_wake, "condvar"), (is_cond_wait, "condvar")];
 
 /// Whom probes are put on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -426,7 +421,13 @@ impl Ebpf {
             }
             .pack(),
             Function::Team(team) => team.cookie(cookie).pack(),
+            Function::CondWait => Cookie {
+                layout: kind::WAIT,
+                ..cookie
+            }
+            .pack(),
             Function::CondWake { most } => Cookie {
+                layout: kind::WAKE,
                 count: most,
                 ..cookie
             }
