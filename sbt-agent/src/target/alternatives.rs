@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-use super::debuginfo::{DebugInfo, Symbol};
+use super::debuginfo::Symbol;
 use super::elf::{Segment, code_at, imported_at};
 use crate::recognise::Relation;
 
@@ -99,16 +99,16 @@ struct Graph {
 
 /// How a call of a function that wakes stands to one of a function that waits, by
 /// the addresses to which they return in the numbering of the file whose `image`
-/// it is.
+/// it is. `function` tells which one an address is in.
 pub(super) fn relation(
     image: &[u8],
     segments: &[Segment],
-    debug: &DebugInfo,
+    function: &dyn Fn(u64) -> Option<Symbol>,
     wait: u64,
     wake: u64,
 ) -> Relation {
-    let spanning = debug.spanning(&[wait.wrapping_sub(1), wake.wrapping_sub(1)]);
-    let [Some(waits), Some(wakes)] = &spanning[..] else {
+    let around = |address: u64| function(address.wrapping_sub(1));
+    let (Some(waits), Some(wakes)) = (&around(wait), &around(wake)) else {
         return Relation::Unknown;
     };
     if NAMED.contains(&waits.name.as_str()) {

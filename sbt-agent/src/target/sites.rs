@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     alternatives,
-    debuginfo::DebugInfo,
+    debuginfo::{DebugInfo, Symbol},
     elf,
     files::{FileId, ProbedFile},
     process::{self, Mapping},
@@ -57,6 +57,9 @@ impl Module {
         segments.find_map(|segment| segment.address(offset))
     }
 }
+
+/// So many functions around a wait, and around a wake, may belong to a barrier.
+const MAX_RELATED: usize = 3;
 
 /// How many mappings are remembered that are gone.
 const MAX_UNMAPPED: usize = 64;
@@ -373,7 +376,42 @@ impl Resolver {
 
     /// How two calls stand to each other, by their return addresses: one of a
     /// function that waits and one of a function that wakes.
-    pub fn relation(&mut self, wait: u64, wake: u64) -> Relation {
+    pub fn relation(&mut self, wait: &[u64], wake: &[u64]) -> Relation {
+        // What the C library does for the program is one with the system call.
+        let wait = self.past_c_library(wait);
+        let wake = self.past_c_library(wake);
+        let ([innermost_wait, ..], [innermost_wake, ..]) = (wait, wake) else {
+            return Relation::Unknown;
+        };
+        let relation = self.relation_of(*innermost_wait, *innermost_wake);
+        if relation != Relation::Apart {
+            return relation;
+        }
+        // Functions that only wait, or only wake, for others. Whoever calls the one
+        // or the other may be a barrier, but also somebody who makes or takes.
+        let near = |chain: &[u64]| chain.len().min(MAX_RELATED);
+        let callers = wake[..near(wake)]
+            .iter()
+            .flat_map(|wake| wait[..near(wait)].iter().map(move |wait| (*wait, *wake)));
+        for (wait, wake) in callers {
+            if self.relation_of(wait, wake) == Relation::Alternatives {
+                return Relation::Unknown;
+            }
+        }
+        Relation::Apart
+    }
+
+    fn past_c_library<'a>(&mut self, mut addresses: &'a [u64]) -> &'a [u64] {
+        while let [first, rest @ ..] = addresses
+            && let Some((module, _)) = self.find(first.wrapping_sub(1))
+            && self.modules[module].owner == Owner::C
+        {
+            addresses = rest;
+        }
+        addresses
+    }
+
+    fn relation_of(&mut self, wait: u64, wake: u64) -> Relation {
         let mut find = |address: u64| {
             let call = address.wrapping_sub(1);
             if self.find(call).is_none() {
@@ -389,10 +427,24 @@ impl Resolver {
             return Relation::Apart;
         }
         let module = &self.modules[wake.0];
-        let (Some(debug), Ok(image)) = (self.debug(wake.0), module.file.image()) else {
+        let Ok(image) = module.file.image() else {
             return Relation::Unknown;
         };
-        alternatives::relation(&image, &module.segments, debug, wait.1, wake.1)
+        // Without its symbols a function still has its entry for unwinding.
+        let unwind = self.walks.unwind(wake.0, &module.file);
+        let debug = self.debug(wake.0);
+        let function = |address: u64| {
+            let named = debug.and_then(|debug| debug.spanning(&[address]).pop().flatten());
+            named.or_else(|| {
+                let function = unwind.as_ref()?.function(address)?;
+                Some(Symbol {
+                    name: String::new(),
+                    start: function.start,
+                    size: function.end - function.start,
+                })
+            })
+        };
+        alternatives::relation(&image, &module.segments, &function, wait.1, wake.1)
     }
 
     fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {

@@ -143,7 +143,7 @@ impl Walks {
         self.changed = true;
     }
 
-    fn unwind(&mut self, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
+    pub(super) fn unwind(&mut self, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
         let unwind = self
             .unwinds
             .entry(number)
@@ -271,6 +271,8 @@ impl Walks {
                 }
             }
             Owner::System if !has_own => self.learn_library(files, last),
+            // A system call of the C library's: who wanted it is behind.
+            Owner::C if inner.is_empty() => self.learn_library(files, last),
             Owner::System | Owner::C => {
                 // Who calls it is none of the program's.
                 let begun = inner.last().filter(|link| link.owner == Owner::User);
