@@ -15,7 +15,7 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     process::{self, Mapping},
-    walks::{Change, Link, Owner, Walks},
+    walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
 };
 use crate::{
@@ -57,6 +57,34 @@ impl Module {
         segments.find_map(|segment| segment.address(offset))
     }
 }
+
+/// Who makes a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemCaller {
+    /// The program, or a library that is not one of the following.
+    Program,
+    /// The C library's function for system calls: whoever has called it.
+    Syscall,
+    /// Another function of the C library, or of a runtime: a mutex, a condition
+    /// variable, a barrier that is known in another way.
+    Library,
+}
+
+/// The function of the C library through which programs make system calls.
+pub(super) const SYSCALL: &str = "syscall";
+
+/// How the functions of the C library begin that wait on futexes, in a program
+/// that they are linked into.
+const WAITING: [&str; 8] = [
+    "pthread_",
+    "__pthread_",
+    "__lll_",
+    "__futex_",
+    "futex_",
+    "sem_",
+    "__new_sem_",
+    "__timedwait",
+];
 
 /// How many mappings are remembered that are gone.
 const MAX_UNMAPPED: usize = 64;
@@ -290,7 +318,50 @@ impl Resolver {
         id
     }
 
+    /// From now on chains of callers come that begin with a system call. The way
+    /// is followed from the C library's function to whoever has called it.
+    pub fn follow_system_calls(&mut self) {
+        self.walks.follow_system_calls();
+    }
+
+    /// Who makes a system call, by the address behind it.
+    pub fn system_caller(&mut self, address: u64) -> SystemCaller {
+        if !self.walks.follows_system_calls() {
+            return SystemCaller::Program;
+        }
+        let call = address.wrapping_sub(1);
+        if self.find(call).is_none() {
+            self.refresh();
+        }
+        let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call)) else {
+            return SystemCaller::Program;
+        };
+        let frames = self.frames(module, vaddr);
+        let name = frames.last().and_then(|frame| frame.function.as_deref());
+        let Module { owner, file, .. } = &self.modules[module];
+        let is_runtime = || file.is_runtime() || name.is_some_and(|name| file.is_of_runtime(name));
+        let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
+        match (owner, name) {
+            (_, Some(SYSCALL)) => SystemCaller::Syscall,
+            (Owner::C, _) => SystemCaller::Library,
+            (Owner::User, Some(name)) if file.is_static() && is_waiting(name) => {
+                SystemCaller::Library
+            }
+            _ if is_runtime() => SystemCaller::Library,
+            _ => SystemCaller::Program,
+        }
+    }
+
     fn resolve(&mut self, addresses: &[u64]) -> Place {
+        // The function for system calls is no place, if it is known who calls it.
+        let addresses = match addresses {
+            [first, others @ ..]
+                if !others.is_empty() && self.system_caller(*first) == SystemCaller::Syscall =>
+            {
+                others
+            }
+            all => all,
+        };
         let mut place = Place {
             binary: "?".into(),
             offset: addresses.first().copied().unwrap_or(0),
@@ -349,7 +420,9 @@ impl Resolver {
             }
             // That a runtime has called the program tells nobody anything.
             let inner = &links[..depth];
-            if owner == Owner::C || owner == Owner::System && inner.iter().any(|link| link.is_own) {
+            if owner == Owner::C && !is_all_c(inner)
+                || owner == Owner::System && inner.iter().any(|link| link.is_own)
+            {
                 break;
             }
             let call = Call {

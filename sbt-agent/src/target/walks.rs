@@ -17,7 +17,7 @@ use super::{
     calls::Calls,
     elf::{Function, Point},
     files::ProbedFile,
-    runtimes,
+    runtimes, syscalls,
     unwind::Unwind,
 };
 use crate::place::short;
@@ -128,6 +128,9 @@ pub(super) struct Walks {
     changes: Vec<Change>,
     changed: bool,
     seeded: usize,
+    /// Whether chains begin with system calls, too, and of how many files it is
+    /// known from where.
+    system_calls: Option<usize>,
 }
 
 impl Walks {
@@ -151,8 +154,34 @@ impl Walks {
         unwind.clone()
     }
 
+    /// Goes on from system calls, too.
+    pub(super) fn follow_system_calls(&mut self) {
+        self.system_calls.get_or_insert(0);
+    }
+
+    /// Whether it does.
+    pub(super) fn follows_system_calls(&self) -> bool {
+        self.system_calls.is_some()
+    }
+
+    /// Learns to go on from the functions for system calls, before any is made.
+    fn seed_system_calls(&mut self, files: &[(&ProbedFile, Owner)]) {
+        let Some(seeded) = self.system_calls else {
+            return;
+        };
+        self.system_calls = Some(files.len());
+        for (number, (file, _)) in (0..).zip(files).skip(seeded) {
+            if let Some(unwind) = self.unwind(number, file)
+                && let Some(address) = syscalls::address(&unwind)
+            {
+                self.learn(files, (number, address));
+            }
+        }
+    }
+
     /// Learns what the files tell, if there are more than the last time.
     pub(super) fn seed(&mut self, files: &[(&ProbedFile, Owner)]) {
+        self.seed_system_calls(files);
         if self.seeded == files.len() {
             return;
         }
@@ -271,6 +300,10 @@ impl Walks {
                 }
             }
             Owner::System if !has_own => self.learn_library(files, last),
+            // A lock, say: which function of it the program has called.
+            Owner::C if self.follows_system_calls() && is_all_c(chain) => {
+                self.learn_library(files, last);
+            }
             Owner::System | Owner::C => {
                 // Who calls it is none of the program's.
                 let begun = inner.last().filter(|link| link.owner == Owner::User);
@@ -317,6 +350,11 @@ impl Walks {
             self.changed = true;
         }
     }
+}
+
+/// Whether the way has not left the C library.
+pub(super) fn is_all_c(chain: &[Link]) -> bool {
+    chain.iter().all(|link| link.owner == Owner::C)
 }
 
 /// Where a thread enters a barrier, or what may be part of one; not in a runtime's
