@@ -17,7 +17,9 @@ use super::{
     calls::Calls,
     elf::{Function, Point},
     files::ProbedFile,
-    runtimes, syscalls,
+    runtimes,
+    sites::SYSCALL,
+    syscalls,
     unwind::Unwind,
 };
 use crate::place::short;
@@ -156,7 +158,11 @@ impl Walks {
 
     /// Goes on from system calls, too.
     pub(super) fn follow_system_calls(&mut self) {
-        self.system_calls.get_or_insert(0);
+        if self.system_calls.is_none() {
+            self.system_calls = Some(0);
+            // What calls them is looked for anew.
+            self.seeded = 0;
+        }
     }
 
     /// Whether it does.
@@ -189,6 +195,9 @@ impl Walks {
         let mut names: HashSet<String> = HashSet::new();
         for (file, _) in files {
             names.extend(barriers(file).map(|point| point.symbol.clone()));
+        }
+        if self.follows_system_calls() {
+            names.insert(SYSCALL.to_owned());
         }
         let users = || {
             (0..)
