@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     output::Color,
     pattern::Pattern,
-    session::Departures,
+    session::{Departures, Futexes},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
 };
 
@@ -102,6 +102,10 @@ pub struct Options {
     /// Watch departures too: they tell how long the release took [default: auto].
     #[arg(long, value_enum)]
     pub departures: Option<Departures>,
+    /// Watch the system calls of futexes: barriers made of nothing else, and
+    /// locks. It costs every process a little [default: auto].
+    #[arg(long, value_enum)]
+    pub futex: Option<Futexes>,
     /// Tell each episode of a barrier: file.c:120, 120, a function or a name.
     #[arg(long, value_name = "SITE")]
     pub watch: Vec<Pattern>,

@@ -56,9 +56,43 @@ pub enum Kind {
     Rust,
     /// Made of a mutex and a condition variable, and recognised by how it is used.
     Condvar,
+    /// Made of a futex, and recognised likewise.
+    Futex,
+}
+
+/// What a thread was seen to wait on, or to wake others of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// A condition variable, by the functions of the C library.
+    Condvar,
+    /// A futex, by the system calls.
+    Futex,
+}
+
+impl Evidence {
+    /// What a barrier that is made of it is.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Condvar => Kind::Condvar,
+            Self::Futex => Kind::Futex,
+        }
+    }
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Condvar => "condition variable",
+            Self::Futex => "futex",
+        }
+    }
 }
 
 impl Kind {
+    /// Whether it is one by how it is used: who completes a round is known then.
+    pub const fn is_recognised(self) -> bool {
+        matches!(self, Self::Condvar | Self::Futex)
+    }
+
     /// The name of the kind in reports and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,6 +103,7 @@ impl Kind {
             Self::Rust => "rust",
             Self::Condvar => "condvar",
             Self::Kmp => "kmp",
+            Self::Futex => "futex",
         }
     }
 }
@@ -117,8 +152,10 @@ pub enum Event {
         tid: Tid,
         /// At the entry of the function that waits.
         clocks: Clocks,
-        /// What it waits on: the address of a condition variable in the target.
+        /// What it waits on: its address in the target.
         key: u64,
+        /// What that is.
+        of: Evidence,
         /// From where.
         callers: CallersId,
     },
@@ -130,8 +167,17 @@ pub enum Event {
         clocks: Clocks,
         /// What those wait on.
         key: u64,
+        /// What that is.
+        of: Evidence,
         /// How many are woken at most; `None` for all.
         most: Option<u32>,
+        /// From where.
+        callers: CallersId,
+    },
+    /// From where threads wait on a futex whose waits are counted, now and then.
+    Lock {
+        /// The futex's address in the target.
+        key: u64,
         /// From where.
         callers: CallersId,
     },

@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod departures;
+mod futexes;
 mod narrator;
 mod observer;
 mod prepare;
@@ -41,6 +42,7 @@ mod view;
 
 pub use departures::Departures;
 use departures::Governor;
+pub use futexes::Futexes;
 pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
@@ -143,6 +145,7 @@ struct Session {
     recognition: Recognition,
     model: Model,
     governor: Governor,
+    futexes: futexes::Governor,
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
@@ -175,15 +178,14 @@ impl Session {
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
         let runs_already = held.is_none();
-        let running = held.map(Held::release).transpose()?;
         let narrator = Narrator::new(&settings, narration, start_ns);
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
         model.observe(settings.phases.len(), narrator.telling());
-        Ok(Self {
+        let mut session = Self {
             pid,
             command,
             signals,
-            running,
+            running: None,
             terminal: None,
             relay: None,
             view: None,
@@ -196,6 +198,7 @@ impl Session {
             recognition: Recognition::new(runs_already, start_ns),
             model,
             governor: Governor::new(settings.departures, start_ns),
+            futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
             start_ns,
@@ -204,7 +207,12 @@ impl Session {
             had_children: None,
             interrupted: false,
             notes: Vec::new(),
-        })
+        };
+        if session.futexes.is_on() {
+            session.set_futexes(true);
+        }
+        session.running = held.map(Held::release).transpose()?;
+        Ok(session)
     }
 
     fn stop(&mut self) {
@@ -226,7 +234,7 @@ impl Session {
                 Event::Exit { .. } => someone_ended = true,
                 Event::Callers { id, addresses } => {
                     let place = self.resolver.place(addresses);
-                    self.recognition.know(*id, addresses);
+                    self.recognition.know(*id, addresses, &mut self.resolver);
                     let known = &self.resolver.places()[place.0 as usize];
                     let roles = Naming(&self.settings).roles(known);
                     self.model.define_place(*id, place, roles);
@@ -323,6 +331,38 @@ impl Session {
         }
     }
 
+    /// Decides anew whether the system calls of futexes are worth watching.
+    fn govern_futexes(&mut self) {
+        let (futexes, others) = self.recognition.arrivals();
+        let seen = futexes::Seen {
+            threads: process::threads(self.pid),
+            others,
+            futexes,
+        };
+        if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
+            self.set_futexes(on);
+        }
+    }
+
+    fn set_futexes(&mut self, on: bool) {
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        let mut switch = || {
+            if on {
+                self.resolver.follow_system_calls();
+                if let Some(rules) = self.resolver.new_rules() {
+                    source.learn(&rules)?;
+                }
+            }
+            source.set_futexes(on)
+        };
+        if let Err(error) = switch() {
+            self.notes.push(format!("{error:#}"));
+            self.futexes.give_up();
+        }
+    }
+
     fn report(&mut self, totals: Totals, ended: bool) -> Report {
         self.recognition.finish(&mut self.model);
         self.model.finish();
@@ -330,6 +370,7 @@ impl Session {
         self.notes.extend(totals.notes);
         self.notes.extend(self.recognition.notes());
         self.notes.extend(self.governor.note());
+        self.notes.extend(self.futexes.note());
         self.notes.extend(self.resolver.notes());
         let none_found = self.model.totals().arrivals == 0;
         let none_found_because = none_found
@@ -456,6 +497,7 @@ impl Session {
                 _ = ticks.tick() => {
                     self.recognise();
                     self.govern();
+                    self.govern_futexes();
                 }
             }
         }

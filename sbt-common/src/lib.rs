@@ -37,8 +37,19 @@ pub mod kind {
     pub const WAIT: u8 = 20;
     /// [`super::Condvar`] as well: one wakes those who wait on it.
     pub const WAKE: u8 = 21;
+    /// [`super::Condvar`] once more: from where a thread waits on a futex that is
+    /// counted in [`super::Lock`]; now and then.
+    pub const LOCK: u8 = 22;
     /// [`super::Callers`]: a chain of callers of more than one address.
     pub const CALLERS: u8 = 11;
+}
+
+/// What a wait or a wake is seen by: [`Head::reserved`] of [`Condvar`].
+pub mod evidence {
+    /// A function of the C library for condition variables was entered.
+    pub const CONDVAR: u16 = 0;
+    /// The system call of a futex was.
+    pub const FUTEX: u16 = 1;
 }
 
 /// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
@@ -234,7 +245,8 @@ pub struct Head {
     /// For arrivals, the layout of the barrier that the probe knows. For
     /// [`kind::EXEC`], 1 if another thread than the first did it.
     pub layout: u8,
-    /// Zero.
+    /// For a [`Condvar`], one of [`evidence`]: 1 means that it is of a futex.
+    /// Else zero.
     pub reserved: u16,
     /// The thread, as the kernel's first pid namespace numbers it.
     pub tid: u32,
@@ -362,14 +374,15 @@ pub struct Depart {
     pub mark: u32,
 }
 
-/// A thread waits on a condition variable, or wakes those who do: of these,
-/// [`Head::layout`] at most, or all if that is 0.
+/// A thread waits on a condition variable or a futex, or wakes those who do: of
+/// these, [`Head::layout`] at most, or all if that is 0. Which of both,
+/// [`Head::reserved`] tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Condvar {
     pub head: Head,
     pub clocks: Clocks,
-    /// Address of the condition variable in the target.
+    /// Its address in the target.
     pub object: u64,
     /// See [`Arrive::caller`].
     pub caller: u64,
@@ -377,6 +390,36 @@ pub struct Condvar {
     pub seq: u32,
     /// See [`Arrive::epoch`].
     pub epoch: u32,
+}
+
+/// What has been seen of one futex that threads wait on: values of the map
+/// [`name::LOCKS`], by its address in the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Lock {
+    /// Waits that have ended.
+    pub waits: u64,
+    /// How long they took, ns.
+    pub total_ns: u64,
+    /// The longest of them, ns. Of two that end in the same moment on two CPUs the
+    /// longer one may be missed.
+    pub max_ns: u64,
+    /// How many threads wait.
+    pub waiting: u64,
+    /// How many did at most.
+    pub most: u64,
+    /// See [`Arrive::caller`]: from where a thread waited, as far as it was sent.
+    pub caller: u64,
+    /// When that was, ns.
+    pub told_ns: u64,
+    /// Who came to wait last.
+    pub waiter: u32,
+    /// What the futex held then: of a mutex of glibc, `__lock`.
+    pub word: u32,
+    /// What lay 8 bytes further: `__owner`, a thread as the target numbers it.
+    pub owner: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// What a barrier object held just before a thread's arrival was counted.
@@ -451,6 +494,8 @@ unsafe impl Plain for Arrive {}
 // SAFETY: as above.
 unsafe impl Plain for Condvar {}
 // SAFETY: as above.
+unsafe impl Plain for Lock {}
+// SAFETY: as above.
 unsafe impl Plain for Callers {}
 // SAFETY: as above.
 unsafe impl Plain for Code {}
@@ -496,7 +541,8 @@ const _: () = {
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 16);
     assert!(size_of::<Config>() == 80);
-    assert!(size_of::<State>() == 32);
+    assert!(size_of::<State>() == 40);
+    assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);
 };
 
@@ -557,6 +603,8 @@ pub struct State {
     /// 0 if there is no [`Rule`]; else changed whenever what is remembered of
     /// rules by return address may be wrong.
     pub walks: u64,
+    /// Since when waits on futexes are counted, ns.
+    pub futexes: u64,
 }
 
 /// Names of maps and globals that the agent looks up in the object.
@@ -569,10 +617,14 @@ pub mod name {
     pub const STATE: &str = ".data";
     /// Records lost for want of room, per CPU: the array at index 0.
     pub const LOST: &str = "LOST";
-    /// Condition variables that are not looked at: address → until when, ns.
+    /// Condition variables and futexes that are not looked at: address → until when, ns.
     pub const SILENCED: &str = "SILENCED";
     /// Uses of those, per CPU: the array at index 0.
     pub const PASSED: &str = "PASSED";
+    /// Address of a futex → [`super::Lock`]
+    pub const LOCKS: &str = "LOCKS";
+    /// Waits for which there was no room there, per CPU: the array at index 0.
+    pub const UNLISTED: &str = "UNLISTED";
     /// [`super::Code`] → [`super::Rule`]: the agent's, for the programs to read.
     pub const RULES: &str = "RULES";
     /// Array of [`super::Kmp`], [`super::MAX_KMP`] of them.
@@ -585,6 +637,8 @@ pub const RING_BYTES: u32 = 1 << 20;
 /// Condition variables that can be silenced at a time; beyond, those that were
 /// silenced longest ago are looked at again.
 pub const MAX_SILENCED: u32 = 4096;
+/// Futexes that are counted at a time; beyond, only their waits are.
+pub const MAX_LOCKS: u32 = 4096;
 /// How many rules there are at most.
 pub const MAX_RULES: u32 = 4096;
 

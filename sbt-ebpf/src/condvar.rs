@@ -11,14 +11,15 @@ use aya_ebpf::{
     macros::uprobe,
     programs::ProbeContext,
 };
-use sbt_common::{Condvar, Cookie, MAX_SILENCED};
+use sbt_common::{Condvar, Cookie, Head, MAX_SILENCED, evidence};
 
 use crate::{
     head, returns_at,
     ring::{MapDef, Wake, send},
     task,
     task::Task,
-    thread, walk, word,
+    thread::{self, Slot},
+    walk, word,
 };
 
 #[unsafe(link_section = "maps")]
@@ -48,6 +49,7 @@ fn tell(ctx: &ProbeContext) {
     let regs = unsafe { &*ctx.regs };
     let object = regs.rdi;
     if is_silenced(object) {
+        count_passed();
         return;
     }
     let task = Task::current();
@@ -59,12 +61,44 @@ fn tell(ctx: &ProbeContext) {
     if slot.is_in_call(at) {
         return;
     }
-    let (caller, epoch) = walk::callers(&task, slot, at, word(at), regs.rbp);
+    let callers = walk::callers(&task, slot, at, word(at), regs.rbp);
+    let evidence = Evidence {
+        kind: cookie.layout,
+        most: cookie.count,
+        of: evidence::CONDVAR,
+        object,
+    };
+    tell_evidence(&task, slot, evidence, callers);
+}
+
+/// What a thread is about to do to those that wait, or to itself.
+pub struct Evidence {
+    /// One of [`kind`].
+    pub kind: u8,
+    /// How many are woken at most; 0 for all.
+    pub most: u8,
+    /// One of [`evidence`].
+    pub of: u16,
+    /// Where it is in the target's memory.
+    pub object: u64,
+}
+
+/// Sends what the current thread does.
+#[inline(always)]
+pub fn tell_evidence(
+    task: &Task,
+    slot: &mut Slot,
+    evidence: Evidence,
+    (caller, epoch): (u64, u32),
+) {
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Condvar {
-        head: head(cookie.layout, cookie.count, task.tid()),
+        head: Head {
+            reserved: evidence.of,
+            ..head(evidence.kind, evidence.most, task.tid())
+        },
         clocks: task.clocks(),
-        object,
+        object: evidence.object,
         caller,
         seq,
         epoch,
@@ -76,20 +110,22 @@ fn tell(ctx: &ProbeContext) {
 
 /// Whether the agent wants to hear nothing of it for now.
 #[inline(always)]
-fn is_silenced(object: u64) -> bool {
+pub fn is_silenced(object: u64) -> bool {
     let until = unsafe { bpf_map_lookup_elem(SILENCED.as_ptr(), (&raw const object).cast()) };
     // SAFETY: a value of the map, an aligned word, or null.
     let Some(until) = (unsafe { until.cast::<u64>().as_ref() }) else {
         return false;
     };
-    if task::now() >= *until {
-        return false;
-    }
+    task::now() < *until
+}
+
+/// Counts a use that the agent did not hear of.
+#[inline(always)]
+fn count_passed() {
     let zero = 0u32;
     let passed = unsafe { bpf_map_lookup_elem(PASSED.as_ptr(), (&raw const zero).cast()) };
-    // SAFETY: as above; of this CPU alone.
+    // SAFETY: null or a value of the map, of this CPU alone.
     if let Some(passed) = unsafe { passed.cast::<u64>().as_mut() } {
         *passed += 1;
     }
-    true
 }

@@ -7,8 +7,10 @@
 //! merge the rings exactly instead of guessing how late a record may come.
 #![no_std]
 #![no_main]
+#![feature(asm_experimental_arch)]
 
 mod condvar;
+mod futex;
 mod kmp;
 mod ring;
 mod target;
@@ -66,7 +68,9 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     if slot.must_read(object) {
         remember(&task, slot, cookie.layout, object);
     }
-    let callers = walk::callers(&task, slot, at, word(at), regs.rbp);
+    let caller = word(at);
+    slot.enter_from(at, caller);
+    let callers = walk::callers(&task, slot, at, caller, regs.rbp);
     tell_arrival(&task, slot, cookie, object, callers);
     0
 }

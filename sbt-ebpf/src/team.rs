@@ -131,6 +131,7 @@ pub fn come(
             thread::distrust();
         }
     }
+    slot.enter_from(from.at, from.address);
     let callers = walk::callers(&task, slot, from.at, from.address, from.rbp);
     tell_arrival(&task, slot, cookie, object, callers);
     Some(slot)

@@ -52,6 +52,12 @@ pub struct Slot {
     call_at: u64,
     /// That address.
     call_return: u64,
+    /// The same of the known barrier that it entered last.
+    entered_at: u64,
+    entered_return: u64,
+    /// The futex on which it sleeps, and since when, ns; 0 if it does not.
+    sleeps_on: u64,
+    sleeps_since: u64,
     cached: [Cached; CACHED],
     /// See [`crate::walk`].
     pub seen: Seen,
@@ -74,6 +80,10 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             reserved: 0,
             call_at: 0,
             call_return: 0,
+            entered_at: 0,
+            entered_return: 0,
+            sleeps_on: 0,
+            sleeps_since: 0,
             cached: [Cached {
                 object: 0,
                 trust: 0,
@@ -88,6 +98,7 @@ static STATE: Shared<State> = Shared(UnsafeCell::new(State {
     generation: 0,
     epoch: 1,
     walks: 0,
+    futexes: 0,
 }));
 
 /// Which probes count at present.
@@ -125,6 +136,13 @@ pub fn epoch() -> u64 {
 pub fn walks() -> u64 {
     // SAFETY: as above.
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).walks) }
+}
+
+/// See [`State::futexes`].
+#[inline(always)]
+pub fn futexes() -> u64 {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).futexes) }
 }
 
 /// Addresses mean something else from here on.
@@ -177,6 +195,20 @@ pub fn comes_alone() {
     }
 }
 
+/// The current thread, of the target, ends whatever system call it was in: the
+/// futex on which it has slept, and since when; `None` if it has not.
+#[inline(always)]
+pub fn wakes(task: &Task) -> Option<(u64, u64)> {
+    let index = task.tid() as usize & (SLOTS - 1);
+    // SAFETY: as in `slot`.
+    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    if slot.tid != task.tid() || slot.sleeps_on == 0 {
+        return None;
+    }
+    let object = core::mem::replace(&mut slot.sleeps_on, 0);
+    Some((object, slot.sleeps_since))
+}
+
 /// Makes the current thread's next record announce it again.
 pub fn announce_again() {
     let task = Task::current();
@@ -208,6 +240,8 @@ fn announce(task: &Task, slot: &mut Slot) {
     slot.seq = 0;
     slot.left = INSIDE;
     slot.call_at = 0;
+    slot.entered_at = 0;
+    slot.sleeps_on = 0;
     for cached in &mut slot.cached {
         cached.object = 0;
     }
@@ -226,6 +260,35 @@ impl Slot {
     #[inline(always)]
     pub fn enter(&mut self) {
         self.left = INSIDE;
+    }
+
+    /// Where on its stack the address lies to which the barrier returns, and that
+    /// address: by that it is known later whether the thread is still inside.
+    #[inline(always)]
+    pub fn enter_from(&mut self, at: u64, returns_to: u64) {
+        self.entered_at = at;
+        self.entered_return = returns_to;
+    }
+
+    /// Whether the thread, which would return to the address at `at`, is in a
+    /// barrier that is known.
+    #[inline(always)]
+    pub fn is_in_barrier(&self, at: u64) -> bool {
+        /// Where the kernel puts what return probes return to: the last page.
+        const TRAMPOLINE: u64 = 0x7fff_ffff_e;
+        if self.entered_at == 0 || at > self.entered_at {
+            return false;
+        }
+        // SAFETY: a copy from memory that may be anything, or fail.
+        let held = unsafe { bpf_probe_read_user(self.entered_at as *const u64) }.unwrap_or(0);
+        held == self.entered_return || held >> 12 == TRAMPOLINE
+    }
+
+    /// It is about to sleep on a futex.
+    #[inline(always)]
+    pub fn sleep(&mut self, object: u64, now: u64) {
+        self.sleeps_on = object;
+        self.sleeps_since = now;
     }
 
     /// The thread leaves what it entered; false if it has left already, which

@@ -33,7 +33,7 @@ impl Model {
             Kind::User => true,
             // No return probe is put on functions at which threads are cancelled, and
             // where waiting is inlined into the program it has no end of its own.
-            Kind::Condvar | Kind::Std => false,
+            Kind::Condvar | Kind::Futex | Kind::Std => false,
         }
     }
 

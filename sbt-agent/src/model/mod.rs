@@ -333,7 +333,8 @@ impl Model {
             Event::Callers { .. }
             | Event::Mapped { .. }
             | Event::Wait { .. }
-            | Event::Wake { .. } => {}
+            | Event::Wake { .. }
+            | Event::Lock { .. } => {}
         }
     }
 

@@ -34,7 +34,7 @@ impl Model {
         row.arrivals += 1;
         let hint = live.hint.take().filter(|hint| hint.object == object);
         // Where rounds of condition variables end is told by who wakes.
-        let lost = std::mem::take(&mut live.lost) && kind != Kind::Condvar;
+        let lost = std::mem::take(&mut live.lost) && !kind.is_recognised();
         let (last_episode, last_round) = (live.last_episode, live.last_round);
         let unseated_ns = live.unseated_ns.take();
         let member = Member {
@@ -127,7 +127,7 @@ impl Model {
             let present = barrier.open.members.len();
             // How many a round takes that is made of a condition variable is known
             // when the last of them comes.
-            let is_another = barrier.count.is_some() && barrier.kind != Kind::Condvar;
+            let is_another = barrier.count.is_some() && !barrier.kind.is_recognised();
             if is_another || present >= hint.count as usize {
                 self.settle_leaving(id);
                 self.close_open(id);

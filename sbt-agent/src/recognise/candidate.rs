@@ -5,7 +5,7 @@ use super::{
     proof::{Proof, Record, Relations},
     round::{Ended, Role, Round, Step, Waiter},
 };
-use crate::event::{CallersId, Clocks, Event, Kind, Recognition, Tid};
+use crate::event::{CallersId, Clocks, Event, Evidence, Recognition, Tid};
 
 /// Early parts that are kept of what is recognised late.
 const MAX_EARLY: usize = 4096;
@@ -35,6 +35,7 @@ pub struct Part {
     pub tid: Tid,
     pub clocks: Clocks,
     pub key: u64,
+    pub of: Evidence,
     pub callers: CallersId,
     pub role: Role,
     /// Its place in the queue.
@@ -42,11 +43,12 @@ pub struct Part {
 }
 
 impl Part {
-    pub const fn new(tid: Tid, clocks: Clocks, key: u64, callers: CallersId) -> Self {
+    pub const fn new(tid: Tid, clocks: Clocks, key: u64, of: Evidence, callers: CallersId) -> Self {
         Self {
             tid,
             clocks,
             key,
+            of,
             callers,
             role: Role::Again,
             number: 0,
@@ -106,6 +108,8 @@ impl From<Role> for Taken {
 #[derive(Debug, Default)]
 pub struct Candidate {
     pub state: State,
+    /// What it is, once it has been heard of.
+    pub of: Option<Evidence>,
     /// How many of its parts are in the queue.
     pub held: usize,
     /// When it was last heard of, ns.
@@ -379,7 +383,7 @@ impl Candidate {
             tid: part.tid,
             clocks: part.clocks,
             object: part.key,
-            kind: Kind::Condvar,
+            kind: part.of.kind(),
             callers: part.callers,
         });
     }
@@ -394,7 +398,7 @@ impl Candidate {
         out(&Event::Init {
             time_ns: part.clocks.time_ns,
             object: part.key,
-            kind: Kind::Condvar,
+            kind: part.of.kind(),
             tid: part.tid,
             count: self.fed.size,
         });

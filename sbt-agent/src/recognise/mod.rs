@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{CallersId, Event, Tid};
+use crate::event::{CallersId, Event, Evidence, Tid};
 use candidate::{Candidate, Decision, Part, State};
 use proof::Relations;
 
@@ -152,19 +152,21 @@ impl Recogniser {
                 tid,
                 clocks,
                 key,
+                of,
                 callers,
             } => {
-                let part = Part::new(tid, clocks, key, callers);
+                let part = Part::new(tid, clocks, key, of, callers);
                 self.evidence(part, None, code, out);
             }
             Event::Wake {
                 tid,
                 clocks,
                 key,
+                of,
                 most,
                 callers,
             } => {
-                let part = Part::new(tid, clocks, key, callers);
+                let part = Part::new(tid, clocks, key, of, callers);
                 self.evidence(part, Some(most), code, out);
             }
             Event::Exec { .. } => {
@@ -239,7 +241,7 @@ impl Recogniser {
         out: &mut dyn FnMut(&Event),
     ) {
         self.counts.evidence += 1;
-        let (key, now_ns) = (part.key, part.clocks.time_ns);
+        let (key, of, now_ns) = (part.key, part.of, part.clocks.time_ns);
         if self.candidates.len() >= MAX_CANDIDATES && !self.candidates.contains_key(&key) {
             self.forget_some(now_ns);
         }
@@ -277,6 +279,7 @@ impl Recogniser {
             candidate.held += 1;
             self.held.push_back(Held::Part(part));
         }
+        candidate.of = Some(of);
         self.decide(key, false, out);
         self.release(Some(now_ns), out);
     }
@@ -299,8 +302,8 @@ impl Recogniser {
                 self.urgent -= candidate.held;
                 self.silenced.push((key, until_ns));
                 self.notes.push(format!(
-                    "the condition variable at {key:#x} was taken for a barrier until it was used \
-                     in other ways"
+                    "the {} at {key:#x} was taken for a barrier until it was used in other ways",
+                    candidate.of.map_or("object", Evidence::name)
                 ));
             }
         }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Code, MAX_HELD_NS, NoCode, Recogniser, Relation};
 use crate::{
-    event::{CallersId, Clocks, Event, Kind, Tid},
+    event::{CallersId, Clocks, Event, Evidence, Kind, Tid},
     model::Model,
 };
 
@@ -101,6 +101,7 @@ impl World {
             tid,
             clocks,
             key,
+            of: Evidence::Condvar,
             callers: WAITS,
         });
     }
@@ -111,6 +112,7 @@ impl World {
             tid,
             clocks,
             key,
+            of: Evidence::Condvar,
             most,
             callers: WAKES,
         });

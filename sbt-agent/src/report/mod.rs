@@ -171,7 +171,7 @@ pub struct BarrierReport {
     pub id: u32,
     /// How it was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for LLVM's;
     /// `std::barrier` of C++; `rust` for its `Barrier`; `condvar` for one made of a
-    /// condition variable; `user` for `--barrier`.
+    /// condition variable; `futex` for one made of a futex; `user` for `--barrier`.
     pub kind: &'static str,
     /// The evidence that it is a barrier, where the program does not call it so;
     /// else null.

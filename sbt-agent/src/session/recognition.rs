@@ -1,14 +1,14 @@
 //! The recogniser in a session: what it asks of the target's code, what it tells
 //! the probes, and when they are not worth their cost.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    event::{CallersId, Event},
+    event::{CallersId, Event, Evidence, Kind},
     model::Model,
     recognise::{Code, Recogniser, Relation},
     source::ebpf::Ebpf,
-    target::sites::Resolver,
+    target::sites::{Resolver, SystemCaller},
 };
 
 /// Above this many uses of condition variables a second, none of which is a
@@ -20,12 +20,24 @@ const TOO_MANY: f64 = 50_000.0;
 const AWAY_NS: u64 = 10_000_000_000;
 const MAX_AWAY_DOUBLED: u32 = 5;
 
+/// What the C library waits on is left alone for so long, ns: something else may
+/// come to lie there.
+const OF_LIBRARY_NS: u64 = 10_000_000_000;
+
 /// The recogniser and what belongs to it.
 pub struct Recognition {
     recogniser: Recogniser,
     /// The return addresses of each chain of callers, innermost first.
     addresses: FxHashMap<CallersId, Box<[u64]>>,
+    /// Chains that begin in a library whose waiting is known in another way.
+    of_libraries: FxHashSet<CallersId>,
+    /// What such chains wait on, and until when it is left alone, ns.
+    silenced: Vec<(u64, u64)>,
     watch: Watch,
+    /// Evidence of futexes that the recogniser got.
+    futexes: u64,
+    /// Arrivals so far at barriers made of futexes, and at all others.
+    arrivals: (u64, u64),
 }
 
 /// The code, asked by addresses.
@@ -49,28 +61,98 @@ impl Recognition {
         Self {
             recogniser: Recogniser::new(runs_already),
             addresses: FxHashMap::default(),
+            of_libraries: FxHashSet::default(),
+            silenced: Vec::new(),
+            futexes: 0,
+            arrivals: (0, 0),
             watch: Watch::new(now_ns),
         }
     }
 
     /// A chain of callers is new.
-    pub fn know(&mut self, callers: CallersId, addresses: &[u64]) {
+    pub fn know(&mut self, callers: CallersId, addresses: &[u64], resolver: &mut Resolver) {
+        self.of_libraries.remove(&callers);
+        let Some((address, rest)) = addresses.split_first() else {
+            return;
+        };
+        let mut addresses = addresses;
+        match resolver.system_caller(*address) {
+            SystemCaller::Program => {}
+            SystemCaller::Syscall if rest.is_empty() => {}
+            SystemCaller::Syscall => addresses = rest,
+            SystemCaller::Library => {
+                self.of_libraries.insert(callers);
+            }
+        }
         self.addresses.insert(callers, addresses.into());
+    }
+
+    /// Arrivals so far at barriers made of futexes, and at all others.
+    pub const fn arrivals(&self) -> (u64, u64) {
+        self.arrivals
+    }
+
+    /// Whether an event is of a futex with which a library does what is known in
+    /// another way; that futex then is left alone.
+    fn is_of_library(&mut self, event: &Event) -> bool {
+        let (Event::Wait {
+            of: Evidence::Futex,
+            key,
+            callers,
+            clocks,
+            ..
+        }
+        | Event::Wake {
+            of: Evidence::Futex,
+            key,
+            callers,
+            clocks,
+            ..
+        }) = event
+        else {
+            return false;
+        };
+        let is_known = self.of_libraries.contains(callers);
+        if is_known {
+            let until_ns = clocks.time_ns.saturating_add(OF_LIBRARY_NS);
+            self.silenced.push((*key, until_ns));
+        } else {
+            self.futexes += 1;
+        }
+        is_known
     }
 
     /// Takes an event in, and hands what comes of it to the model.
     pub fn push(&mut self, event: &Event, resolver: &mut Resolver, model: &mut Model) {
+        if self.is_of_library(event) {
+            return;
+        }
         let mut code = Asking {
             addresses: &self.addresses,
             resolver,
         };
-        self.recogniser
-            .push(event, &mut code, &mut |event| model.push(event));
+        let (futexes, others) = &mut self.arrivals;
+        self.recogniser.push(event, &mut code, &mut |event| {
+            if let Event::Arrive { kind, .. } = event {
+                *if *kind == Kind::Futex {
+                    &mut *futexes
+                } else {
+                    &mut *others
+                } += 1;
+            }
+            model.push(event);
+        });
     }
 
     /// Tells the probes what they need not look at.
     pub fn silence(&mut self, source: &Ebpf) {
-        for (key, until_ns) in self.recogniser.take_silenced() {
+        let of_libraries = std::mem::take(&mut self.silenced);
+        for (key, until_ns) in self
+            .recogniser
+            .take_silenced()
+            .into_iter()
+            .chain(of_libraries)
+        {
             // Were it not heard, the events would only be more.
             let _heard = source.silence(key, until_ns);
         }
@@ -87,7 +169,7 @@ impl Recognition {
         // What the rings still hold is older than this.
         self.recogniser.tick(now_ns, &mut |event| model.push(event));
         let counts = self.recogniser.counts();
-        let uses = counts.evidence + source.passed();
+        let uses = counts.evidence - self.futexes + source.passed();
         match self.watch.tick(now_ns, uses, counts.barriers > 0) {
             Some(on) => {
                 self.recogniser.blind();

@@ -7,6 +7,7 @@ use crate::cli::Options;
 pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
+        futex: one(options.futex, "--futex"),
         duration: one(options.duration, "--duration"),
         watch: (!options.watch.is_empty()).then(|| Given::new(options.watch.clone(), "--watch")),
         watch_all: one(options.watch_all.then_some(true), "--watch-all"),
@@ -66,6 +67,7 @@ mod tests {
             "--warn-time=20",
             "--phase-times",
             "--departures=off",
+            "--futex=on",
             "--duration=2",
             "--name",
             "lu.c:1=one",
@@ -87,6 +89,7 @@ mod tests {
             shown,
             [
                 "departures off --departures",
+                "futex on --futex",
                 "duration 2s --duration",
                 "watch lu.c:1, factor --watch",
                 "watch-all true --watch-all",

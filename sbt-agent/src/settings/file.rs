@@ -52,7 +52,11 @@ impl File<'_> {
         match name {
             "departures" => {
                 let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
-                layer.departures = Some(self.read(name, value, &text, value::departures)?);
+                layer.departures = Some(self.read(name, value, &text, value::choice)?);
+            }
+            "futex" => {
+                let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
+                layer.futex = Some(self.read(name, value, &text, value::choice)?);
             }
             "duration" => {
                 let text =

@@ -16,6 +16,7 @@ fn shown(text: &str) -> Vec<String> {
 fn every_key_is_read_with_its_line() {
     let text = r#"
 departures = "off"
+futex = "on"
 duration = "1.5m"
 watch = ["lu.c:690", "factor", 120]
 watch-all = true
@@ -44,19 +45,20 @@ anything = { goes = [1, 2] }
         shown(text),
         [
             "departures off sbt.toml:2",
-            "duration 90s sbt.toml:3",
-            "watch lu.c:690, factor, :120 sbt.toml:4",
-            "watch-all true sbt.toml:5",
-            "warnings false sbt.toml:7",
-            "warn-time 250ms sbt.toml:6",
-            "phase-times true sbt.toml:8",
-            "names lu.c:690=factor sbt.toml:16",
-            "names update=inner loop sbt.toml:17",
-            "phases solve=lu.c:10..lu.c:20 sbt.toml:20",
-            "phases all of it=a..z sbt.toml:21",
-            "marks factor sbt.toml:10",
-            "marks lu.c:12=inner sbt.toml:11",
-            "barriers bar:1:2 sbt.toml:13",
+            "futex on sbt.toml:3",
+            "duration 90s sbt.toml:4",
+            "watch lu.c:690, factor, :120 sbt.toml:5",
+            "watch-all true sbt.toml:6",
+            "warnings false sbt.toml:8",
+            "warn-time 250ms sbt.toml:7",
+            "phase-times true sbt.toml:9",
+            "names lu.c:690=factor sbt.toml:17",
+            "names update=inner loop sbt.toml:18",
+            "phases solve=lu.c:10..lu.c:20 sbt.toml:21",
+            "phases all of it=a..z sbt.toml:22",
+            "marks factor sbt.toml:11",
+            "marks lu.c:12=inner sbt.toml:12",
+            "barriers bar:1:2 sbt.toml:14",
         ]
     );
 }

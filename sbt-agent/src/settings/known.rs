@@ -14,12 +14,18 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 11] = [
+pub const SETTINGS: [Known; 12] = [
     known(
         "departures",
         None,
         "--departures",
         "whether departures are watched too: they tell how long the release took",
+    ),
+    known(
+        "futex",
+        None,
+        "--futex",
+        "whether the system calls of futexes are watched: barriers made of nothing else, and locks",
     ),
     known(
         "duration",

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Conceptual, Mark, Named, UserBarrier};
-use crate::{pattern::Pattern, session::Departures};
+use crate::{
+    pattern::Pattern,
+    session::{Departures, Futexes},
+};
 
 /// A value, and where it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +32,8 @@ impl<T> Given<T> {
 pub struct Layer {
     /// See [`super::Settings::departures`]; so for all.
     pub departures: Option<Given<Departures>>,
+    /// Of barriers made of futexes.
+    pub futex: Option<Given<Futexes>>,
     /// Of watching.
     pub duration: Option<Given<Duration>>,
     /// Replaces that of a weaker source.

@@ -10,7 +10,7 @@ use std::{
 use super::{
     Settings, known,
     layer::{Given, Layer},
-    value::{departures_text, duration_text},
+    value::{choice_text, duration_text},
 };
 
 /// Conceptual phases at most.
@@ -77,6 +77,7 @@ fn within(number: usize, limit: usize, what: &str, sources: &str) -> Result<(), 
 fn over(weak: Layer, strong: Layer) -> Layer {
     Layer {
         departures: strong.departures.or(weak.departures),
+        futex: strong.futex.or(weak.futex),
         duration: strong.duration.or(weak.duration),
         watch: strong.watch.or(weak.watch),
         watch_all: strong.watch_all.or(weak.watch_all),
@@ -118,9 +119,13 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
     let mut table = Table::default();
     let flag = bool::to_string;
     let settings = Settings {
-        departures: table.one("departures", all.departures, default.departures, |value| {
-            departures_text(*value)
-        }),
+        departures: table.one(
+            "departures",
+            all.departures,
+            default.departures,
+            choice_text,
+        ),
+        futex: table.one("futex", all.futex, default.futex, choice_text),
         duration: table.one(
             "duration",
             all.duration

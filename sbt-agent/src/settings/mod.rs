@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
-use crate::{pattern::Pattern, session::Departures};
+use crate::{
+    pattern::Pattern,
+    session::{Departures, Futexes},
+};
 
 mod add;
 mod arguments;
@@ -33,6 +36,8 @@ pub use show::{Detail, table};
 pub struct Settings {
     /// Whether to watch departures.
     pub departures: Departures,
+    /// Whether to watch the system calls of futexes.
+    pub futex: Futexes,
     /// For how long to watch; without it until the target ends.
     pub duration: Option<Duration>,
     /// Names of sites; no site twice, a name perhaps.
@@ -102,6 +107,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             departures: Departures::Auto,
+            futex: Futexes::Auto,
             duration: None,
             names: Vec::new(),
             watch: Vec::new(),

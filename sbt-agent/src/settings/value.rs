@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum as _;
-
-use crate::session::Departures;
+use clap::ValueEnum;
 
 /// Longer than anybody waits, and short enough to be added to any clock.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
@@ -55,8 +53,8 @@ fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
 }
 
 /// Reads `auto`, `on` or `off`.
-pub fn departures(text: &str) -> Result<Departures, String> {
-    Departures::from_str(text, false).map_err(|_| "expected auto, on or off".into())
+pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
+    T::from_str(text, false).map_err(|_| "expected auto, on or off".into())
 }
 
 /// Reads `0` or `1`.
@@ -68,9 +66,9 @@ pub fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// How a choice about departures is typed.
-pub fn departures_text(departures: Departures) -> String {
-    departures
+/// How such a choice is typed.
+pub fn choice_text<T: ValueEnum>(choice: &T) -> String {
+    choice
         .to_possible_value()
         .map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -90,6 +88,7 @@ pub fn duration_text(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::{Departures, Futexes};
 
     #[test]
     fn durations_take_units() {
@@ -137,10 +136,13 @@ mod tests {
 
     #[test]
     fn choices_are_read_as_they_are_shown() {
-        for choice in [Departures::Auto, Departures::On, Departures::Off] {
-            assert_eq!(departures(&departures_text(choice)), Ok(choice));
+        for wish in [Departures::Auto, Departures::On, Departures::Off] {
+            assert_eq!(choice(&choice_text(&wish)), Ok(wish));
         }
-        assert!(departures("perhaps").is_err());
+        for wish in [Futexes::Auto, Futexes::On, Futexes::Off] {
+            assert_eq!(choice(&choice_text(&wish)), Ok(wish));
+        }
+        assert!(choice::<Departures>("perhaps").is_err());
         assert_eq!((switch("0"), switch("1")), (Ok(false), Ok(true)));
         assert!(switch("yes").is_err());
     }

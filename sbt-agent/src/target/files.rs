@@ -148,6 +148,12 @@ impl ProbedFile {
         self.is_library && self.points.iter().any(is_barrier)
     }
 
+    /// Whether it is a program that the C library is linked into.
+    pub(super) fn is_static(&self) -> bool {
+        let has_linker = |image: &Mmap| elf::interpreter(image).is_some();
+        !self.is_library && self.image().is_ok_and(|image| !has_linker(&image))
+    }
+
     /// Whether a function of it belongs to the runtime of a language that was
     /// linked into the program. Its name is one that programs may not use.
     pub fn is_of_runtime(&self, function: &str) -> bool {

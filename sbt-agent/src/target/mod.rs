@@ -15,6 +15,7 @@ pub mod pty;
 pub mod runtimes;
 mod sigpipe;
 pub mod sites;
+mod syscalls;
 mod unwind;
 mod walks;
 pub mod wanted;

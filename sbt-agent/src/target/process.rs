@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -61,6 +62,12 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
         .lines()
         .find_map(|line| line.strip_prefix(name))
         .map(str::trim)
+}
+
+/// How many threads a process has; 0 if it is gone.
+pub fn threads(pid: u32) -> u64 {
+    // Its tasks are folders, each of which counts as a link.
+    fs::metadata(folder(pid).join("task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
 /// Whether the first thread of a process has ended.

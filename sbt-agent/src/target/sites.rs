@@ -15,7 +15,7 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     process::{self, Mapping},
-    walks::{Change, Link, Owner, Walks},
+    walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
 };
 use crate::{
@@ -60,6 +60,33 @@ impl Module {
 
 /// So many functions around a wait, and around a wake, may belong to a barrier.
 const MAX_RELATED: usize = 3;
+/// Who makes a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemCaller {
+    /// The program, or a library that is not one of the following.
+    Program,
+    /// The C library's function for system calls: whoever has called it.
+    Syscall,
+    /// Another function of the C library, or of a runtime: a mutex, a condition
+    /// variable, a barrier that is known in another way.
+    Library,
+}
+
+/// The function of the C library through which programs make system calls.
+pub(super) const SYSCALL: &str = "syscall";
+
+/// How the functions of the C library begin that wait on futexes, in a program
+/// that they are linked into.
+const WAITING: [&str; 8] = [
+    "pthread_",
+    "__pthread_",
+    "__lll_",
+    "__futex_",
+    "futex_",
+    "sem_",
+    "__new_sem_",
+    "__timedwait",
+];
 
 /// How many mappings are remembered that are gone.
 const MAX_UNMAPPED: usize = 64;
@@ -293,7 +320,50 @@ impl Resolver {
         id
     }
 
+    /// From now on chains of callers come that begin with a system call. The way
+    /// is followed from the C library's function to whoever has called it.
+    pub fn follow_system_calls(&mut self) {
+        self.walks.follow_system_calls();
+    }
+
+    /// Who makes a system call, by the address behind it.
+    pub fn system_caller(&mut self, address: u64) -> SystemCaller {
+        if !self.walks.follows_system_calls() {
+            return SystemCaller::Program;
+        }
+        let call = address.wrapping_sub(1);
+        if self.find(call).is_none() {
+            self.refresh();
+        }
+        let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call)) else {
+            return SystemCaller::Program;
+        };
+        let frames = self.frames(module, vaddr);
+        let name = frames.last().and_then(|frame| frame.function.as_deref());
+        let Module { owner, file, .. } = &self.modules[module];
+        let is_runtime = || file.is_runtime() || name.is_some_and(|name| file.is_of_runtime(name));
+        let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
+        match (owner, name) {
+            (_, Some(SYSCALL)) => SystemCaller::Syscall,
+            (Owner::C, _) => SystemCaller::Library,
+            (Owner::User, Some(name)) if file.is_static() && is_waiting(name) => {
+                SystemCaller::Library
+            }
+            _ if is_runtime() => SystemCaller::Library,
+            _ => SystemCaller::Program,
+        }
+    }
+
     fn resolve(&mut self, addresses: &[u64]) -> Place {
+        // The function for system calls is no place, if it is known who calls it.
+        let addresses = match addresses {
+            [first, others @ ..]
+                if !others.is_empty() && self.system_caller(*first) == SystemCaller::Syscall =>
+            {
+                others
+            }
+            all => all,
+        };
         let mut place = Place {
             binary: "?".into(),
             offset: addresses.first().copied().unwrap_or(0),
@@ -352,7 +422,9 @@ impl Resolver {
             }
             // That a runtime has called the program tells nobody anything.
             let inner = &links[..depth];
-            if owner == Owner::C || owner == Owner::System && inner.iter().any(|link| link.is_own) {
+            if owner == Owner::C && !is_all_c(inner)
+                || owner == Owner::System && inner.iter().any(|link| link.is_own)
+            {
                 break;
             }
             let call = Call {
@@ -377,9 +449,6 @@ impl Resolver {
     /// How two calls stand to each other, by their return addresses: one of a
     /// function that waits and one of a function that wakes.
     pub fn relation(&mut self, wait: &[u64], wake: &[u64]) -> Relation {
-        // What the C library does for the program is one with the system call.
-        let wait = self.past_c_library(wait);
-        let wake = self.past_c_library(wake);
         let ([innermost_wait, ..], [innermost_wake, ..]) = (wait, wake) else {
             return Relation::Unknown;
         };
@@ -399,16 +468,6 @@ impl Resolver {
             }
         }
         Relation::Apart
-    }
-
-    fn past_c_library<'a>(&mut self, mut addresses: &'a [u64]) -> &'a [u64] {
-        while let [first, rest @ ..] = addresses
-            && let Some((module, _)) = self.find(first.wrapping_sub(1))
-            && self.modules[module].owner == Owner::C
-        {
-            addresses = rest;
-        }
-        addresses
     }
 
     fn relation_of(&mut self, wait: u64, wake: u64) -> Relation {

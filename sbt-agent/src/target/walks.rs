@@ -18,6 +18,8 @@ use super::{
     elf::{Function, Point},
     files::ProbedFile,
     runtimes,
+    sites::SYSCALL,
+    syscalls,
     unwind::Unwind,
 };
 use crate::place::short;
@@ -128,6 +130,9 @@ pub(super) struct Walks {
     changes: Vec<Change>,
     changed: bool,
     seeded: usize,
+    /// Whether chains begin with system calls, too, and of how many files it is
+    /// known from where.
+    system_calls: Option<usize>,
 }
 
 impl Walks {
@@ -151,8 +156,38 @@ impl Walks {
         unwind.clone()
     }
 
+    /// Goes on from system calls, too.
+    pub(super) fn follow_system_calls(&mut self) {
+        if self.system_calls.is_none() {
+            self.system_calls = Some(0);
+            // What calls them is looked for anew.
+            self.seeded = 0;
+        }
+    }
+
+    /// Whether it does.
+    pub(super) fn follows_system_calls(&self) -> bool {
+        self.system_calls.is_some()
+    }
+
+    /// Learns to go on from the functions for system calls, before any is made.
+    fn seed_system_calls(&mut self, files: &[(&ProbedFile, Owner)]) {
+        let Some(seeded) = self.system_calls else {
+            return;
+        };
+        self.system_calls = Some(files.len());
+        for (number, (file, _)) in (0..).zip(files).skip(seeded) {
+            if let Some(unwind) = self.unwind(number, file)
+                && let Some(address) = syscalls::address(&unwind)
+            {
+                self.learn(files, (number, address));
+            }
+        }
+    }
+
     /// Learns what the files tell, if there are more than the last time.
     pub(super) fn seed(&mut self, files: &[(&ProbedFile, Owner)]) {
+        self.seed_system_calls(files);
         if self.seeded == files.len() {
             return;
         }
@@ -160,6 +195,9 @@ impl Walks {
         let mut names: HashSet<String> = HashSet::new();
         for (file, _) in files {
             names.extend(barriers(file).map(|point| point.symbol.clone()));
+        }
+        if self.follows_system_calls() {
+            names.insert(SYSCALL.to_owned());
         }
         let users = || {
             (0..)
@@ -271,8 +309,10 @@ impl Walks {
                 }
             }
             Owner::System if !has_own => self.learn_library(files, last),
-            // A system call of the C library's: who wanted it is behind.
-            Owner::C if inner.is_empty() => self.learn_library(files, last),
+            // A lock, say: which function of it the program has called.
+            Owner::C if self.follows_system_calls() && is_all_c(chain) => {
+                self.learn_library(files, last);
+            }
             Owner::System | Owner::C => {
                 // Who calls it is none of the program's.
                 let begun = inner.last().filter(|link| link.owner == Owner::User);
@@ -319,6 +359,11 @@ impl Walks {
             self.changed = true;
         }
     }
+}
+
+/// Whether the way has not left the C library.
+pub(super) fn is_all_c(chain: &[Link]) -> bool {
+    chain.iter().all(|link| link.owner == Owner::C)
 }
 
 /// Where a thread enters a barrier, or what may be part of one; not in a runtime's

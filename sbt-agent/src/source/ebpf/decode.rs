@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, CHAIN, Callers, Condvar, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN, kind,
-    layout, read,
+    Arrive, CHAIN, Callers, Condvar, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN,
+    evidence, kind, layout, read,
 };
 
-use crate::event::{CallersId, Clocks, Event, Kind, MarkId, Round, Tid};
+use crate::event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid};
 
 /// One record, checked for kind and length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Raw {
     /// A thread left one, ended, passed a mark, or is the agent itself: see its
     /// kind.
     Depart(Depart),
-    /// A thread waits on a condition variable or wakes those who do: see its kind.
+    /// A thread waits on something or wakes those who do: see its kind.
     Condvar(Condvar),
     /// What a barrier object held.
     Memory(Memory),
@@ -41,7 +41,7 @@ impl Raw {
             kind::DEPART | kind::EXIT | kind::CALIBRATE | kind::MARK => {
                 read(bytes).map(Self::Depart)
             }
-            kind::WAIT | kind::WAKE => read(bytes).map(Self::Condvar),
+            kind::WAIT | kind::WAKE | kind::LOCK => read(bytes).map(Self::Condvar),
             kind::CALLERS => read(bytes).map(|callers| Self::Callers(Box::new(callers))),
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
@@ -264,21 +264,28 @@ impl Decoder {
                 self.check(tid, record.seq, out);
                 let callers = self.callers(record.caller, record.epoch, out);
                 let (clocks, key) = (self.clocks(&record.clocks), record.object);
-                out.push(if record.head.kind == kind::WAIT {
-                    Event::Wait {
-                        tid,
-                        clocks,
-                        key,
-                        callers,
-                    }
+                let of = if record.head.reserved == evidence::FUTEX {
+                    Evidence::Futex
                 } else {
-                    Event::Wake {
+                    Evidence::Condvar
+                };
+                out.push(match record.head.kind {
+                    kind::WAIT => Event::Wait {
                         tid,
                         clocks,
                         key,
+                        of,
+                        callers,
+                    },
+                    kind::LOCK => Event::Lock { key, callers },
+                    _ => Event::Wake {
+                        tid,
+                        clocks,
+                        key,
+                        of,
                         most: (record.head.layout != 0).then_some(record.head.layout.into()),
                         callers,
-                    }
+                    },
                 });
             }
             Raw::Callers(record) => self.chain(record, out),

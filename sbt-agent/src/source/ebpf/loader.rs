@@ -73,6 +73,10 @@ pub struct Loaded {
     silenced: OwnedFd,
     passed: OwnedFd,
     rules: OwnedFd,
+    locks: OwnedFd,
+    unlisted: OwnedFd,
+    /// Since when futexes are watched, ns.
+    futexes_ns: u64,
     /// Which probes count.
     generation: u16,
     /// What there are rules for to walk by.
@@ -121,8 +125,15 @@ impl Loaded {
             generation: u64::from(self.generation),
             epoch: now,
             walks: if self.known_rules.is_empty() { 0 } else { now },
+            futexes: self.futexes_ns,
         };
         bpf::map_update(self.state.as_fd(), 0, &bytes(&state))
+    }
+
+    /// Waits on futexes count that begin from now on.
+    pub fn begin_futexes(&mut self) -> io::Result<()> {
+        self.futexes_ns = crate::clock::now_ns();
+        self.renew_state()
     }
 
     /// Adds rules and takes others away, by the code around the return address.
@@ -355,6 +366,9 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         silenced: take(name::SILENCED)?,
         passed: take(name::PASSED)?,
         rules: take(name::RULES)?,
+        locks: take(name::LOCKS)?,
+        unlisted: take(name::UNLISTED)?,
+        futexes_ns: 0,
         generation: 0,
         known_rules: HashSet::new(),
         kmp: take(name::KMP)?,

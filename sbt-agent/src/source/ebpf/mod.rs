@@ -160,6 +160,9 @@ pub struct Ebpf {
     /// Of condition variables.
     condvars: Vec<OwnedFd>,
     watch_condvars: bool,
+    /// Of the system calls of futexes.
+    futexes: Vec<OwnedFd>,
+    watch_futexes: bool,
     /// Nothing is attached but what tells of the lives of threads.
     paused: bool,
     departures: bool,
@@ -206,6 +209,8 @@ impl Ebpf {
             returns: Vec::new(),
             condvars: Vec::new(),
             watch_condvars: true,
+            futexes: Vec::new(),
+            watch_futexes: false,
             paused: false,
             departures,
             may_depart: departures,
@@ -485,7 +490,9 @@ impl Ebpf {
     /// lives of threads stays.
     pub fn pause(&mut self) {
         self.paused = true;
-        detach(self.take_links());
+        let mut links = self.take_links();
+        links.append(&mut self.futexes);
+        detach(links);
     }
 
     /// Of all probes on the target.
@@ -514,7 +521,38 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Lets a condition variable pass unseen until a time, ns.
+    /// Starts or stops to watch the system calls of futexes. While they are, the
+    /// programs run at each system call of every process.
+    pub fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
+        if on == self.watch_futexes {
+            return Ok(());
+        }
+        if self.paused {
+            // With the others, when they come.
+        } else if on {
+            self.attach_futexes()?;
+        } else {
+            detach(std::mem::take(&mut self.futexes));
+        }
+        self.watch_futexes = on;
+        Ok(())
+    }
+
+    fn attach_futexes(&mut self) -> anyhow::Result<()> {
+        self.loaded
+            .begin_futexes()
+            .context("telling the programs since when futexes are watched")?;
+        // The end of a wait is seen before its beginning is.
+        for tracepoint in [c"sys_exit", c"sys_enter"] {
+            let program = self.loaded.program(tracepoint.to_str()?)?;
+            let link = bpf::attach_raw_tracepoint(program, &tracepoint.to_owned())
+                .context("cannot watch the system calls of futexes; --futex off does without")?;
+            self.futexes.push(link);
+        }
+        Ok(())
+    }
+
+    /// Lets a condition variable or a futex pass unseen until a time, ns.
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
         self.loaded.silence(key, until_ns)
     }
@@ -527,7 +565,11 @@ impl Ebpf {
     /// Puts them on again. What is known of barriers is from before.
     pub fn resume(&mut self) -> anyhow::Result<()> {
         self.paused = false;
-        self.attach_again()
+        self.attach_again()?;
+        if self.watch_futexes {
+            self.attach_futexes()?;
+        }
+        Ok(())
     }
 
     fn attach_points(
@@ -639,6 +681,7 @@ impl Source for Ebpf {
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
         let mut links = self.take_links();
+        links.append(&mut self.futexes);
         links.append(&mut self.tracepoints);
         detach(links);
         self.stopping.store(true, Ordering::Release);

@@ -88,8 +88,8 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     text.push_str(
         " Watched for: pthread_barrier_wait of glibc and musl, barriers made of their condition \
          variables, the barriers of OpenMP by GNU and LLVM, of C++ and of Rust, in the program and in \
-         every library it mapped, but not in child processes. Barriers made otherwise (MPI, futexes, \
-         spinning) are not recognised yet.",
+         every library it mapped, but not in child processes; with --futex on also barriers made of \
+         futexes. Barriers made otherwise (MPI, spinning) are not recognised yet.",
     );
     for part in wrapped(&text, style.width) {
         line(out, &part);

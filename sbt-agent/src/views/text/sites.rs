@@ -169,7 +169,11 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
 /// What its barriers were recognised by, if the program does not call them so.
 fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
     let barriers = site.barriers.iter().filter_map(|id| report.barrier(*id));
+    let barriers: Vec<_> = barriers
+        .filter(|barrier| barrier.recognised.is_some())
+        .collect();
     let by: Vec<_> = barriers
+        .iter()
         .filter_map(|barrier| barrier.recognised.as_ref())
         .collect();
     let members = by.iter().map(|by| by.members);
@@ -178,9 +182,14 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
         (least, most) => format!("{least} to {most}"),
     };
     let rounds = by.iter().map(|by| by.rounds).sum();
+    let what = if barriers.iter().all(|barrier| barrier.kind == "futex") {
+        ["a futex", "futexes"]
+    } else {
+        ["a condition variable", "condition variables"]
+    };
     let from = match by.len() {
-        1 => "a condition variable".to_owned(),
-        some => format!("{some} condition variables"),
+        1 => what[0].to_owned(),
+        some => format!("{some} {}", what[1]),
     };
     Some(format!(
         "recognised from {from}: {} of the same {members} threads, the last of whom wakes the \

@@ -1,0 +1,210 @@
+//! Whether the system calls of futexes are worth watching: a pure decision.
+//!
+//! The programs at the tracepoints of system calls run for those of every process
+//! on the machine. So by itself that is tried only for a target that has several
+//! threads and shows no barrier, and not for long if it shows nothing.
+
+/// No barrier was hit for so long, ns.
+const QUIET_NS: u64 = 200_000_000;
+
+/// How long it is tried, ns.
+const TRIED_NS: u64 = 2_000_000_000;
+
+/// After this long it is tried again, ns: programs have stages. It doubles each
+/// time.
+const AWAY_NS: u64 = 10_000_000_000;
+const MAX_AWAY_DOUBLED: u32 = 5;
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Futexes {
+    /// While nothing else shows barriers.
+    Auto,
+    /// Always.
+    On,
+    /// Never: barriers that are made of nothing else are not seen, nor locks.
+    Off,
+}
+
+/// What has been seen of the target.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// How many threads it has.
+    pub threads: u64,
+    /// Arrivals at barriers that are seen without this, so far.
+    pub others: u64,
+    /// Arrivals at barriers made of futexes, so far.
+    pub futexes: u64,
+}
+
+/// Decides from what has been seen.
+#[derive(Debug)]
+pub struct Governor {
+    wish: Futexes,
+    on: bool,
+    ever_off: bool,
+    ever_on: bool,
+    /// Since when it is on, ns, and what had been seen then.
+    on_since: (u64, Seen),
+    /// Since when no other barrier has been hit, ns.
+    quiet_since_ns: u64,
+    others: u64,
+    times_in_vain: u32,
+    /// Not tried before, ns.
+    back_ns: u64,
+}
+
+impl Governor {
+    /// Begins at `now_ns`: on, if that is wished.
+    pub fn new(wish: Futexes, now_ns: u64) -> Self {
+        let on = wish == Futexes::On;
+        Self {
+            wish,
+            on,
+            ever_off: !on,
+            ever_on: on,
+            on_since: (now_ns, Seen::default()),
+            quiet_since_ns: now_ns,
+            others: 0,
+            times_in_vain: 0,
+            back_ns: 0,
+        }
+    }
+
+    /// Whether they are watched.
+    pub const fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// They cannot be watched here.
+    pub fn give_up(&mut self) {
+        *self = Self::new(Futexes::Off, 0);
+    }
+
+    /// Takes what has been seen; says when to switch, and to what.
+    pub fn tick(&mut self, now_ns: u64, seen: Seen) -> Option<bool> {
+        if std::mem::replace(&mut self.others, seen.others) != seen.others {
+            self.quiet_since_ns = now_ns;
+        }
+        if self.wish != Futexes::Auto {
+            return None;
+        }
+        if self.on {
+            let (since_ns, then) = self.on_since;
+            let has_some = seen.futexes > then.futexes;
+            let has_others = seen.others > then.others;
+            if has_some || !has_others && now_ns.saturating_sub(since_ns) < TRIED_NS {
+                return None;
+            }
+            self.on = false;
+            let away_ns = AWAY_NS << self.times_in_vain.min(MAX_AWAY_DOUBLED);
+            self.times_in_vain += 1;
+            self.back_ns = now_ns.saturating_add(away_ns);
+            return Some(false);
+        }
+        let is_quiet = now_ns.saturating_sub(self.quiet_since_ns) >= QUIET_NS;
+        if seen.threads < 2 || !is_quiet || now_ns < self.back_ns {
+            return None;
+        }
+        self.on = true;
+        self.ever_on = true;
+        self.on_since = (now_ns, seen);
+        Some(true)
+    }
+
+    /// Whether futexes were watched: all the time, never, or in part.
+    pub const fn summary(&self) -> Option<bool> {
+        match (self.ever_on, self.ever_off) {
+            (true, false) => Some(true),
+            (false, _) => Some(false),
+            (true, true) => None,
+        }
+    }
+
+    /// What to tell the user.
+    pub fn note(&self) -> Option<String> {
+        match self.summary() {
+            Some(false) => None,
+            Some(true) => Some(
+                "the system calls of futexes were watched, which costs every process on this \
+                 machine some time at each of its system calls"
+                    .into(),
+            ),
+            None => Some(
+                "the system calls of futexes were watched part of the time, which costs every \
+                 process on this machine some time at each of its system calls (--futex off does \
+                 without, --futex on watches all)"
+                    .into(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    const fn seen(threads: u64, others: u64, futexes: u64) -> Seen {
+        Seen {
+            threads,
+            others,
+            futexes,
+        }
+    }
+
+    #[test]
+    fn is_tried_when_several_threads_show_no_barrier() {
+        let mut governor = Governor::new(Futexes::Auto, 0);
+        assert_eq!(governor.summary(), Some(false));
+        assert_eq!(governor.tick(100 * MS, seen(4, 0, 0)), None);
+        assert_eq!(governor.tick(300 * MS, seen(1, 0, 0)), None);
+        assert_eq!(governor.tick(600 * MS, seen(4, 8, 0)), None);
+        assert_eq!(governor.tick(700 * MS, seen(4, 8, 0)), None);
+        assert_eq!(governor.tick(800 * MS, seen(4, 8, 0)), Some(true));
+        assert_eq!(governor.summary(), None);
+        assert!(governor.note().is_some());
+    }
+
+    #[test]
+    fn goes_off_when_it_shows_nothing_and_comes_back_ever_later() {
+        let mut governor = Governor::new(Futexes::Auto, 0);
+        let mut changes = Vec::new();
+        for second in 1..=40 {
+            let change = governor.tick(second * 1000 * MS, seen(4, 0, 0));
+            changes.extend(change.map(|on| (second, on)));
+        }
+        let expected = [(1, true), (3, false), (13, true), (15, false), (35, true)];
+        assert_eq!(changes[..5], expected);
+    }
+
+    #[test]
+    fn stays_on_for_what_it_shows() {
+        let mut governor = Governor::new(Futexes::Auto, 0);
+        assert_eq!(governor.tick(1000 * MS, seen(4, 0, 0)), Some(true));
+        for second in 2..60 {
+            assert_eq!(governor.tick(second * 1000 * MS, seen(4, second, 1)), None);
+        }
+    }
+
+    #[test]
+    fn goes_off_at_once_when_other_barriers_appear() {
+        let mut governor = Governor::new(Futexes::Auto, 0);
+        assert_eq!(governor.tick(1000 * MS, seen(4, 0, 0)), Some(true));
+        assert_eq!(governor.tick(1100 * MS, seen(4, 1, 0)), Some(false));
+    }
+
+    #[test]
+    fn a_wish_is_never_overruled() {
+        for (wish, on) in [(Futexes::On, true), (Futexes::Off, false)] {
+            let mut governor = Governor::new(wish, 0);
+            assert_eq!(governor.is_on(), on);
+            for second in 1..60 {
+                assert_eq!(governor.tick(second * 1000 * MS, seen(4, 0, 0)), None);
+            }
+            assert_eq!(governor.summary(), Some(on));
+            assert_eq!(governor.note().is_some(), on);
+        }
+    }
+}

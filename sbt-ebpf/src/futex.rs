@@ -1,0 +1,297 @@
+//! Who waits on which futex, who wakes whom, and for how long they wait: barriers
+//! that are made of nothing else, and contended locks.
+//!
+//! These programs run for every system call of every process, so what most of
+//! them fail at comes first. They are attached only while somebody wants to know.
+
+use aya_ebpf::{
+    bindings::bpf_map_type::{BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_PERCPU_ARRAY},
+    helpers::{
+        bpf_map_lookup_elem, bpf_map_update_elem, bpf_probe_read_kernel, bpf_probe_read_user,
+    },
+    macros::raw_tracepoint,
+    programs::RawTracePointContext,
+};
+use sbt_common::{Lock, MAX_LOCKS, evidence, kind};
+
+use crate::{
+    condvar::{self, Evidence},
+    ring::MapDef,
+    target, task,
+    task::Task,
+    thread::{self, Slot},
+    walk,
+};
+
+/// Contended futexes, by address.
+#[unsafe(link_section = "maps")]
+#[unsafe(no_mangle)]
+static LOCKS: MapDef = MapDef::keyed(BPF_MAP_TYPE_HASH, 8, size_of::<Lock>() as u32, MAX_LOCKS);
+
+/// Waits that are in none of them for want of room.
+#[unsafe(link_section = "maps")]
+#[unsafe(no_mangle)]
+static UNLISTED: MapDef = MapDef::keyed(BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
+
+/// The system calls (arch/x86/entry/syscalls/syscall_64.tbl).
+mod number {
+    pub const FUTEX: u64 = 202;
+    pub const WAITV: u64 = 449;
+    pub const WAKE: u64 = 454;
+    pub const WAIT: u64 = 455;
+    pub const REQUEUE: u64 = 456;
+}
+
+/// What [`number::FUTEX`] does, without [`FLAGS`] (include/uapi/linux/futex.h).
+mod op {
+    pub const WAIT: u64 = 0;
+    pub const WAKE: u64 = 1;
+    pub const REQUEUE: u64 = 3;
+    pub const CMP_REQUEUE: u64 = 4;
+    pub const LOCK_PI: u64 = 6;
+    pub const WAIT_BITSET: u64 = 9;
+    pub const WAKE_BITSET: u64 = 10;
+    pub const LOCK_PI2: u64 = 13;
+}
+
+/// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`.
+const FLAGS: u64 = 128 | 256;
+
+/// `-EAGAIN`: the word had changed before the thread could sleep.
+const AGAIN: i64 = -11;
+
+/// How often the callers of waits on one futex are told of at most, ns.
+const TOLD_EVERY_NS: u64 = 100_000_000;
+
+/// The part of `pt_regs` from rbp to rsp (arch/x86/include/uapi/asm/ptrace.h).
+#[repr(C)]
+struct Registers {
+    rbp: u64,
+    rbx: u64,
+    r11: u64,
+    r10: u64,
+    r9: u64,
+    r8: u64,
+    rax: u64,
+    rcx: u64,
+    rdx: u64,
+    rsi: u64,
+    rdi: u64,
+    orig_rax: u64,
+    rip: u64,
+    cs: u64,
+    eflags: u64,
+    rsp: u64,
+}
+
+/// How far into `pt_regs` that is: behind r15 to r12.
+const FROM: u64 = 4 * 8;
+
+/// What a call is about.
+#[derive(Clone, Copy)]
+enum What {
+    Wait,
+    /// For a lock that the kernel hands over: no evidence of a barrier.
+    Lock,
+    /// So many at most.
+    Wake(u64),
+}
+
+/// A system call is entered: `sys_enter(registers, number)`.
+#[raw_tracepoint(tracepoint = "sys_enter")]
+pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
+    let number: u64 = ctx.arg(1);
+    if number != number::FUTEX && !(number::WAITV..=number::REQUEUE).contains(&number) {
+        return 0;
+    }
+    let task = Task::current();
+    if !target::owns(&task, false) {
+        return 0;
+    }
+    let regs: u64 = ctx.arg(0);
+    // SAFETY: a copy from the kernel's memory, which may fail.
+    let Ok(regs) = (unsafe { bpf_probe_read_kernel((regs + FROM) as *const Registers) }) else {
+        return 0;
+    };
+    if let Some((what, address)) = understand(number, &regs) {
+        take(&task, what, address, &regs);
+    }
+    0
+}
+
+/// What the call does, and to which futex.
+#[inline(always)]
+fn understand(number: u64, regs: &Registers) -> Option<(What, u64)> {
+    let address = regs.rdi;
+    match number {
+        number::FUTEX => {
+            let count = regs.rdx & 0xffff_ffff;
+            let what = match regs.rsi & 0xffff_ffff & !FLAGS {
+                op::WAIT | op::WAIT_BITSET => What::Wait,
+                op::WAKE | op::WAKE_BITSET => What::Wake(count),
+                // Those that go to another futex are let go here.
+                op::REQUEUE | op::CMP_REQUEUE => {
+                    What::Wake(count.saturating_add(regs.r10 & 0xffff_ffff))
+                }
+                op::LOCK_PI | op::LOCK_PI2 => What::Lock,
+                _ => return None,
+            };
+            Some((what, address))
+        }
+        number::WAIT => Some((What::Wait, address)),
+        number::WAKE => Some((What::Wake(regs.rdx & 0xffff_ffff), address)),
+        // An array of `struct futex_waitv`: what is expected, the address, …
+        number::WAITV => Some((What::Wait, crate::word(address.wrapping_add(8)))),
+        number::REQUEUE => Some((
+            What::Wake((regs.rdx & 0xffff_ffff).saturating_add(regs.r10 & 0xffff_ffff)),
+            crate::word(address.wrapping_add(8)),
+        )),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn take(task: &Task, what: What, object: u64, regs: &Registers) {
+    let Some(slot) = thread::slot(task) else {
+        return;
+    };
+    // As if the system call had been a call.
+    let at = regs.rsp.wrapping_sub(8);
+    // What a known barrier is built on does not count.
+    if object == 0 || slot.is_in_call(at) || slot.is_in_barrier(at) {
+        return;
+    }
+    let is_wait = !matches!(what, What::Wake(_));
+    let is_evidence = !matches!(what, What::Lock) && !condvar::is_silenced(object);
+    if !is_wait && !is_evidence {
+        return;
+    }
+    let callers = walk::callers(task, slot, at, regs.rip, regs.rbp);
+    if is_evidence {
+        let (kind, most) = match what {
+            What::Wake(most) if most < 255 => (kind::WAKE, most as u8),
+            What::Wake(_) => (kind::WAKE, 0),
+            _ => (kind::WAIT, 0),
+        };
+        let evidence = Evidence {
+            kind,
+            most,
+            of: evidence::FUTEX,
+            object,
+        };
+        condvar::tell_evidence(task, slot, evidence, callers);
+    }
+    if is_wait {
+        begin(task, slot, object, callers);
+    }
+}
+
+/// The thread is about to sleep until the futex is woken.
+#[inline(always)]
+fn begin(task: &Task, slot: &mut Slot, object: u64, callers: (u64, u32)) {
+    let Some(lock) = lock(object) else {
+        count_unlisted();
+        return;
+    };
+    let now = task::now();
+    add(&mut lock.waiting, 1);
+    // Others may have come or gone since: it is as many as there were.
+    let waiting = lock.waiting;
+    if waiting > lock.most {
+        lock.most = waiting;
+    }
+    // As `pthread_mutex_t` of glibc (sysdeps/nptl/bits/struct_mutex.h): the word,
+    // a count, the owner.
+    // SAFETY: a copy from memory that may be anything, or fail.
+    let [word, _, owner] =
+        unsafe { bpf_probe_read_user(object as *const [u32; 3]) }.unwrap_or([0; 3]);
+    lock.word = word;
+    lock.owner = owner;
+    lock.waiter = task.tid();
+    slot.sleep(object, now);
+    if lock.caller != callers.0 && now.wrapping_sub(lock.told_ns) >= TOLD_EVERY_NS {
+        lock.caller = callers.0;
+        lock.told_ns = now;
+        let evidence = Evidence {
+            kind: kind::LOCK,
+            most: 0,
+            of: evidence::FUTEX,
+            object,
+        };
+        condvar::tell_evidence(task, slot, evidence, callers);
+    }
+}
+
+/// A system call is left: `sys_exit(registers, result)`.
+#[raw_tracepoint(tracepoint = "sys_exit")]
+pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
+    let task = Task::current();
+    if !target::owns(&task, false) {
+        return 0;
+    }
+    let Some((object, since)) = thread::wakes(&task) else {
+        return 0;
+    };
+    // Else the time until these programs were attached again would be in it.
+    if since < thread::futexes() {
+        return 0;
+    }
+    let result: i64 = ctx.arg(1);
+    let found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), (&raw const object).cast()) };
+    // SAFETY: null or a value of the map.
+    let Some(lock) = (unsafe { found.cast::<Lock>().as_mut() }) else {
+        return 0;
+    };
+    add(&mut lock.waiting, u64::MAX);
+    if result == AGAIN {
+        return 0;
+    }
+    let ns = task::now().wrapping_sub(since);
+    add(&mut lock.waits, 1);
+    add(&mut lock.total_ns, ns);
+    if ns > lock.max_ns {
+        lock.max_ns = ns;
+    }
+    0
+}
+
+/// What is known of a futex; a new entry if nothing is, `None` without room.
+#[inline(always)]
+fn lock(object: u64) -> Option<&'static mut Lock> {
+    let key = (&raw const object).cast();
+    let mut found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
+    if found.is_null() {
+        let new = Lock::default();
+        // One of two that are the first at the same time; hence not by force.
+        const IF_NONE: u64 = 1;
+        let new = (&raw const new).cast();
+        unsafe { bpf_map_update_elem(LOCKS.as_ptr(), key, new, IF_NONE) };
+        found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
+    }
+    // SAFETY: null or a value of the map.
+    unsafe { found.cast::<Lock>().as_mut() }
+}
+
+#[inline(always)]
+fn count_unlisted() {
+    let zero = 0u32;
+    let count = unsafe { bpf_map_lookup_elem(UNLISTED.as_ptr(), (&raw const zero).cast()) };
+    // SAFETY: null or a value of the map, of this CPU alone.
+    if let Some(count) = unsafe { count.cast::<u64>().as_mut() } {
+        *count += 1;
+    }
+}
+
+/// Adds, whoever else does so on other CPUs. Rust offers this target no atomic
+/// that does more than load and store.
+#[inline(always)]
+fn add(to: &mut u64, value: u64) {
+    // SAFETY: an aligned word of a map, which nothing else is done to.
+    unsafe {
+        core::arch::asm!(
+            "lock *(u64 *)({to} + 0) += {value}",
+            to = in(reg) core::ptr::from_mut(to),
+            value = in(reg) value,
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Barriers made of atomics and futexes.
+
+use crate::{
+    harness::{Report, needs_root, number, watch_with},
+    programs::{Build, line, program},
+};
+
+/// What is reported of a program that must succeed.
+#[track_caller]
+fn watch(options: &[&str], program: &std::path::Path, arguments: &[&str]) -> Report {
+    let (finished, report) = watch_with(options, program, arguments);
+    finished.expect(0);
+    report
+}
+
+fn notes(report: &Report) -> Vec<&str> {
+    let notes = report.list("notes").iter();
+    notes.map(|note| note.as_str().unwrap()).collect()
+}
+
+fn has_note(report: &Report) -> bool {
+    notes(report)
+        .iter()
+        .any(|note| note.contains("system calls of futexes"))
+}
+
+/// From where threads wait at such a barrier.
+fn waits_at(report: &Report, line: u32) -> bool {
+    let place = format!("futexbarrier.c:{line}");
+    let sites = report.sites().iter();
+    sites.clone().count() > 0
+        && sites.clone().all(|site| {
+            let lists = [&site["places"], &site["callers"]];
+            lists.iter().any(|list| {
+                let mut texts = list.as_array().unwrap().iter();
+                texts.any(|text| text.as_str().unwrap().ends_with(&place))
+            })
+        })
+}
+
+#[test]
+fn ones_own_by_the_c_library_is_counted_exactly() {
+    needs_root!();
+    let report = watch(
+        &["--futex=on"],
+        &program("futexbarrier.c"),
+        &["rounds=100", "load=1000"],
+    );
+    report.is_exactly(400, 100);
+    assert_eq!(report.list("barriers").len(), 1, "{report}");
+    let barrier = &report.list("barriers")[0];
+    assert_eq!(barrier["kind"], "futex");
+    assert_eq!(number(barrier, "participants"), 4);
+    assert_eq!(report.sites()[0]["kind"], "futex");
+    let wait = line("futexbarrier.c", "SITE call wait");
+    assert!(waits_at(&report, wait), "{report}");
+    assert!(has_note(&report), "{report}");
+}
+
+#[test]
+fn ones_own_by_the_instruction_is_counted_exactly() {
+    needs_root!();
+    for flags in [&[][..], &["-O0"]] {
+        let report = watch(
+            &["--futex=on"],
+            &Build::of("futexbarrier.c").flags(flags).path(),
+            &["how=inline", "rounds=100", "load=1000"],
+        );
+        report.is_exactly(400, 100);
+        assert_eq!(report.list("barriers").len(), 1, "{report}");
+    }
+}
+
+#[test]
+fn off_shows_nothing() {
+    needs_root!();
+    let report = watch(
+        &["--futex=off"],
+        &program("futexbarrier.c"),
+        &["rounds=600", "load=1000"],
+    );
+    assert_eq!(report.sites().len(), 0, "{report}");
+    assert!(!has_note(&report), "{report}");
+}
+
+#[test]
+fn auto_finds_it_while_nothing_else_is_there() {
+    needs_root!();
+    let report = watch(
+        &[],
+        &program("futexbarrier.c"),
+        &["rounds=1000", "load=1000"],
+    );
+    let episodes = number(&report.0, "episodes");
+    // The first quarter of a second is not watched, nor a moment for the decision.
+    assert!((500..1000).contains(&episodes), "{report}");
+    assert!(has_note(&report), "{report}");
+    assert_eq!(report.list("barriers")[0]["kind"], "futex");
+}
+
+#[test]
+fn auto_leaves_a_program_alone_that_shows_its_barriers() {
+    needs_root!();
+    let report = watch(
+        &[],
+        &program("condbarrier.c"),
+        &["rounds=300", "load=1000", "hold=2"],
+    );
+    assert!(!has_note(&report), "{report}");
+    report.is_exactly(1200, 300);
+}
+
+#[test]
+fn what_known_barriers_and_locks_are_made_of_does_not_count() {
+    needs_root!();
+    // Those of glibc, of a condition variable, of Rust and of GNU OpenMP.
+    let report = watch(&["--futex=on"], &program("crowd.c"), &[]);
+    assert!(report.number("episodes") > 0, "{report}");
+    for barrier in report.list("barriers") {
+        assert_eq!(barrier["kind"], "pthread", "{report}");
+    }
+    let report = watch(
+        &["--futex=on"],
+        &program("condbarrier.c"),
+        &["rounds=100", "threads=4"],
+    );
+    report.is_exactly(400, 100);
+    assert_eq!(report.list("barriers").len(), 1, "{report}");
+    assert_eq!(report.list("barriers")[0]["kind"], "condvar");
+    let report = watch(&["--futex=on"], &program("barrier.rs"), &["100"]);
+    for barrier in report.list("barriers") {
+        assert_eq!(barrier["kind"], "rust", "{report}");
+    }
+    let team = Build::of("openmp.c").flags(&["-fopenmp"]).path();
+    let plain = watch(&["--futex=off"], &team, &[]);
+    let watched = watch(&["--futex=on"], &team, &[]);
+    for key in ["arrivals", "episodes"] {
+        assert_eq!(plain.0[key], watched.0[key], "{watched}");
+    }
+}

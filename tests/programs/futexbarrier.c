@@ -1,0 +1,108 @@
+// A barrier of one's own, made of atomics and a futex: a counter, and a word that
+// tells the rounds apart.
+//
+// futexbarrier [how=call|inline]  by the C library's `syscall`, or by the
+//                                 instruction itself
+//              [threads=4] [rounds=100]
+//              [load=US]  each thread works so long before it comes, by its turn
+//                         one of them twice as long
+//              [late=MS]  before the first round
+//
+// Writes how often it has waited and woken: "waits N wakes M".
+#include "common.h"
+#include <linux/futex.h>
+
+struct barrier {
+    uint32_t come, round, needed;
+};
+
+static struct barrier barrier;
+static long threads, rounds, load;
+static uint64_t waits, wakes;
+
+__attribute__((always_inline)) static inline long call(uint32_t *word, long op, long value)
+{
+    long result;
+    register long timeout __asm__("r10") = 0;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(SYS_futex), "D"(word), "S"(op), "d"(value), "r"(timeout)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
+static int comes_last(struct barrier *b)
+{
+    return __atomic_add_fetch(&b->come, 1, __ATOMIC_ACQ_REL) == b->needed;
+}
+
+static void open_it(struct barrier *b)
+{
+    __atomic_store_n(&b->come, 0, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&b->round, 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&wakes, 1, __ATOMIC_RELAXED);
+}
+
+static int is_closed(struct barrier *b, uint32_t round)
+{
+    if (__atomic_load_n(&b->round, __ATOMIC_ACQUIRE) != round)
+        return 0;
+    __atomic_add_fetch(&waits, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+__attribute__((noipa)) static void wait_by_call(struct barrier *b)
+{
+    uint32_t round = __atomic_load_n(&b->round, __ATOMIC_ACQUIRE);
+    if (comes_last(b)) {
+        open_it(b);
+        syscall(SYS_futex, &b->round, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL); // SITE call wake
+        return;
+    }
+    while (is_closed(b, round))
+        syscall(SYS_futex, &b->round, FUTEX_WAIT_PRIVATE, round, NULL); // SITE call wait
+}
+
+__attribute__((noipa)) static void wait_inline(struct barrier *b)
+{
+    uint32_t round = __atomic_load_n(&b->round, __ATOMIC_ACQUIRE);
+    if (comes_last(b)) {
+        open_it(b);
+        call(&b->round, FUTEX_WAKE_PRIVATE, 0x7fffffff); // SITE inline wake
+        return;
+    }
+    while (is_closed(b, round))
+        call(&b->round, FUTEX_WAIT_PRIVATE, round); // SITE inline wait
+}
+
+static void (*meet)(struct barrier *) = wait_by_call;
+
+static void *work(void *argument)
+{
+    long me = (long)argument;
+    for (long round = 0; round < rounds; round++) {
+        spin_us(round % threads == me ? 2 * load : load);
+        meet(&barrier);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = text_option(argc, argv, "how");
+    if (how && strcmp(how, "inline") == 0)
+        meet = wait_inline;
+    threads = option(argc, argv, "threads", 4);
+    rounds = option(argc, argv, "rounds", 100);
+    load = option(argc, argv, "load", 1000);
+    barrier.needed = (uint32_t)threads;
+    sleep_us(option(argc, argv, "late", 0) * 1000);
+    pthread_t others[64];
+    for (long i = 1; i < threads; i++)
+        must(pthread_create(&others[i], NULL, work, (void *)i));
+    work(0);
+    for (long i = 1; i < threads; i++)
+        must(pthread_join(others[i], NULL));
+    printf("waits %llu wakes %llu\n", (unsigned long long)waits, (unsigned long long)wakes);
+    return 0;
+}
