@@ -196,6 +196,7 @@ impl Candidate {
         code: &mut dyn Code,
     ) -> Taken {
         self.heard_ns = part.clocks.time_ns;
+        self.of = Some(part.of);
         let step = match wakes {
             None => self.round.wait(part),
             // The first of several signals is when the last one has come.
@@ -237,6 +238,12 @@ impl Candidate {
         }
     }
 
+    /// Whether members may come unseen: a thread looks at a futex before it waits on
+    /// it, and if the last has just come it does not wait.
+    fn may_lack(&self) -> bool {
+        self.of == Some(Evidence::Futex)
+    }
+
     /// Whether a wake from there has completed rounds before.
     fn completes(&self, callers: CallersId) -> bool {
         self.state == State::Barrier && self.wakes.contains(&callers)
@@ -251,7 +258,10 @@ impl Candidate {
             return Role::Breaks;
         }
         let is_first = self.record.rounds == 0;
-        let same = self.proof.add(ended, &mut self.record, relations, code);
+        let may_lack = self.may_lack();
+        let same = self
+            .proof
+            .add(ended, may_lack, &mut self.record, relations, code);
         if !same && !is_first && !is_barrier {
             self.bad += 1;
         }
@@ -350,6 +360,12 @@ impl Candidate {
             Role::Comes => {
                 let count = self.fed.size.max(self.fed.present.saturating_add(2));
                 self.arrive(part, count, out);
+            }
+            Role::Completes { count }
+                if self.may_lack() && (count as usize) < self.proof.size() =>
+            {
+                self.arrive(part, count.max(self.fed.present).saturating_add(1), out);
+                self.abandon(part, out);
             }
             Role::Completes { count } => {
                 self.arrive(part, count, out);

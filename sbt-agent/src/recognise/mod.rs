@@ -241,7 +241,7 @@ impl Recogniser {
         out: &mut dyn FnMut(&Event),
     ) {
         self.counts.evidence += 1;
-        let (key, of, now_ns) = (part.key, part.of, part.clocks.time_ns);
+        let (key, now_ns) = (part.key, part.clocks.time_ns);
         if self.candidates.len() >= MAX_CANDIDATES && !self.candidates.contains_key(&key) {
             self.forget_some(now_ns);
         }
@@ -279,7 +279,6 @@ impl Recogniser {
             candidate.held += 1;
             self.held.push_back(Held::Part(part));
         }
-        candidate.of = Some(of);
         self.decide(key, false, out);
         self.release(Some(now_ns), out);
     }

@@ -153,18 +153,27 @@ impl Proof {
         self.rounds > 0 && self.of_code == self.rounds
     }
 
-    /// Takes a round in; false if its members are others, who begin anew.
+    /// Takes a round in; false if its members are others, who begin anew. `may_lack`:
+    /// who came just before the last may not have been seen.
     pub fn add(
         &mut self,
         ended: &Ended,
+        may_lack: bool,
         record: &mut Record,
         relations: &mut Relations,
         code: &mut dyn Code,
     ) -> bool {
         let Ended { waiters, waker } = ended;
-        let same = self.members.len() == waiters.len() + 1
-            && self.has(waker.tid)
-            && waiters.iter().all(|waiter| self.has(waiter.tid));
+        let came = waiters.len() + 1;
+        let known = waiters.iter().chain([waker]);
+        let known = known.filter(|who| self.has(who.tid)).count();
+        let same = if may_lack {
+            // All are known, or all who are known have come; and most have.
+            let more = self.members.len().max(came);
+            (known == came || known == self.members.len()) && 2 * known > more
+        } else {
+            known == came && known == self.members.len()
+        };
         if !same {
             let waits = std::mem::take(&mut self.waits);
             *self = Self {

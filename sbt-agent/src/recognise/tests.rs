@@ -513,3 +513,33 @@ proptest! {
         }
     }
 }
+
+/// A thread that looks at a futex when the last has just come does not wait.
+#[test]
+fn who_did_not_wait_on_a_futex_makes_the_round_incomplete() {
+    let mut world = World::default();
+    for by in 0..20 {
+        let round = rotated(4, by);
+        // In some rounds the one before the last is not seen.
+        let lacks = by % 5 == 4;
+        let seen: Vec<Tid> = round
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !(lacks && *index == 2))
+            .map(|(_, tid)| *tid)
+            .collect();
+        world.round(&seen, CV);
+    }
+    let of_futexes: Vec<Event> = world
+        .events
+        .into_iter()
+        .map(|mut event| {
+            if let Event::Wait { of, .. } | Event::Wake { of, .. } = &mut event {
+                *of = Evidence::Futex;
+            }
+            event
+        })
+        .collect();
+    let output = recognise(&of_futexes, &mut Always(Relation::Alternatives));
+    output.is(4 * 16 + 3 * 4, 16, 4);
+}

@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    event::{CallersId, Event, Evidence, Kind},
+    event::{CallersId, Event, Evidence, Kind, Tid},
     model::Model,
     recognise::{Code, Recogniser, Relation},
     source::ebpf::Ebpf,
@@ -31,9 +31,14 @@ pub struct Recognition {
     addresses: FxHashMap<CallersId, Box<[u64]>>,
     /// Chains that begin in a library whose waiting is known in another way.
     of_libraries: FxHashSet<CallersId>,
+    /// Chains that begin in the runtime of OpenMP, which has condition variables.
+    of_runtimes: FxHashSet<CallersId>,
     /// What such chains wait on, and until when it is left alone, ns.
     silenced: Vec<(u64, u64)>,
     watch: Watch,
+    /// Threads that have come to a barrier of a language's library, and on what they
+    /// have waited there, if they have.
+    inside: FxHashMap<Tid, Option<u64>>,
     /// Evidence of futexes that the recogniser got.
     futexes: u64,
     /// Arrivals so far at barriers made of futexes, and at all others.
@@ -62,7 +67,9 @@ impl Recognition {
             recogniser: Recogniser::new(runs_already),
             addresses: FxHashMap::default(),
             of_libraries: FxHashSet::default(),
+            of_runtimes: FxHashSet::default(),
             silenced: Vec::new(),
+            inside: FxHashMap::default(),
             futexes: 0,
             arrivals: (0, 0),
             watch: Watch::new(now_ns),
@@ -72,10 +79,14 @@ impl Recognition {
     /// A chain of callers is new.
     pub fn know(&mut self, callers: CallersId, addresses: &[u64], resolver: &mut Resolver) {
         self.of_libraries.remove(&callers);
+        self.of_runtimes.remove(&callers);
         let Some((address, rest)) = addresses.split_first() else {
             return;
         };
         let mut addresses = addresses;
+        if resolver.is_openmp(*address) {
+            self.of_runtimes.insert(callers);
+        }
         match resolver.system_caller(*address) {
             SystemCaller::Program => {}
             SystemCaller::Syscall if rest.is_empty() => {}
@@ -95,23 +106,45 @@ impl Recognition {
     /// Whether an event is of a futex with which a library does what is known in
     /// another way; that futex then is left alone.
     fn is_of_library(&mut self, event: &Event) -> bool {
-        let (Event::Wait {
-            of: Evidence::Futex,
-            key,
-            callers,
-            clocks,
-            ..
-        }
-        | Event::Wake {
-            of: Evidence::Futex,
-            key,
-            callers,
-            clocks,
-            ..
-        }) = event
-        else {
-            return false;
+        let (tid, of, key, callers, clocks) = match event {
+            Event::Arrive {
+                tid,
+                kind: Kind::Std | Kind::Rust,
+                ..
+            } => {
+                self.inside.insert(*tid, None);
+                return false;
+            }
+            Event::Depart { tid, .. } | Event::Exit { tid, .. } => {
+                self.inside.remove(tid);
+                return false;
+            }
+            Event::Wait {
+                tid,
+                of,
+                key,
+                callers,
+                clocks,
+            }
+            | Event::Wake {
+                tid,
+                of,
+                key,
+                callers,
+                clocks,
+                ..
+            } => (tid, of, key, callers, clocks),
+            _ => return false,
         };
+        if *of == Evidence::Condvar {
+            return self.of_runtimes.contains(callers);
+        }
+        // What such a barrier is made of is no other one.
+        if let Some(waits_on) = self.inside.get_mut(tid)
+            && *waits_on.get_or_insert(*key) == *key
+        {
+            return true;
+        }
         let is_known = self.of_libraries.contains(callers);
         if is_known {
             let until_ns = clocks.time_ns.saturating_add(OF_LIBRARY_NS);

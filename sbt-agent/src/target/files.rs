@@ -10,6 +10,7 @@ use std::{
 };
 
 use memmap2::Mmap;
+use sbt_common::layout;
 
 use super::{
     debuginfo::DebugInfo,
@@ -139,11 +140,21 @@ impl ProbedFile {
     /// Whether it is a library that has barriers of its own: a C library, or the
     /// runtime of a language.
     pub fn is_runtime(&self) -> bool {
-        let is_barrier = |point: &Point| {
-            matches!(
-                point.function,
-                Function::BarrierWait | Function::Team(_) | Function::Kmp(_)
-            )
+        let is_barrier = |point: &Point| match point.function {
+            Function::BarrierWait | Function::Kmp(_) => true,
+            // That of C++ may be compiled into any library.
+            Function::Team(_) => matches!(point.layout, layout::GOMP | layout::STD_POINTED),
+            _ => false,
+        };
+        self.is_library && self.points.iter().any(is_barrier)
+    }
+
+    /// Whether it is the library of OpenMP.
+    pub fn is_openmp(&self) -> bool {
+        let is_barrier = |point: &Point| match point.function {
+            Function::Kmp(_) => true,
+            Function::Team(_) => point.layout == layout::GOMP,
+            _ => false,
         };
         self.is_library && self.points.iter().any(is_barrier)
     }

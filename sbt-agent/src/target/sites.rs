@@ -326,6 +326,12 @@ impl Resolver {
         self.walks.follow_system_calls();
     }
 
+    /// Whether the call that returns to an address is one of OpenMP's own.
+    pub fn is_openmp(&mut self, address: u64) -> bool {
+        let found = self.find(address.wrapping_sub(1));
+        found.is_some_and(|(module, _)| self.modules[module].file.is_openmp())
+    }
+
     /// Who makes a system call, by the address behind it.
     pub fn system_caller(&mut self, address: u64) -> SystemCaller {
         if !self.walks.follows_system_calls() {
