@@ -52,6 +52,7 @@ pub fn empty() -> Snapshot {
             intervals: Vec::new(),
             warnings: Vec::new(),
             watched: None,
+            locks: None,
             watched_omitted: 0,
             unfinished: Vec::new(),
             efficiency: None,
