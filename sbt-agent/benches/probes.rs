@@ -4,6 +4,9 @@
 //! every call passes at once, and tells how long a call took. The probes under
 //! test are put on and taken off around it, in turns, many times; what a call
 //! costs without any is subtracted. Prints one line of JSON a measurement.
+//!
+//! The same for system calls, with and without the tracepoints by which futexes
+//! are watched: these are not for one process, so one of another is measured too.
 
 #![allow(
     clippy::unwrap_used,
@@ -91,9 +94,64 @@ fn main() {
                 round[4] - none,
             );
         }
+        for pair in 0..pairs {
+            system_calls(&loaded, &mut target, pair);
+        }
         stop.store(true, Ordering::Release);
     });
     println!("{{\"lost\":{}}}", loaded.lost().unwrap());
+}
+
+/// System calls of the child, and the last one of ourselves.
+const SYSTEM_CALLS: [(&str, bool); 3] = [("futex", true), ("getppid", true), ("getppid", false)];
+
+/// What a system call takes without the tracepoints and with them.
+fn system_calls(loaded: &Loaded, target: &mut Target, pair: usize) {
+    let mut best = [[f64::INFINITY; 2]; SYSTEM_CALLS.len()];
+    for _ in 0..TRIES {
+        for watched in [false, true] {
+            let links: Vec<OwnedFd> = [c"sys_exit", c"sys_enter"]
+                .iter()
+                .filter(|_| watched)
+                .map(|name| {
+                    let program = loaded.program(name.to_str().unwrap()).unwrap();
+                    bpf::attach_raw_tracepoint(program, &(*name).to_owned()).unwrap()
+                })
+                .collect();
+            for (best, (call, of_target)) in best.iter_mut().zip(SYSTEM_CALLS) {
+                let ns = if of_target {
+                    target.measure_call(call)
+                } else {
+                    time_calls(call)
+                };
+                let best = &mut best[usize::from(watched)];
+                *best = best.min(ns);
+            }
+            drop(links);
+        }
+    }
+    for ([plain, watched], (call, of_target)) in best.iter().zip(SYSTEM_CALLS) {
+        println!(
+            "{{\"pair\":{pair},\"system_call\":\"{call}\",\"of_target\":{of_target},\"plain\":{plain:.1},\"watched\":{watched:.1}}}"
+        );
+    }
+}
+
+/// ns a call, here.
+fn time_calls(call: &str) -> f64 {
+    let word = 0u32;
+    let start = clock::now_ns();
+    for _ in 0..CALLS {
+        // SAFETY: the one has no arguments, the other wakes who waits on a word of
+        // ours: nobody.
+        unsafe {
+            match call {
+                "futex" => libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAKE, 1),
+                _ => libc::syscall(libc::SYS_getppid),
+            };
+        }
+    }
+    (clock::now_ns() - start) as f64 / CALLS as f64
 }
 
 fn attach(
@@ -168,9 +226,14 @@ impl Target {
         self.child.id()
     }
 
-    /// ns a call.
+    /// ns a call of the barrier.
     fn measure(&mut self) -> f64 {
-        self.stdin.write_all(b"\n").unwrap();
+        self.measure_call("barrier")
+    }
+
+    /// ns a call.
+    fn measure_call(&mut self, call: &str) -> f64 {
+        writeln!(self.stdin, "{call}").unwrap();
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line.trim().parse().unwrap()
@@ -203,7 +266,11 @@ impl Drop for Target {
 fn child() {
     let barrier = Barrier::new(1).unwrap();
     for line in std::io::stdin().lines() {
-        line.unwrap();
+        let call = line.unwrap();
+        if call != "barrier" {
+            println!("{}", time_calls(&call));
+            continue;
+        }
         let start = clock::now_ns();
         for _ in 0..CALLS {
             barrier.wait();

@@ -32,6 +32,7 @@ use crate::{
 
 mod departures;
 mod futexes;
+mod locks;
 mod narrator;
 mod observer;
 mod prepare;
@@ -43,6 +44,7 @@ mod view;
 pub use departures::Departures;
 use departures::Governor;
 pub use futexes::Futexes;
+use locks::Locks;
 pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
@@ -146,6 +148,7 @@ struct Session {
     model: Model,
     governor: Governor,
     futexes: futexes::Governor,
+    locks: Locks,
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
@@ -198,6 +201,7 @@ impl Session {
             recognition: Recognition::new(runs_already, start_ns),
             model,
             governor: Governor::new(settings.departures, start_ns),
+            locks: Locks::default(),
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
@@ -217,6 +221,7 @@ impl Session {
 
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
+            self.locks.read(&source, self.pid);
             self.end_ns = clock::now_ns();
             self.had_children = process::had_children(self.pid);
             // On a thread of its own: it waits for the last batches to be
@@ -235,6 +240,7 @@ impl Session {
                 Event::Callers { id, addresses } => {
                     let place = self.resolver.place(addresses);
                     self.recognition.know(*id, addresses, &mut self.resolver);
+                    self.locks.know(*id, addresses);
                     let known = &self.resolver.places()[place.0 as usize];
                     let roles = Naming(&self.settings).roles(known);
                     self.model.define_place(*id, place, roles);
@@ -243,10 +249,20 @@ impl Session {
                 Event::Exec { replaced, .. } => {
                     self.recognition.finish(&mut self.model);
                     self.resolver.executed();
+                    self.locks.executed();
+                    if let Some(source) = &self.source
+                        && let Err(error) = source.clear_locks()
+                    {
+                        self.notes.push(format!("forgetting locks: {error}"));
+                    }
                     maps_changed = true;
                     first_replaced |= *replaced;
                 }
                 Event::Mapped { .. } => maps_changed = true,
+                Event::Lock { key, callers } => {
+                    self.locks.found(*key, *callers, &mut self.resolver);
+                    continue;
+                }
                 _ => {}
             }
             self.recognition
@@ -339,6 +355,9 @@ impl Session {
             others,
             futexes,
         };
+        if let Some(source) = &self.source {
+            self.locks.tick(clock::now_ns(), source, self.pid);
+        }
         if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
             self.set_futexes(on);
         }
@@ -355,7 +374,16 @@ impl Session {
                     source.learn(&rules)?;
                 }
             }
-            source.set_futexes(on)
+            source.set_futexes(on)?;
+            if on {
+                self.locks.watch();
+            } else {
+                // Who waits now will not be seen to go on.
+                self.locks.read(source, self.pid);
+                source.clear_locks().context("forgetting locks")?;
+                self.locks.begin_anew();
+            }
+            anyhow::Ok(())
         };
         if let Err(error) = switch() {
             self.notes.push(format!("{error:#}"));
@@ -371,6 +399,7 @@ impl Session {
         self.notes.extend(self.recognition.notes());
         self.notes.extend(self.governor.note());
         self.notes.extend(self.futexes.note());
+        self.notes.extend(self.locks.note());
         self.notes.extend(self.resolver.notes());
         let none_found = self.model.totals().arrivals == 0;
         let none_found_because = none_found
@@ -416,6 +445,7 @@ impl Session {
             exit_status: self.exit_status,
             had_children: self.had_children,
             departures: self.governor.summary(),
+            locks: self.locks.report(),
             notes: self.notes.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
             ..Run::default()

@@ -127,7 +127,8 @@ fn what_known_barriers_and_locks_are_made_of_does_not_count() {
     report.is_exactly(400, 100);
     assert_eq!(report.list("barriers").len(), 1, "{report}");
     assert_eq!(report.list("barriers")[0]["kind"], "condvar");
-    let report = watch(&["--futex=on"], &program("barrier.rs"), &["100"]);
+    let rust = Build::of("rustbarrier.rs").compiler("rustc").path();
+    let report = watch(&["--futex=on"], &rust, &[]);
     for barrier in report.list("barriers") {
         assert_eq!(barrier["kind"], "rust", "{report}");
     }

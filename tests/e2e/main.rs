@@ -23,6 +23,7 @@ mod futex;
 mod kill;
 mod language;
 mod lifecycle;
+mod locks;
 mod marks;
 mod namespaces;
 mod openmp;

@@ -122,14 +122,15 @@ fn joins_a_program_that_runs() {
 }
 
 /// A text that only this tab shows, in their order.
-const TABS: [(&str, &str); 7] = [
+const TABS: [(&str, &str); 8] = [
     ("Barriers", "barriers, where thread-time is lost"),
     ("Threads", "threads, over the whole run"),
     ("Timeline", "a character, as it happens"),
     ("Phases", "phases, the most time first"),
     ("Output", "output of the program"),
     ("Log", "events come from ebpf"),
-    ("Help", "1-7, Tab, Shift-Tab"),
+    ("Locks", "locks, the most time first"),
+    ("Help", "1-8, Tab, Shift-Tab"),
 ];
 
 #[test]
@@ -145,19 +146,19 @@ fn every_tab_by_number_by_tab_and_by_mouse() {
                 .all(|(tab, (_, text))| contents.contains(text) == (tab == shown))
         });
     };
-    for tab in [1, 6, 2, 5, 3, 4, 0] {
+    for tab in [1, 6, 2, 7, 5, 3, 4, 0] {
         terminal.press(&(tab + 1).to_string());
         only(tab);
     }
-    for tab in [1, 2, 3, 4, 5, 6, 0] {
+    for tab in [1, 2, 3, 4, 5, 6, 7, 0] {
         terminal.press("\t");
         only(tab);
     }
-    for tab in [6, 5] {
+    for tab in [7, 6, 5] {
         terminal.press("\x1b[Z");
         only(tab);
     }
-    for tab in [3, 0, 6] {
+    for tab in [3, 0, 7] {
         terminal.click(&format!("{} {}", tab + 1, TABS[tab].0));
         only(tab);
     }
@@ -165,7 +166,7 @@ fn every_tab_by_number_by_tab_and_by_mouse() {
     only(0);
     for help in ["?", "h", "\x1bOP"] {
         terminal.press(help);
-        only(6);
+        only(7);
         terminal.press("1");
         only(0);
     }

@@ -144,11 +144,52 @@ fn probes(workspace: &Workspace, count: usize, out: &mut String) -> Result<Cost>
         median(&both),
         pairs(&both),
     )?;
+    system_calls(&lines(&text), out)?;
     let arrival = median(&of(&|row| row.arrival));
     Ok(Cost {
         arrival,
         departure: median(&of(&|row| row.both)) - arrival,
     })
+}
+
+/// A system call without the tracepoints of futexes and with them, ns.
+#[derive(Deserialize)]
+struct SystemCallPair {
+    system_call: String,
+    of_target: bool,
+    plain: f64,
+    watched: f64,
+}
+
+/// What `--futex on` costs.
+fn system_calls(rows: &[SystemCallPair], out: &mut String) -> Result<()> {
+    writeln!(
+        out,
+        "\n## System calls while those of futexes are watched\n\n\
+         `--futex` is for every process of the machine. A futex that nobody waits on is woken.\n\n\
+         | | without, ns | with / without | pairs |\n|---|---|---|---|"
+    )?;
+    for (call, of_target, what) in [
+        ("futex", true, "`futex` of the target"),
+        ("getppid", true, "`getppid` of the target"),
+        ("getppid", false, "`getppid` of another process"),
+    ] {
+        let mine = || {
+            let is_it =
+                |row: &&SystemCallPair| row.system_call == call && row.of_target == of_target;
+            rows.iter().filter(is_it)
+        };
+        let plain: Vec<f64> = mine().map(|row| row.plain).collect();
+        let ratios: Vec<f64> = mine().map(|row| row.watched / row.plain).collect();
+        writeln!(
+            out,
+            "| {what} | {:.0} | **{:.2}** | {} |",
+            median(&plain),
+            median(&ratios),
+            pairs(&ratios)
+        )?;
+    }
+    Ok(())
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@ use super::{
     IntervalReport, IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport,
     RecognisedReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
     ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
+    locks,
     order::Order,
     place_names::{label, labels, others},
 };
@@ -71,6 +72,8 @@ pub struct Run {
     pub watched_omitted: u64,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// Locks, if anybody looked.
+    pub locks: Option<Vec<locks::Found>>,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }
@@ -137,6 +140,10 @@ impl Report {
             conceptual_phases: draw.conceptual(),
             marks,
             intervals: draw.intervals(),
+            locks: run
+                .locks
+                .as_ref()
+                .map(|found| locks::reports(found, &draw.places)),
             warnings: draw.warnings(),
             watched: draw.watched(),
             watched_omitted: run.watched_omitted,

@@ -6,7 +6,10 @@
 
 use serde::Serialize;
 
+use locks::LockReport;
+
 mod draw;
+pub mod locks;
 pub mod order;
 pub mod place_names;
 #[cfg(test)]
@@ -75,6 +78,10 @@ pub struct Report {
     pub marks: Vec<MarkReport>,
     /// From a thread's passing one mark to its passing the next.
     pub intervals: Vec<IntervalReport>,
+    /// Locks for which threads have waited in the kernel, while the system calls of
+    /// futexes were watched; the most time first. Null if they never were: see
+    /// `--futex`.
+    pub locks: Option<Vec<LockReport>>,
     /// Sites with barrier times above the limit of `--warn-time`.
     pub warnings: Vec<WarningReport>,
     /// With `--watch` or `--watch-all`: episodes one by one, the last 10 000 at

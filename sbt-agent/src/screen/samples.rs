@@ -7,7 +7,7 @@ use crate::{
     report::{
         ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
         PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
-        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport,
+        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, locks::LockReport,
     },
 };
 
@@ -52,6 +52,7 @@ pub fn empty() -> Snapshot {
             intervals: Vec::new(),
             warnings: Vec::new(),
             watched: None,
+            locks: None,
             watched_omitted: 0,
             unfinished: Vec::new(),
             efficiency: None,
@@ -318,6 +319,29 @@ pub fn calm() -> Snapshot {
     )
 }
 
+fn lock(
+    address: &str,
+    kind: &'static str,
+    place: Option<(&str, u32)>,
+    waits: u64,
+    holder: Option<u32>,
+) -> LockReport {
+    LockReport {
+        address: address.into(),
+        kind,
+        site: place.map(|(function, line)| format!("{function} lu.c:{line}")),
+        function: place.map(|(function, _)| function.into()),
+        file: place.map(|_| "lu.c".into()),
+        line: place.map(|(_, line)| line),
+        waits,
+        total_ns: waits * 30_000,
+        max_ns: 90_000,
+        mean_ns: Some(30_000),
+        waiters_max: 3,
+        holder,
+    }
+}
+
 /// Four threads, the last of which has most of the work.
 pub fn imbalanced() -> Snapshot {
     let uneven: Vec<Share> = vec![
@@ -343,6 +367,17 @@ pub fn imbalanced() -> Snapshot {
     );
     snapshot.report.sites[1].name = Some("diagonal".into());
     phases_and_marks(&mut snapshot.report);
+    snapshot.report.locks = Some(vec![
+        lock(
+            "0x7f2c00401040",
+            "mutex",
+            Some(("push", 88)),
+            512,
+            Some(4243),
+        ),
+        lock("0x7f2c00401080", "rwlock", Some(("lookup", 131)), 40, None),
+        lock("0x7f2c004010c0", "semaphore", None, 3, None),
+    ]);
     snapshot.output = Some(Arc::new(Output {
         lines: (0..60)
             .map(|at| format!("step {at}: residual {}e-6", 900 - at))

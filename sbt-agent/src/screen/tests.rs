@@ -148,7 +148,7 @@ fn barriers_of_every_program_at_every_size() {
 #[test]
 fn every_tab_at_several_sizes() {
     let tabs = [
-        "site", "threads", "timeline", "phases", "output", "log", "help",
+        "site", "threads", "timeline", "phases", "output", "log", "locks", "help",
     ];
     for (index, tab) in (1..).zip(tabs) {
         for size in SIZES {
@@ -188,7 +188,7 @@ fn a_terminal_without_unicode_gets_ascii_only() {
     };
     for (name, sample) in SAMPLES {
         let mut shown = Shown::new(sample(), (80, 24), look);
-        for tab in 1..=7 {
+        for tab in 1..=8 {
             shown.keys(&tab.to_string());
             assert!(shown.text().is_ascii(), "{name} {tab}\n{}", shown.text());
         }
@@ -210,7 +210,7 @@ fn without_colours_there_are_none() {
     };
     for (_, sample) in SAMPLES {
         let mut shown = Shown::new(sample(), (120, 40), look);
-        for tab in 1..=7 {
+        for tab in 1..=8 {
             shown.keys(&tab.to_string());
             let cells = &shown.terminal.backend().buffer().content;
             let plain = cells

@@ -9,6 +9,7 @@ pub mod files;
 mod keeper;
 pub mod launch;
 pub mod libraries;
+pub mod locks;
 pub mod process;
 pub mod prologue;
 pub mod pty;

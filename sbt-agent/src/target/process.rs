@@ -70,6 +70,11 @@ pub fn threads(pid: u32) -> u64 {
     fs::metadata(folder(pid).join("task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
+/// Whether a process has a thread of this number.
+pub fn has_thread(pid: u32, thread: u32) -> bool {
+    thread != 0 && Path::new(&format!("/proc/{pid}/task/{thread}")).exists()
+}
+
 /// Whether the first thread of a process has ended.
 pub fn first_thread_has_ended(pid: u32) -> bool {
     !is_alive(Path::new(&format!("/proc/{pid}")))

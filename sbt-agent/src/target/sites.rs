@@ -14,6 +14,7 @@ use super::{
     debuginfo::{DebugInfo, Symbol},
     elf,
     files::{FileId, ProbedFile},
+    locks::{self, LockKind},
     process::{self, Mapping},
     walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
@@ -360,6 +361,51 @@ impl Resolver {
         }
     }
 
+    /// What a wait on a futex is for, if that is a lock, and the place in the program
+    /// from which the thread has come to it.
+    pub fn lock(&mut self, addresses: &[u64]) -> (Option<LockKind>, Option<PlaceId>) {
+        // The function of a library that the program has called.
+        let mut called: Option<String> = None;
+        let mut of_c_library = false;
+        for (depth, address) in addresses.iter().enumerate() {
+            let call = address.wrapping_sub(1);
+            let caller = self.system_caller(*address);
+            let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call))
+            else {
+                break;
+            };
+            let frames = self.frames(module, vaddr);
+            let is_library = caller == SystemCaller::Library
+                || !frames.is_empty() && frames.iter().all(Frame::is_of_library);
+            if caller == SystemCaller::Syscall || is_library {
+                of_c_library |= caller == SystemCaller::Library;
+                if is_library {
+                    called = frames.last().and_then(|frame| frame.function.clone());
+                }
+                continue;
+            }
+            // A function that has left by a jump shows in the call of it only.
+            let module = &self.modules[module];
+            let number = self.by_id.get(&module.file.id).copied().unwrap_or_default();
+            let file = Arc::clone(&module.file);
+            let by_call = of_c_library
+                .then(|| self.walks.called_by(number, &file, vaddr + 1))
+                .flatten();
+            // What the compiler has inlined of a library's lock.
+            let inlined = frames.iter().filter(|frame| frame.is_of_library());
+            let names = by_call
+                .into_iter()
+                .chain(called)
+                .chain(inlined.filter_map(|frame| frame.function.clone()));
+            let mut kinds = names.map(|name| locks::of_function(&name, of_c_library));
+            let kind = kinds.next().flatten();
+            return (kind, Some(self.place(&addresses[depth..])));
+        }
+        let kind = called.and_then(|name| locks::of_function(&name, of_c_library));
+        // Without the call nobody knows whether it is a lock of the library itself.
+        (kind.filter(|kind| *kind != LockKind::Library), None)
+    }
+
     fn resolve(&mut self, addresses: &[u64]) -> Place {
         // The function for system calls is no place, if it is known who calls it.
         let addresses = match addresses {
@@ -442,7 +488,7 @@ impl Resolver {
             place.add_caller(call, frames);
         }
         place.drop_outer_library();
-        if links.len() == addresses.len() && !place.of_runtime {
+        if links.len() == addresses.len() && (!place.of_runtime || is_all_c(&links)) {
             let modules = self.modules.iter();
             let files: Vec<_> = modules
                 .map(|module| (&*module.file, module.owner))

@@ -332,12 +332,29 @@ impl Walks {
         self.learn(files, at);
     }
 
-    fn function(&mut self, files: &[(&ProbedFile, Owner)], link: &Link) -> Option<At> {
-        if self.callers.file(link.file).is_none() {
-            let (file, _) = files.get(link.file)?;
-            let calls = Calls::of(self.unwind(link.file, file)?)?;
-            self.callers.add(link.file, Rc::new(calls));
+    /// The calls of a file, which is read if it was not before.
+    fn calls(&mut self, number: usize, file: &ProbedFile) -> Option<&Rc<Calls>> {
+        if self.callers.file(number).is_none() {
+            let calls = Calls::of(self.unwind(number, file)?)?;
+            self.callers.add(number, Rc::new(calls));
         }
+        self.callers.file(number)
+    }
+
+    /// What function of another file is called by the call with a return address.
+    pub(super) fn called_by(
+        &mut self,
+        number: usize,
+        file: &ProbedFile,
+        address: u64,
+    ) -> Option<String> {
+        let name = self.calls(number, file)?.called_by(address)?;
+        Some(name.to_owned())
+    }
+
+    fn function(&mut self, files: &[(&ProbedFile, Owner)], link: &Link) -> Option<At> {
+        let (file, _) = files.get(link.file)?;
+        self.calls(link.file, file)?;
         self.callers.function_of(link.file, link.address)
     }
 

@@ -12,6 +12,7 @@ mod arrivals;
 mod barriers;
 mod figures;
 mod help;
+mod locks;
 mod log;
 mod output;
 mod phases;
@@ -79,6 +80,7 @@ pub fn all() -> Vec<Box<dyn Tab>> {
         Box::new(phases::Phases::default()),
         Box::new(output::OutputTab::default()),
         Box::new(log::Log::default()),
+        Box::new(locks::Locks::default()),
         Box::new(help::Help::default()),
     ]
 }

@@ -130,6 +130,38 @@ pub fn map_lookup(map: BorrowedFd<'_>, key: u32, value: &mut [u64]) -> io::Resul
     bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
 }
 
+/// The key behind `key` in a map, the first one without it; `None` at the end.
+pub fn map_next_key(map: BorrowedFd<'_>, key: Option<u64>) -> io::Result<Option<u64>> {
+    let mut next = 0u64;
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_GET_NEXT_KEY reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = raw(map);
+    element.key = key.as_ref().map_or(0, |key| std::ptr::from_ref(key) as u64);
+    element.__bindgen_anon_1.next_key = (&raw mut next) as u64;
+    match bpf(bpf_cmd::BPF_MAP_GET_NEXT_KEY, &mut attr) {
+        Ok(_) => Ok(Some(next)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads what is stored under a key of eight bytes into `value`, which must have
+/// the map's size; false if nothing is.
+pub fn map_read(map: BorrowedFd<'_>, key: u64, value: &mut [u8]) -> io::Result<bool> {
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = raw(map);
+    element.key = (&raw const key) as u64;
+    element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
+    match bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes a map read-only for us, so that the verifier may rely on its values.
 pub fn map_freeze(map: BorrowedFd<'_>) -> io::Result<()> {
     let mut attr = empty();

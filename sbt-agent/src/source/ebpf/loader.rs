@@ -20,7 +20,10 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use memmap2::Mmap;
-use sbt_common::{Code, Config, Kmp, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name};
+use sbt_common::{
+    Code, Config, Kmp, Lock, MAX_LOCKS, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name,
+    read,
+};
 use thiserror::Error;
 
 use super::{
@@ -134,6 +137,41 @@ impl Loaded {
     pub fn begin_futexes(&mut self) -> io::Result<()> {
         self.futexes_ns = crate::clock::now_ns();
         self.renew_state()
+    }
+
+    /// See [`name::LOCKS`], and [`name::UNLISTED`] over all CPUs.
+    pub fn locks(&self) -> io::Result<(Vec<(u64, Lock)>, u64)> {
+        let map = self.locks.as_fd();
+        let mut found = Vec::new();
+        for address in self.lock_addresses()? {
+            let mut value = [0; size_of::<Lock>()];
+            if bpf::map_read(map, address, &mut value)? {
+                found.extend(read::<Lock>(&value).map(|lock| (address, lock)));
+            }
+        }
+        Ok((found, sum_per_cpu(self.unlisted.as_fd())?))
+    }
+
+    /// Forgets them.
+    pub fn clear_locks(&self) -> io::Result<()> {
+        for address in self.lock_addresses()? {
+            // Absent is what it is to be.
+            let _absent = bpf::map_remove(self.locks.as_fd(), &address.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    /// Keys come in no order, and again from the first where one has gone.
+    fn lock_addresses(&self) -> io::Result<Vec<u64>> {
+        let mut found = Vec::new();
+        let mut last = None;
+        while let Some(next) = bpf::map_next_key(self.locks.as_fd(), last)?
+            && found.len() < MAX_LOCKS as usize
+        {
+            found.push(next);
+            last = Some(next);
+        }
+        Ok(found)
     }
 
     /// Adds rules and takes others away, by the code around the return address.

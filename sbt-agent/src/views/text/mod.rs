@@ -6,6 +6,7 @@ use crate::{
     words::command_line,
 };
 
+mod locks;
 mod phases;
 mod sites;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub fn render(report: &Report, style: Style) -> String {
         unfinished(&mut out, report, style);
     }
     phases::marks(&mut out, report, style);
+    locks::locks(&mut out, report, style);
     footer(&mut out, report, style);
     out
 }

@@ -8,7 +8,7 @@ use crate::{
     views::table::Style,
 };
 
-fn title(out: &mut String, text: &str, style: Style) {
+pub fn title(out: &mut String, text: &str, style: Style) {
     line(out, "");
     line(out, &style.bold(text));
 }

@@ -1,0 +1,101 @@
+//! Locks for which threads have waited, where the system calls of futexes were
+//! watched.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+
+use super::{Tab, View, site};
+use crate::{
+    live::Request,
+    report::{Report, locks::LockReport},
+    screen::{
+        grid::{Cells, Grid},
+        keys::Action,
+        pager::Pager,
+        words::{left, rule, wrap},
+    },
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct Locks {
+    pager: Pager,
+}
+
+/// Who has a lock, as the other tabs call it.
+fn holder(report: &Report, lock: &LockReport) -> String {
+    let Some(tid) = lock.holder else {
+        return "?".into();
+    };
+    let found = report.threads.iter().find(|thread| thread.tid == tid);
+    found.map_or_else(|| tid.to_string(), |thread| format!("T{}", thread.id))
+}
+
+fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
+    let (report, look) = (&view.snapshot.report, view.look);
+    let Some(locks) = &report.locks else {
+        let text = "Not watched: --futex on counts the waits for locks. It costs every process on \
+                    this machine some time at each of its system calls.";
+        return wrap(text, columns.saturating_sub(2), look)
+            .into_iter()
+            .map(|line| Line::raw(format!(" {line}")))
+            .collect();
+    };
+    if locks.is_empty() {
+        return vec![Line::raw(" No thread has waited for a lock.")];
+    }
+    let mut grid = Grid {
+        ids: (0..).take(locks.len()).collect(),
+        ..Grid::default()
+    };
+    let texts = |f: &dyn Fn(&LockReport) -> String| Cells::Text(locks.iter().map(f).collect());
+    let counts =
+        |f: fn(&LockReport) -> u64| Cells::Count(locks.iter().map(|lock| Some(f(lock))).collect());
+    let times = |f: fn(&LockReport) -> Option<u64>| Cells::Time(locks.iter().map(f).collect());
+    grid.column("lock", 0, texts(&LockReport::called))
+        .column("kind", 2, texts(&|lock| lock.kind.to_owned()))
+        .column("waits", 1, counts(|lock| lock.waits))
+        .column("sum", 0, times(|lock| Some(lock.total_ns)))
+        .column("mean", 1, times(|lock| lock.mean_ns))
+        .column("max", 4, times(|lock| Some(lock.max_ns)))
+        .column("at once", 3, counts(|lock| lock.waiters_max))
+        .column("holder", 5, texts(&|lock| holder(report, lock)));
+    let shown = grid.shown(columns.saturating_sub(2), usize::MAX, look);
+    let row = |texts: Vec<String>| left(&format!(" {}", texts.join("  ")), columns, look);
+    let title = shown.iter().map(|column| column.pad(&column.title, look));
+    let mut lines = vec![Line::styled(row(title.collect()), look.dim())];
+    for index in 0..locks.len() {
+        let texts = shown.iter().map(|column| {
+            let text = column.texts.get(index).map_or("", String::as_str);
+            column.pad(text, look)
+        });
+        lines.push(Line::raw(row(texts.collect())));
+    }
+    lines
+}
+
+impl Tab for Locks {
+    fn title(&self) -> &'static str {
+        "Locks"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (title, body) = site::split(area);
+        let lines = contents(view, usize::from(area.width));
+        self.pager.draw(&lines, buffer, body);
+        let note = self.pager.range().unwrap_or_default();
+        rule(
+            buffer,
+            title,
+            "locks, the most time first",
+            &note,
+            view.look,
+        );
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        if let Action::Go(to) = action {
+            self.pager.go(to, false);
+        }
+        Vec::new()
+    }
+}

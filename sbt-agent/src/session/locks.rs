@@ -1,0 +1,243 @@
+//! Contended locks: what the kernel side counts by futex, with what the target's
+//! code says of it.
+
+use rustc_hash::FxHashMap;
+use sbt_common::Lock;
+
+use crate::{
+    event::CallersId,
+    model::site::PlaceId,
+    report::locks::Found,
+    source::ebpf::Ebpf,
+    target::{locks::LockKind, process, sites::Resolver},
+};
+
+/// How often the counts are read, ns.
+const READ_EVERY_NS: u64 = 1_000_000_000;
+
+/// The bits of a glibc mutex's word that are 0 while nobody has it:
+/// `FUTEX_WAITERS` and `FUTEX_OWNER_DIED` are others.
+const HELD: u32 = 0x3fff_ffff;
+
+/// A futex that threads wait on.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    kind: Option<LockKind>,
+    place: Option<PlaceId>,
+    /// What was counted before the kernel began anew.
+    before: Lock,
+    /// What it has counted since.
+    now: Lock,
+    holder: Option<u32>,
+}
+
+/// All of one run.
+#[derive(Debug, Default)]
+pub struct Locks {
+    /// Whether anybody looked.
+    watched: bool,
+    read_ns: u64,
+    callers: FxHashMap<CallersId, Box<[u64]>>,
+    by_address: FxHashMap<u64, Known>,
+    /// Of programs that are no more.
+    gone: Vec<(u64, Known)>,
+    unlisted: u64,
+}
+
+impl Locks {
+    /// They are counted from now on.
+    pub const fn watch(&mut self) {
+        self.watched = true;
+    }
+
+    /// A chain of callers is new.
+    pub fn know(&mut self, callers: CallersId, addresses: &[u64]) {
+        if self.watched {
+            self.callers.insert(callers, addresses.into());
+        }
+    }
+
+    /// Threads wait on a futex from there.
+    pub fn found(&mut self, address: u64, callers: CallersId, resolver: &mut Resolver) {
+        let Some(addresses) = self.callers.get(&callers) else {
+            return;
+        };
+        let (kind, place) = resolver.lock(addresses);
+        let known = self.by_address.entry(address).or_default();
+        known.kind = kind.or(known.kind);
+        known.place = place.or(known.place);
+    }
+
+    /// Reads the counts, if it is time.
+    pub fn tick(&mut self, now_ns: u64, source: &Ebpf, pid: u32) {
+        if now_ns.saturating_sub(self.read_ns) >= READ_EVERY_NS {
+            self.read_ns = now_ns;
+            self.read(source, pid);
+        }
+    }
+
+    /// Reads the counts.
+    pub fn read(&mut self, source: &Ebpf, pid: u32) {
+        if !self.watched {
+            return;
+        }
+        let Ok((locks, unlisted)) = source.locks() else {
+            return;
+        };
+        self.unlisted = unlisted;
+        for (address, lock) in locks {
+            let known = self.by_address.entry(address).or_default();
+            // Of a lock that nobody has waited for since, nothing is new.
+            if lock.waits != known.now.waits || lock.waiting > 0 {
+                known.holder = holder(&lock, pid);
+            }
+            // It was forgotten meanwhile, with who waited then.
+            if lock.waits < known.now.waits {
+                known.before = sum(&known.before, &known.now);
+            }
+            known.now = lock;
+        }
+    }
+
+    /// The kernel begins to count anew.
+    pub fn begin_anew(&mut self) {
+        for known in self.by_address.values_mut() {
+            known.before = sum(&known.before, &known.now);
+            known.now = Lock::default();
+        }
+    }
+
+    /// Another program is executed: addresses mean something else.
+    pub fn executed(&mut self) {
+        self.begin_anew();
+        self.gone.extend(self.by_address.drain());
+    }
+
+    /// What to report; `None` if nobody looked.
+    pub fn report(&self) -> Option<Vec<Found>> {
+        let all = self
+            .by_address
+            .iter()
+            .chain(self.gone.iter().map(|(address, known)| (address, known)));
+        let found = all.filter_map(|(address, known)| {
+            let counted = sum(&known.before, &known.now);
+            (counted.waits > 0 || counted.waiting > 0).then_some(Found {
+                address: *address,
+                kind: known.kind?,
+                place: known.place,
+                waits: counted.waits,
+                total_ns: counted.total_ns,
+                max_ns: counted.max_ns,
+                waiters_max: counted.most,
+                holder: known.holder.filter(|_| known.kind == Some(LockKind::Mutex)),
+            })
+        });
+        self.watched.then(|| found.collect())
+    }
+
+    /// What the user should know.
+    pub fn note(&self) -> Option<String> {
+        (self.unlisted > 0).then(|| {
+            format!(
+                "{} waits on futexes are not counted among the locks: the program waited on more \
+                 than {} of them",
+                self.unlisted,
+                sbt_common::MAX_LOCKS
+            )
+        })
+    }
+}
+
+/// Both together.
+fn sum(before: &Lock, now: &Lock) -> Lock {
+    Lock {
+        waits: before.waits + now.waits,
+        total_ns: before.total_ns + now.total_ns,
+        max_ns: before.max_ns.max(now.max_ns),
+        most: before.most.max(now.most),
+        ..*now
+    }
+}
+
+/// Who had a mutex of glibc when somebody came to wait for it last, if that thread
+/// lives.
+fn holder(lock: &Lock, pid: u32) -> Option<u32> {
+    let is_held = lock.word & HELD != 0;
+    (is_held && process::has_thread(pid, lock.owner)).then_some(lock.owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(waits: u64, total_ns: u64, max_ns: u64) -> Lock {
+        Lock {
+            waits,
+            total_ns,
+            max_ns,
+            most: waits,
+            ..Lock::default()
+        }
+    }
+
+    fn known(now: Lock) -> Known {
+        Known {
+            kind: Some(LockKind::Mutex),
+            now,
+            ..Known::default()
+        }
+    }
+
+    #[test]
+    fn what_nobody_watched_is_unknown() {
+        let mut locks = Locks::default();
+        assert!(locks.report().is_none());
+        locks.watch();
+        assert!(locks.report().is_some_and(|found| found.is_empty()));
+    }
+
+    #[test]
+    fn counts_go_on_where_the_kernel_begins_anew() {
+        let mut locks = Locks::default();
+        locks.watch();
+        locks.by_address.insert(64, known(counted(3, 300, 200)));
+        locks.begin_anew();
+        locks.by_address.get_mut(&64).unwrap().now = counted(2, 500, 400);
+        locks.executed();
+        // At the same address, in another program.
+        locks.by_address.insert(64, known(counted(1, 10, 10)));
+        let mut found: Vec<_> = locks
+            .report()
+            .unwrap()
+            .iter()
+            .map(|found| (found.waits, found.total_ns, found.max_ns, found.waiters_max))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [(1, 10, 10, 1), (5, 800, 400, 3)]);
+    }
+
+    #[test]
+    fn what_is_no_lock_is_not_reported() {
+        let mut locks = Locks::default();
+        locks.watch();
+        let other = Known {
+            kind: None,
+            ..known(counted(9, 9, 9))
+        };
+        locks.by_address.insert(64, other);
+        assert!(locks.report().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_holder_is_a_thread_of_the_process() {
+        let pid = std::process::id();
+        let held = Lock {
+            word: 2,
+            owner: pid,
+            ..Lock::default()
+        };
+        assert_eq!(holder(&held, pid), Some(pid));
+        assert_eq!(holder(&Lock { word: 0, ..held }, pid), None);
+        assert_eq!(holder(&Lock { owner: 0, ..held }, pid), None);
+    }
+}

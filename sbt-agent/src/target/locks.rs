@@ -1,0 +1,93 @@
+//! What a wait on a futex is for, by the names of the functions on the way to it.
+
+use std::fmt;
+
+/// What threads wait for when it is not for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockKind {
+    /// A mutex.
+    Mutex,
+    /// A lock that readers share.
+    RwLock,
+    /// A semaphore.
+    Semaphore,
+    /// One of the C library's own: of its allocator or a stream, say.
+    Library,
+}
+
+impl LockKind {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "rwlock",
+            Self::Semaphore => "semaphore",
+            Self::Library => "libc",
+        }
+    }
+}
+
+impl fmt::Display for LockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Parts of names of functions that wait for something else than a lock.
+const NO_LOCKS: [&str; 9] = [
+    "cond", "cnd_", "Cond", "arrier", "join", "once", "Once", "park", "exit",
+];
+
+/// Parts of names of those that wait for one.
+const LOCKS: [(&str, LockKind); 8] = [
+    ("rwlock", LockKind::RwLock),
+    ("RwLock", LockKind::RwLock),
+    ("shared_timed_mutex", LockKind::RwLock),
+    ("mutex", LockKind::Mutex),
+    ("Mutex", LockKind::Mutex),
+    ("mtx_", LockKind::Mutex),
+    ("sem_", LockKind::Semaphore),
+    ("semaphore", LockKind::Semaphore),
+];
+
+/// What it is for, by the function that was called for it, and whether that is one
+/// of the C library. `None` if it is no lock, as far as is known.
+pub fn of_function(name: &str, of_c_library: bool) -> Option<LockKind> {
+    if NO_LOCKS.iter().any(|part| name.contains(part)) {
+        return None;
+    }
+    let found = LOCKS.iter().find(|(part, _)| name.contains(part));
+    match found {
+        Some((_, kind)) => Some(*kind),
+        None => of_c_library.then_some(LockKind::Library),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_locks_from_other_waits() {
+        for (name, of_c_library, expected) in [
+            ("pthread_mutex_lock", true, Some(LockKind::Mutex)),
+            ("___pthread_mutex_lock", true, Some(LockKind::Mutex)),
+            ("pthread_rwlock_rdlock", true, Some(LockKind::RwLock)),
+            ("sem_wait", true, Some(LockKind::Semaphore)),
+            ("malloc", true, Some(LockKind::Library)),
+            ("pthread_cond_wait", true, None),
+            ("cnd_wait", true, None),
+            ("pthread_barrier_wait", true, None),
+            ("pthread_join", true, None),
+            (
+                "std::sys::sync::mutex::futex::Mutex::lock_contended",
+                false,
+                Some(LockKind::Mutex),
+            ),
+            ("std::sync::barrier::Barrier::wait", false, None),
+            ("work", false, None),
+        ] {
+            assert_eq!(of_function(name, of_c_library), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Contended locks, by kind, with times.
+
+use serde_json::Value;
+
+use crate::{
+    harness::{Report, needs_root, number, quiet, watch_with},
+    programs::{line, program},
+};
+
+/// What the program says of a lock: how often its threads have waited, how long,
+/// and the longest, ns.
+fn logged(out: &str, name: &str) -> [u64; 3] {
+    let line = out.lines().find(|line| line.starts_with(name)).unwrap();
+    let words: Vec<&str> = line.split(' ').collect();
+    [2, 4, 6].map(|at| words[at].parse().unwrap())
+}
+
+/// The lock of a kind that was waited for from a line.
+#[track_caller]
+fn lock<'a>(report: &'a Report, kind: &str, line: u32) -> &'a Value {
+    let mut locks = report.list("locks").iter();
+    locks
+        .find(|lock| lock["kind"] == kind && lock["line"] == line)
+        .unwrap_or_else(|| panic!("no {kind} at line {line} in {report}"))
+}
+
+#[test]
+fn contended_locks_are_counted_with_their_times() {
+    needs_root!();
+    let _quiet = quiet();
+    let (finished, report) = watch_with(
+        &["--futex=on"],
+        &program("locks.c"),
+        &["rounds=50", "threads=3", "hold=10"],
+    );
+    let out = finished.expect(0).out();
+    for name in ["mutex", "rwlock", "semaphore"] {
+        let [waits, total_ns, max_ns] = logged(&out, name);
+        let lock = lock(&report, name, line("locks.c", &format!("SITE {name}")));
+        // The first takes it before the others come. One that is woken and finds it
+        // taken again sleeps once more, and one that comes late does not at all.
+        let seen = number(lock, "waits");
+        assert!(
+            (waits * 9 / 10..=waits * 3).contains(&seen),
+            "{out}{report}"
+        );
+        // Without the way into the kernel and back.
+        let ns = number(lock, "total_ns");
+        assert!(
+            (total_ns * 9 / 10..=total_ns).contains(&ns),
+            "{out}{report}"
+        );
+        assert!(number(lock, "max_ns") <= max_ns, "{out}{report}");
+        assert!(number(lock, "max_ns") >= 5_000_000, "{out}{report}");
+        assert_eq!(number(lock, "waiters_max"), 3, "{report}");
+        assert_eq!(lock["mean_ns"], ns / seen);
+        assert_eq!(lock["function"], format!("take_{name}"));
+    }
+    // Neither the barriers of the program nor its ends of threads are locks.
+    assert_eq!(report.list("locks").len(), 3, "{report}");
+}
+
+#[test]
+fn nobody_looked_is_not_none() {
+    needs_root!();
+    let (_, report) = watch_with(&["--futex=off"], &program("locks.c"), &["rounds=2"]);
+    assert_eq!(report.0["locks"], Value::Null, "{report}");
+    let (_, report) = watch_with(&["--futex=on"], &program("truth.c"), &["rounds=5"]);
+    assert_eq!(report.list("locks").len(), 0, "{report}");
+}
