@@ -905,6 +905,9 @@ fn no_line_leads_into_an_instruction() {
         if name == "plugin.c" {
             options.extend(["-shared", "-fPIC"]);
         }
+        if name.starts_with("stdbarrier") {
+            options.push("-std=c++20");
+        }
         if name.starts_with("openmp") {
             options.push("-fopenmp");
         }
