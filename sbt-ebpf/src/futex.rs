@@ -61,7 +61,7 @@ const FLAGS: u64 = 128 | 256;
 const AGAIN: i64 = -11;
 
 /// How often the callers of waits on one futex are told of at most, ns.
-const TOLD_EVERY_NS: u64 = 100_000_000;
+const TOLD_EVERY_NS: u64 = 10_000_000;
 
 /// The part of `pt_regs` from rbp to rsp (arch/x86/include/uapi/asm/ptrace.h).
 #[repr(C)]

@@ -64,6 +64,15 @@ impl Part {
     }
 }
 
+/// What a thread does.
+#[derive(Clone, Copy, Debug)]
+pub enum Deed {
+    /// It waits.
+    Waits,
+    /// It wakes so many at most, or all.
+    Wakes(Option<u32>),
+}
+
 /// What it is taken for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
@@ -187,23 +196,23 @@ impl Candidate {
         }
     }
 
-    /// Takes a wait in, or a wake: of all or of so many at most.
+    /// Takes a wait in, or a wake.
     pub fn take(
         &mut self,
         part: &Part,
-        wakes: Option<Option<u32>>,
+        deed: Deed,
         relations: &mut Relations,
         code: &mut dyn Code,
     ) -> Taken {
         self.heard_ns = part.clocks.time_ns;
         self.of = Some(part.of);
-        let step = match wakes {
-            None => self.round.wait(part),
+        let step = match deed {
+            Deed::Waits => self.round.wait(part),
             // The first of several signals is when the last one has come.
-            Some(_) if self.by_signals && self.state == State::Barrier => {
+            Deed::Wakes(_) if self.by_signals && self.state == State::Barrier => {
                 self.round.wake(part, None)
             }
-            Some(most) => self.round.wake(part, most),
+            Deed::Wakes(most) => self.round.wake(part, most),
         };
         match step {
             Step::On(role) => role.into(),

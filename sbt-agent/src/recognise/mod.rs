@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use crate::event::{CallersId, Event, Evidence, Tid};
-use candidate::{Candidate, Decision, Part, State};
+use candidate::{Candidate, Decision, Deed, Part, State};
 use proof::Relations;
 
 /// How long events are held back for a decision, ns of the target's time, while
@@ -156,7 +156,7 @@ impl Recogniser {
                 callers,
             } => {
                 let part = Part::new(tid, clocks, key, of, callers);
-                self.evidence(part, None, code, out);
+                self.evidence(part, Deed::Waits, code, out);
             }
             Event::Wake {
                 tid,
@@ -167,7 +167,7 @@ impl Recogniser {
                 callers,
             } => {
                 let part = Part::new(tid, clocks, key, of, callers);
-                self.evidence(part, Some(most), code, out);
+                self.evidence(part, Deed::Wakes(most), code, out);
             }
             Event::Exec { .. } => {
                 self.finish(out);
@@ -236,7 +236,7 @@ impl Recogniser {
     fn evidence(
         &mut self,
         part: Part,
-        wakes: Option<Option<u32>>,
+        deed: Deed,
         code: &mut dyn Code,
         out: &mut dyn FnMut(&Event),
     ) {
@@ -258,7 +258,7 @@ impl Recogniser {
         }
         let number = self.gone + self.held.len() as u64;
         let part = Part { number, ..part };
-        let taken = candidate.take(&part, wakes, &mut self.relations, code);
+        let taken = candidate.take(&part, deed, &mut self.relations, code);
         // One that has left the queue is told of already, or will be without it.
         if let Some((number, role)) = taken.amended
             && let Some(index) = number.checked_sub(self.gone)

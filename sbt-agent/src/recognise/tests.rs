@@ -298,7 +298,7 @@ fn others_are_not_held_back_for_long() {
     let mut out = Vec::new();
     recogniser.push(&world.events[0], &mut NoCode, &mut |_| {});
     recogniser.push(&arrive(2000), &mut NoCode, &mut |event| {
-        out.push(event.clone())
+        out.push(event.clone());
     });
     recogniser.tick(MAX_HELD_NS, &mut |event| out.push(event.clone()));
     assert_eq!(out, []);

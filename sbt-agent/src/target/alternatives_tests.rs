@@ -24,8 +24,9 @@ fn compare(source: &str) -> Relation {
         let start = code.len() as u64;
         let mut near = |opcode: &[u8], to: u64| {
             code.extend_from_slice(opcode);
-            let end = code.len() as i64 + 4;
-            code.extend_from_slice(&i32::try_from(to as i64 - end).unwrap().to_le_bytes());
+            let end = i64::try_from(code.len()).unwrap() + 4;
+            let distance = i64::try_from(to).unwrap() - end;
+            code.extend_from_slice(&i32::try_from(distance).unwrap().to_le_bytes());
         };
         match tokens[index] {
             '(' => {
@@ -97,7 +98,8 @@ fn any_bytes_are_an_answer() {
     for seed in 0..200_u32 {
         let code: Vec<u8> = (0..300_u32)
             .map(|index| {
-                (seed.wrapping_mul(2_654_435_761).rotate_left(index % 31) ^ index * 97) as u8
+                let mixed = seed.wrapping_mul(2_654_435_761).rotate_left(index % 31);
+                (mixed ^ (index * 97)).to_le_bytes()[0]
             })
             .collect();
         let graph = Graph::new(&code, u64::MAX - 100, |_| false);

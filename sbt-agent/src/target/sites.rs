@@ -369,16 +369,16 @@ impl Resolver {
         let mut of_c_library = false;
         for (depth, address) in addresses.iter().enumerate() {
             let call = address.wrapping_sub(1);
-            let caller = self.system_caller(*address);
+            let made_by = self.system_caller(*address);
             let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call))
             else {
                 break;
             };
             let frames = self.frames(module, vaddr);
-            let is_library = caller == SystemCaller::Library
+            let is_library = made_by == SystemCaller::Library
                 || !frames.is_empty() && frames.iter().all(Frame::is_of_library);
-            if caller == SystemCaller::Syscall || is_library {
-                of_c_library |= caller == SystemCaller::Library;
+            if made_by == SystemCaller::Syscall || is_library {
+                of_c_library |= made_by == SystemCaller::Library;
                 if is_library {
                     called = frames.last().and_then(|frame| frame.function.clone());
                 }

@@ -233,6 +233,36 @@ impl Decoder {
         }
     }
 
+    fn evidence(&mut self, record: &Condvar, out: &mut Vec<Event>) {
+        let tid = record.head.tid;
+        self.check(tid, record.seq, out);
+        let callers = self.callers(record.caller, record.epoch, out);
+        let (clocks, key) = (self.clocks(&record.clocks), record.object);
+        let of = if record.head.reserved == evidence::FUTEX {
+            Evidence::Futex
+        } else {
+            Evidence::Condvar
+        };
+        out.push(match record.head.kind {
+            kind::WAIT => Event::Wait {
+                tid,
+                clocks,
+                key,
+                of,
+                callers,
+            },
+            kind::LOCK => Event::Lock { key, callers },
+            _ => Event::Wake {
+                tid,
+                clocks,
+                key,
+                of,
+                most: (record.head.layout != 0).then_some(record.head.layout.into()),
+                callers,
+            },
+        });
+    }
+
     /// Appends what one record says to `out`.
     pub fn decode(&mut self, raw: &Raw, out: &mut Vec<Event>) {
         match raw {
@@ -259,35 +289,7 @@ impl Decoder {
                     callers,
                 });
             }
-            Raw::Condvar(record) => {
-                let tid = record.head.tid;
-                self.check(tid, record.seq, out);
-                let callers = self.callers(record.caller, record.epoch, out);
-                let (clocks, key) = (self.clocks(&record.clocks), record.object);
-                let of = if record.head.reserved == evidence::FUTEX {
-                    Evidence::Futex
-                } else {
-                    Evidence::Condvar
-                };
-                out.push(match record.head.kind {
-                    kind::WAIT => Event::Wait {
-                        tid,
-                        clocks,
-                        key,
-                        of,
-                        callers,
-                    },
-                    kind::LOCK => Event::Lock { key, callers },
-                    _ => Event::Wake {
-                        tid,
-                        clocks,
-                        key,
-                        of,
-                        most: (record.head.layout != 0).then_some(record.head.layout.into()),
-                        callers,
-                    },
-                });
-            }
+            Raw::Condvar(record) => self.evidence(record, out),
             Raw::Callers(record) => self.chain(record, out),
             Raw::Depart(record) => {
                 let tid = record.head.tid;

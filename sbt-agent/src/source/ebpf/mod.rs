@@ -142,6 +142,7 @@ pub enum Scope {
 }
 
 /// The probes of one target.
+#[allow(clippy::struct_excessive_bools, reason = "each is switched for itself")]
 pub struct Ebpf {
     loaded: Loaded,
     pid: u32,

@@ -27,8 +27,8 @@ use crate::target::{
     prologue::is_emulated,
 };
 
-/// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash` (libstdc++,
-/// include/bits/functional_hash.h).
+/// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash`
+/// (`include/bits/functional_hash.h` of libstdc++).
 const SEED: [u8; 5] = [0xba, 0x07, 0x69, 0x0f, 0xc7];
 
 /// From the seed to the call, and from the call to both loads, instructions.
@@ -208,10 +208,7 @@ fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
         .take(MAX_POINTS)
         .filter_map(|at| {
             let mut near = text.instructions(at, u64::MAX);
-            let call = near
-                .by_ref()
-                .take(NEAR)
-                .find(|instruction| is_call(instruction))?;
+            let call = near.by_ref().take(NEAR).find(is_call)?;
             let team = object_after(call.ip(), near.take(NEAR))?;
             let offset = segments
                 .iter()

@@ -40,7 +40,8 @@ pub struct Team {
 impl Team {
     /// A probe's cookie that says so, but for this as `cookie`.
     pub fn cookie(self, cookie: Cookie) -> Cookie {
-        let [low, high] = [0, 16].map(|shift| (self.displacement >> shift) as u16);
+        let [a, b, c, d] = self.displacement.to_le_bytes();
+        let (low, high) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
         let mut bits = if self.has_count { HAS_COUNT } else { 0 };
         let stack_moved = match self.spilled {
             _ if cookie.layout != layout::STD_INLINED => cookie.stack_moved,
