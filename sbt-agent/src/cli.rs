@@ -102,6 +102,12 @@ pub struct Options {
     /// Watch departures too: they tell how long the release took [default: auto].
     #[arg(long, value_enum)]
     pub departures: Option<Departures>,
+    /// Watch the processes that the program starts as well [default: in run].
+    #[arg(long, overrides_with = "no_children")]
+    pub children: bool,
+    /// Watch the one process alone.
+    #[arg(long, overrides_with = "children")]
+    pub no_children: bool,
     /// Tell each episode of a barrier: file.c:120, 120, a function or a name.
     #[arg(long, value_name = "SITE")]
     pub watch: Vec<Pattern>,

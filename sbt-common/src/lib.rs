@@ -28,6 +28,8 @@ pub mod kind {
     pub const MAPPED: u8 = 7;
     /// [`super::Mapping`]: the process has executed another program.
     pub const EXEC: u8 = 8;
+    /// [`super::Mapping`]: the process has started another, which has not begun.
+    pub const FORK: u8 = 12;
     /// [`super::Depart`] once more: the agent's own clocks, to compare them
     /// with what the agent knows of itself.
     pub const CALIBRATE: u8 = 9;
@@ -232,10 +234,12 @@ pub struct Head {
     /// One of [`kind`].
     pub kind: u8,
     /// For arrivals, the layout of the barrier that the probe knows. For
-    /// [`kind::EXEC`], 1 if another thread than the first did it.
+    /// [`kind::EXEC`], 1 if another thread than the first did it. For
+    /// [`kind::FORK`], 1 if there was no room to remember the child.
     pub layout: u8,
-    /// Zero.
-    pub reserved: u16,
+    /// For [`Memory`] and [`Init`], 1 if the object says that processes share it;
+    /// else zero.
+    pub shared: u16,
     /// The thread, as the kernel's first pid namespace numbers it.
     pub tid: u32,
 }
@@ -436,6 +440,10 @@ pub struct Thread {
 pub struct Mapping {
     pub head: Head,
     pub time_ns: u64,
+    /// The process as sbt's own pid namespace numbers it; 0 if unknown.
+    pub ns_tgid: u32,
+    /// For [`kind::FORK`], the new process likewise; else 0.
+    pub child: u32,
 }
 
 /// A type that may be copied out of raw bytes.
@@ -494,8 +502,8 @@ const _: () = {
     assert!(size_of::<Memory>() == 40);
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
-    assert!(size_of::<Mapping>() == 16);
-    assert!(size_of::<Config>() == 80);
+    assert!(size_of::<Mapping>() == 24);
+    assert!(size_of::<Config>() == 96);
     assert!(size_of::<State>() == 32);
     assert!(size_of::<Kmp>() == 144);
 };
@@ -539,6 +547,14 @@ pub struct Config {
     /// `task_struct` → `tgid`; 0 where the agent numbers processes otherwise
     /// than the kernel's first pid namespace does, and a helper must be asked.
     pub tgid: u32,
+    /// `task_struct` → `tgid`, however the agent numbers processes.
+    pub any_tgid: u32,
+    /// `task_struct` → `signal`
+    pub signal: u32,
+    /// `signal_struct` → `live`
+    pub live: u32,
+    /// 1 if the target's children are followed, and theirs.
+    pub children: u32,
     /// Zero.
     pub reserved: u32,
 }
@@ -573,6 +589,9 @@ pub mod name {
     pub const SILENCED: &str = "SILENCED";
     /// Uses of those, per CPU: the array at index 0.
     pub const PASSED: &str = "PASSED";
+    /// Processes that descend from the target, as the kernel's first pid namespace
+    /// numbers them → 1.
+    pub const FOLLOWED: &str = "FOLLOWED";
     /// [`super::Code`] → [`super::Rule`]: the agent's, for the programs to read.
     pub const RULES: &str = "RULES";
     /// Array of [`super::Kmp`], [`super::MAX_KMP`] of them.
@@ -585,6 +604,12 @@ pub const RING_BYTES: u32 = 1 << 20;
 /// Condition variables that can be silenced at a time; beyond, those that were
 /// silenced longest ago are looked at again.
 pub const MAX_SILENCED: u32 = 4096;
+/// Where children are followed, a process is told from others by its number, from
+/// this bit on, in what an address is known by.
+pub const PROCESS_SHIFT: u32 = 40;
+
+/// Processes beside the target that can be followed at a time.
+pub const MAX_FOLLOWED: u32 = 16384;
 /// How many rules there are at most.
 pub const MAX_RULES: u32 = 4096;
 

@@ -16,7 +16,7 @@ use sbt_common::{Condvar, Cookie, MAX_SILENCED, kind};
 use crate::{
     head, returns_at,
     ring::{MapDef, Wake, send},
-    task,
+    target, task,
     task::Task,
     thread, walk, word,
 };
@@ -82,6 +82,7 @@ fn tell(ctx: &ProbeContext, kind: u8) {
 /// Whether the agent wants to hear nothing of it for now.
 #[inline(always)]
 fn is_silenced(object: u64) -> bool {
+    let object = target::in_process(object);
     let until = unsafe { bpf_map_lookup_elem(SILENCED.as_ptr(), (&raw const object).cast()) };
     // SAFETY: a value of the map, an aligned word, or null.
     let Some(until) = (unsafe { until.cast::<u64>().as_ref() }) else {

@@ -6,6 +6,7 @@ use super::{
     barrier::{Barrier, BarrierId, rounds_behind, running_round},
     closing::next_open,
     episode::{Episode, Left, Member, Seat},
+    key,
     site::PlaceId,
     thread::{Before, Hint, Since},
 };
@@ -51,7 +52,7 @@ impl Model {
             }),
             left: Left::NotYet,
         };
-        let key = (live.process, object);
+        let key = key(live.process, object);
         let id = self.barrier(key, kind);
         if let Some(hint) = hint {
             self.heed(id, hint, last_episode, lost);

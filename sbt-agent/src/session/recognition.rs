@@ -23,21 +23,24 @@ const MAX_AWAY_DOUBLED: u32 = 5;
 /// The recogniser and what belongs to it.
 pub struct Recognition {
     recogniser: Recogniser,
-    /// The return address of each chain of callers.
-    addresses: FxHashMap<CallersId, u64>,
+    /// The process of each chain of callers, and the return address.
+    addresses: FxHashMap<CallersId, (u32, u64)>,
     watch: Watch,
 }
 
 /// The code, asked by addresses.
 struct Asking<'a> {
-    addresses: &'a FxHashMap<CallersId, u64>,
+    addresses: &'a FxHashMap<CallersId, (u32, u64)>,
     resolver: &'a mut Resolver,
 }
 
 impl Code for Asking<'_> {
     fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
         match (self.addresses.get(&wait), self.addresses.get(&wake)) {
-            (Some(wait), Some(wake)) => self.resolver.relation(*wait, *wake),
+            (Some((process, wait)), Some((other, wake))) if process == other => {
+                self.resolver.turn_to(*process);
+                self.resolver.relation(*wait, *wake)
+            }
             _ => Relation::Unknown,
         }
     }
@@ -54,9 +57,9 @@ impl Recognition {
     }
 
     /// A chain of callers is new.
-    pub fn know(&mut self, callers: CallersId, addresses: &[u64]) {
+    pub fn know(&mut self, callers: CallersId, process: u32, addresses: &[u64]) {
         if let Some(address) = addresses.first() {
-            self.addresses.insert(callers, *address);
+            self.addresses.insert(callers, (process, *address));
         }
     }
 

@@ -7,6 +7,11 @@ use crate::cli::Options;
 pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
+        children: match (options.children, options.no_children) {
+            (true, _) => one(Some(true), "--children"),
+            (_, true) => one(Some(false), "--no-children"),
+            _ => None,
+        },
         duration: one(options.duration, "--duration"),
         watch: (!options.watch.is_empty()).then(|| Given::new(options.watch.clone(), "--watch")),
         watch_all: one(options.watch_all.then_some(true), "--watch-all"),
@@ -66,6 +71,7 @@ mod tests {
             "--warn-time=20",
             "--phase-times",
             "--departures=off",
+            "--no-children",
             "--duration=2",
             "--name",
             "lu.c:1=one",
@@ -87,6 +93,7 @@ mod tests {
             shown,
             [
                 "departures off --departures",
+                "children false --no-children",
                 "duration 2s --duration",
                 "watch lu.c:1, factor --watch",
                 "watch-all true --watch-all",

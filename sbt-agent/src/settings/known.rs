@@ -14,12 +14,18 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 11] = [
+pub const SETTINGS: [Known; 12] = [
     known(
         "departures",
         None,
         "--departures",
         "whether departures are watched too: they tell how long the release took",
+    ),
+    known(
+        "children",
+        None,
+        "--children",
+        "whether processes that the program starts are watched too",
     ),
     known(
         "duration",

@@ -29,6 +29,8 @@ impl<T> Given<T> {
 pub struct Layer {
     /// See [`super::Settings::departures`]; so for all.
     pub departures: Option<Given<Departures>>,
+    /// Whether they are watched.
+    pub children: Option<Given<bool>>,
     /// Of watching.
     pub duration: Option<Given<Duration>>,
     /// Replaces that of a weaker source.

@@ -77,6 +77,7 @@ fn within(number: usize, limit: usize, what: &str, sources: &str) -> Result<(), 
 fn over(weak: Layer, strong: Layer) -> Layer {
     Layer {
         departures: strong.departures.or(weak.departures),
+        children: strong.children.or(weak.children),
         duration: strong.duration.or(weak.duration),
         watch: strong.watch.or(weak.watch),
         watch_all: strong.watch_all.or(weak.watch_all),
@@ -121,6 +122,13 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         departures: table.one("departures", all.departures, default.departures, |value| {
             departures_text(*value)
         }),
+        children: table.one(
+            "children",
+            all.children
+                .map(|given| Given::new(Some(given.value), given.origin)),
+            default.children,
+            |value| value.map_or_else(|| "in run".into(), |value| flag(&value)),
+        ),
         duration: table.one(
             "duration",
             all.duration

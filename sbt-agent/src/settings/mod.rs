@@ -33,6 +33,9 @@ pub use show::{Detail, table};
 pub struct Settings {
     /// Whether to watch departures.
     pub departures: Departures,
+    /// Whether processes that the target starts are watched too; without it those of
+    /// a program that sbt starts.
+    pub children: Option<bool>,
     /// For how long to watch; without it until the target ends.
     pub duration: Option<Duration>,
     /// Names of sites; no site twice, a name perhaps.
@@ -102,6 +105,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             departures: Departures::Auto,
+            children: None,
             duration: None,
             names: Vec::new(),
             watch: Vec::new(),
