@@ -232,8 +232,11 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
         _ => (0, 0, 0, false),
     };
     let seq = slot.next_seq();
+    // What a parent has shared with its child cannot be read before the child has
+    // touched it.
+    let unread = count == 0 && (layout == layout::GLIBC || layout == layout::MUSL);
     // What lies there in memory must be looked up while the process lives.
-    let wake = if shared && config!(children) != 0 && seq < 4 {
+    let wake = if (shared || unread) && config!(children) != 0 && seq < 4 {
         Wake::Now
     } else {
         Wake::at(seq)
@@ -250,10 +253,10 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
         round,
         arrived,
     });
-    if sent {
-        slot.has_read(object, trust);
-    } else {
+    if !sent {
         thread::distrust();
+    } else if !unread {
+        slot.has_read(object, trust);
     }
 }
 

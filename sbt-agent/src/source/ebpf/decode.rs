@@ -361,7 +361,9 @@ impl Decoder {
             Raw::Memory(record) => {
                 let tid = record.head.tid;
                 let thread = self.check(tid, record.seq, out);
-                if record.head.shared != 0 {
+                let unread = record.count == 0
+                    && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
+                if record.head.shared != 0 || unread {
                     self.spaces
                         .meet(thread.space, thread.process, record.object);
                 }

@@ -65,7 +65,7 @@ impl Spaces {
         self.stands.get(&own).copied().unwrap_or(own)
     }
 
-    /// An object says of itself that processes share it.
+    /// An object says of itself that processes share it, or cannot be read yet.
     pub fn meet(&mut self, space: u16, process: u32, at: u64) {
         let Some(lookup) = self.lookup else {
             return;
