@@ -72,6 +72,8 @@ pub enum Kind {
     Std,
     /// `std::sync::Barrier` of Rust.
     Rust,
+    /// A collective operation of MPI that no process leaves before all have come.
+    Mpi,
     /// Made of a mutex and a condition variable, and recognised by how it is used.
     Condvar,
 }
@@ -82,6 +84,7 @@ impl Kind {
         match self {
             Self::Pthread => "pthread",
             Self::User => "user",
+            Self::Mpi => "mpi",
             Self::Gomp => "gomp",
             Self::Std => "std::barrier",
             Self::Rust => "rust",

@@ -72,6 +72,9 @@ pub mod layout {
     pub const STD_INLINED: u8 = 8;
     /// `std::sync::Barrier` of Rust, from its number of threads on.
     pub const RUST: u8 = 9;
+    /// A collective operation of MPI: the object is the communicator, of which each
+    /// process has a description of its own.
+    pub const MPI: u8 = 10;
 }
 
 /// Bits of [`Cookie::count`] for teams.
@@ -89,7 +92,7 @@ pub struct Cookie {
     /// One of [`layout`].
     pub layout: u8,
     /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
-    /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
+    /// none. For [`layout::MPI`] 1 to 15, from 7 on on the stack. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
     /// numbers; 0 is rip, that of the probe, or rsp with [`team::SPILLED`].
     pub object: u8,
     /// Likewise, which is the number of participants; 0 if none. For a function

@@ -132,7 +132,11 @@ pub fn call(ctx: ProbeContext) -> u32 {
     // Without an object the function is the barrier.
     let arguments = Registers::read(regs);
     let argument = |number: u8| arguments.argument(number);
-    let object = argument(cookie.object);
+    let object = if cookie.object > 6 {
+        word(at.wrapping_add(8 * u64::from(cookie.object - 6)))
+    } else {
+        argument(cookie.object)
+    };
     if cookie.count != 0 {
         // Each time: one object may be used for different numbers.
         let count = argument(cookie.count) as u32;

@@ -190,3 +190,62 @@ fn the_text_says_how_many_processes_there_are() {
     );
     assert!(finished.stderr.contains("2.1 "), "{finished}");
 }
+
+const RANKS: u64 = 4;
+
+fn watch_ranks(options: &[&str]) -> Report {
+    let ranks = Build::of("mpi.c").compiler("mpicc").path();
+    let ranks = ranks.to_str().unwrap();
+    let mpirun: &Path = "/usr/bin/mpirun".as_ref();
+    let start = [
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "-n",
+        "4",
+        ranks,
+        "rounds=50",
+    ];
+    let (finished, report) = watch_with(options, mpirun, &start);
+    finished.expect(0);
+    report
+}
+
+#[test]
+fn ranks_are_grouped_by_communicator() {
+    needs_root!();
+    let report = watch_ranks(&[]);
+    // All at the barrier and two collectives, and each half at its own barrier.
+    report.is_exactly(4 * RANKS * ROUNDS, 5 * ROUNDS);
+    for (mark, episodes) in [
+        ("SITE world", ROUNDS),
+        ("SITE half", 2 * ROUNDS),
+        ("SITE reduce", ROUNDS),
+        ("SITE gather", ROUNDS),
+    ] {
+        let site = report.site_at(line("mpi.c", mark));
+        assert_eq!(site["kind"], "mpi", "{report}");
+        assert_eq!(number(site, "episodes"), episodes, "{mark}: {report}");
+        assert!(number(&site["release_ns"], "count") > 0, "{mark}: {report}");
+    }
+    // The world is one object wherever it is used from.
+    let world = barriers(&report, 4);
+    let mut episodes: Vec<u64> = world.iter().map(|one| number(one, "episodes")).collect();
+    episodes.sort_unstable();
+    assert_eq!(episodes, [ROUNDS, 2 * ROUNDS], "{report}");
+    assert_eq!(barriers(&report, 2).len(), 2, "{report}");
+    let labels: Vec<&str> = report
+        .threads()
+        .iter()
+        .filter_map(|thread| thread["label"].as_str())
+        .collect();
+    assert_eq!(labels, ["0.0", "1.0", "2.0", "3.0"], "{report}");
+    let ranks: Vec<u64> = report
+        .list("processes")
+        .iter()
+        .map(|process| number(process, "rank"))
+        .collect();
+    assert_eq!(ranks, [0, 1, 2, 3], "{report}");
+    // Rank 1 has ten times as much to do before it.
+    let site = report.site_at(line("mpi.c", "SITE world"));
+    assert_eq!(site["straggler"]["thread"], 1, "{report}");
+}

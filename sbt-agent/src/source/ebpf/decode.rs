@@ -8,7 +8,10 @@ use sbt_common::{
     layout, read,
 };
 
-use super::spaces::{Lookup, Spaces};
+use super::{
+    communicators::Communicators,
+    spaces::{Lookup, Spaces},
+};
 use crate::event::{CallersId, Clocks, Event, Kind, MarkId, Round, Tid};
 
 /// One record, checked for kind and length.
@@ -107,6 +110,7 @@ pub struct Decoder {
     start: Start,
     threads: FxHashMap<Tid, Known>,
     spaces: Spaces,
+    communicators: Communicators,
     callers: FxHashMap<Called, CallersId>,
     /// What chains are, by key and epoch. Processes that were forked have the same
     /// addresses, and a chain is told once.
@@ -298,12 +302,34 @@ impl Decoder {
                 let tid = record.head.tid;
                 let thread = self.check(tid, record.seq, out);
                 let callers = self.callers(thread, record.caller, record.epoch, out);
+                let time_ns = record.clocks.time_ns;
+                let object = if record.head.layout == layout::MPI {
+                    let (object, count) = self.communicators.find(
+                        (thread.space, thread.process),
+                        record.object,
+                        time_ns,
+                    );
+                    // Ranks may be elsewhere, so nobody could count them.
+                    if let Some(count) = count {
+                        out.push(Event::Memory {
+                            tid,
+                            time_ns,
+                            object,
+                            count,
+                            round: None,
+                        });
+                    }
+                    object
+                } else {
+                    self.spaces.object(thread.space, record.object)
+                };
                 out.push(Event::Arrive {
                     tid,
                     clocks: self.clocks(&record.clocks),
-                    object: self.spaces.object(thread.space, record.object),
+                    object,
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
+                        layout::MPI => Kind::Mpi,
                         layout::GOMP => Kind::Gomp,
                         layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
                         layout::RUST => Kind::Rust,

@@ -16,6 +16,7 @@ use sbt_common::{Code, Cookie, MAX_KMP, MarkCookie, Rule, kind, kmp, layout};
 
 pub mod bpf;
 pub mod btf;
+pub mod communicators;
 pub mod decode;
 pub mod drain;
 pub mod loader;
@@ -443,7 +444,7 @@ impl Ebpf {
         match point.function {
             Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
             Function::Call { object, count } => Cookie {
-                layout: layout::USER,
+                layout: point.layout,
                 object,
                 count,
                 ..cookie

@@ -114,7 +114,8 @@ impl Spaces {
     }
 }
 
-const fn own(space: u16, at: u64) -> u64 {
+/// The object at an address of a process with this number.
+pub(super) const fn own(space: u16, at: u64) -> u64 {
     address(at) | (space as u64) << SPACE
 }
 
