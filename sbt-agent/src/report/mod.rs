@@ -192,7 +192,7 @@ pub struct BarrierReport {
     /// Its number.
     pub id: u32,
     /// How it was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for LLVM's;
-    /// `std::barrier` of C++; `rust` for its `Barrier`; `condvar` for one made of a
+    /// `std::barrier` of C++; `rust` for its `Barrier`; `mpi` for a communicator; `condvar` for one made of a
     /// condition variable; `user` for `--barrier`.
     pub kind: &'static str,
     /// The evidence that it is a barrier, where the program does not call it so;

@@ -337,7 +337,7 @@ fn another_program_begins_anew() {
         arrive(1, 30, 7, 0),
         Event::Exec {
             time_ns: 1000,
-            process: 0,
+            process: 1,
             space: 0,
             replaced: false,
         },

@@ -87,7 +87,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     }
     text.push_str(
         " Watched for: pthread_barrier_wait of glibc and musl, barriers made of their condition \
-         variables, the barriers of OpenMP by GNU and LLVM, of C++ and of Rust, in the program and in \
+         variables, the barriers of OpenMP by GNU and LLVM, of C++, of Rust and of Open MPI, in the program and in \
          every library it mapped,",
     );
     text.push_str(if report.children {
@@ -95,7 +95,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     } else {
         " but not in child processes."
     });
-    text.push_str(" Barriers made otherwise (MPI, futexes, spinning) are not recognised yet.");
+    text.push_str(" Barriers made otherwise (futexes, spinning) are not recognised yet.");
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
