@@ -28,6 +28,8 @@ struct Module {
     file: Arc<ProbedFile>,
     segments: Vec<elf::Segment>,
     owner: Owner,
+    /// It can be executed by itself.
+    is_program: bool,
     debug: OnceCell<Option<DebugInfo>>,
 }
 
@@ -35,10 +37,12 @@ impl Module {
     fn new(file: Arc<ProbedFile>) -> Self {
         let image = file.image().ok();
         let image = image.as_deref().unwrap_or_default();
-        let owner = Owner::of(&file.shown, elf::interpreter(image).is_some());
+        let is_program = elf::interpreter(image).is_some();
+        let owner = Owner::of(&file.shown, is_program);
         Self {
             segments: elf::load_segments(image).unwrap_or_default(),
             owner,
+            is_program,
             file,
             debug: OnceCell::new(),
         }
@@ -296,15 +300,34 @@ impl Resolver {
     /// For a process that has ended unseen: the program's own code lies where
     /// the kernel said it began.
     fn find_in_program(&mut self, address: u64) -> Option<(usize, u64)> {
-        let (start, program) = (self.space.code_start?, self.space.program.clone()?);
+        let start = self.space.code_start?;
+        let Some(program) = self.space.program.clone() else {
+            return self.find_in_any_program(start, address);
+        };
         let file = ProbedFile::open(&program, &program).ok()?;
         let module = self.add(file);
-        let first = self.modules[module]
-            .segments
-            .iter()
-            .find(|segment| segment.executable)?;
+        Some((module, self.vaddr_in_program(module, start, address)?))
+    }
+
+    /// For a child of which it is not known what it executed: where there is a call
+    /// in one of the programs that others have.
+    fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
+        (0..self.modules.len()).find_map(|module| {
+            if !self.modules[module].is_program {
+                return None;
+            }
+            let vaddr = self.vaddr_in_program(module, start, address)?;
+            let is_call = self.modules[module].is_after_call(vaddr.checked_add(1)?);
+            is_call.then_some((module, vaddr))
+        })
+    }
+
+    /// A program's own address, when its code begins at `start`.
+    fn vaddr_in_program(&self, module: usize, start: u64, address: u64) -> Option<u64> {
+        let mut segments = self.modules[module].segments.iter();
+        let first = segments.find(|segment| segment.executable)?;
         let vaddr = address.checked_sub(start)?.checked_add(first.vaddr)?;
-        (vaddr - first.vaddr < first.memsz).then_some((module, vaddr))
+        (vaddr - first.vaddr < first.memsz).then_some(vaddr)
     }
 
     /// What is wanted and can be had in part only.

@@ -411,7 +411,10 @@ fn without_barriers_what_is_known_is_said() {
     assert!(!followed.contains("put sbt in front"), "{followed}");
     let words: Vec<_> = followed.split_whitespace().collect();
     let words = words.join(" ");
-    assert!(words.contains("and in the processes that it started."), "{words}");
+    assert!(
+        words.contains("and in the processes that it started."),
+        "{words}"
+    );
     let hidden = run(None, Some("prog is stripped"));
     has(
         &hidden,
