@@ -69,7 +69,7 @@ fn head(kind: u8, tid: u32) -> Head {
     Head {
         kind,
         layout: layout::GLIBC,
-        reserved: 0,
+        detail: 0,
         tid,
     }
 }

@@ -66,7 +66,7 @@ fn main() {
         .find_map(|argument| argument.parse().ok())
         .unwrap_or(9);
     let mut target = Target::start();
-    let config = loader::configure(target.pid());
+    let config = loader::configure(target.pid(), false);
     let mut wanted = PROGRAMS.to_vec();
     wanted.extend(["empty", "empty_return"]);
     let mut loaded = loader::load(config, bpf::ProgramKind::UprobeMulti, &wanted).unwrap();

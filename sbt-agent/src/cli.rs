@@ -106,6 +106,12 @@ pub struct Options {
     /// locks. It costs every process a little [default: auto].
     #[arg(long, value_enum)]
     pub futex: Option<Futexes>,
+    /// Watch the processes that the program starts as well [default: in run].
+    #[arg(long, overrides_with = "no_children")]
+    pub children: bool,
+    /// Watch the one process alone.
+    #[arg(long, overrides_with = "children")]
+    pub no_children: bool,
     /// Tell each episode of a barrier: file.c:120, 120, a function or a name.
     #[arg(long, value_name = "SITE")]
     pub watch: Vec<Pattern>,

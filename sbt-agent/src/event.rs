@@ -5,6 +5,24 @@
 //! introduced by an earlier event: a thread by [`Event::Thread`], a chain of
 //! callers by [`Event::Callers`].
 
+/// From this bit on the address of an object tells in whose memory it lies, where
+/// several processes are watched: 0 for the target's own, so that it is a plain
+/// address then, and [`SHARED`] for memory that processes share.
+pub const SPACE: u32 = 48;
+
+/// See [`SPACE`].
+pub const SHARED: u16 = u16::MAX;
+
+/// The address in the target of an object.
+pub const fn address(object: u64) -> u64 {
+    object & ((1 << SPACE) - 1)
+}
+
+/// In whose memory it lies: see [`SPACE`].
+pub const fn space(object: u64) -> u16 {
+    (object >> SPACE) as u16
+}
+
 /// A thread, as the kernel numbers it (in its first pid namespace).
 pub type Tid = u32;
 
@@ -54,6 +72,8 @@ pub enum Kind {
     Std,
     /// `std::sync::Barrier` of Rust.
     Rust,
+    /// A collective operation of MPI that no process leaves before all have come.
+    Mpi,
     /// Made of a mutex and a condition variable, and recognised by how it is used.
     Condvar,
     /// Made of a futex, and recognised likewise.
@@ -98,6 +118,7 @@ impl Kind {
         match self {
             Self::Pthread => "pthread",
             Self::User => "user",
+            Self::Mpi => "mpi",
             Self::Gomp => "gomp",
             Self::Std => "std::barrier",
             Self::Rust => "rust",
@@ -129,6 +150,8 @@ pub enum Event {
     Callers {
         /// Its number from here on.
         id: CallersId,
+        /// The process in whose memory they lie, as [`Event::Thread`] shows it.
+        process: u32,
         /// The addresses; empty if the stack could not be read.
         addresses: Box<[u64]>,
     },
@@ -235,11 +258,28 @@ pub enum Event {
     Mapped {
         /// When, ns.
         time_ns: u64,
+        /// In which of its processes, as [`Event::Thread`] shows it.
+        process: u32,
+    },
+    /// A process has started another, which has not begun yet.
+    Forked {
+        /// When, ns.
+        time_ns: u64,
+        /// Which, as [`Event::Thread`] shows it.
+        process: u32,
+        /// The new one likewise, if it is known.
+        child: Option<u32>,
+        /// False if there are too many to watch this one as well.
+        followed: bool,
     },
     /// The target has executed another program: every address is a new one.
     Exec {
         /// When, ns.
         time_ns: u64,
+        /// Which of its processes, as [`Event::Thread`] shows it.
+        process: u32,
+        /// What its objects have above [`SPACE`].
+        space: u16,
         /// By another thread than the first, which took the first one's place.
         replaced: bool,
     },

@@ -129,13 +129,17 @@ fn run(
     let path = command
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let Some(settings) = settings(options)? else {
+    let Some(mut settings) = settings(options)? else {
         return Err(launch::become_program(
             &command,
             path.as_deref(),
             invoker.as_ref(),
         ));
     };
+    if shown.is_some() {
+        // A demo has none.
+        settings.children.get_or_insert(false);
+    }
     let wish = wish(options, false, path.as_deref())?;
     let target = Target::Run {
         command,

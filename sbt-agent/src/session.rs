@@ -1,6 +1,6 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{ffi::OsString, io::Write as _, os::fd::OwnedFd, time::Duration};
+use std::{collections::BTreeSet, ffi::OsString, io::Write as _, os::fd::OwnedFd, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -20,7 +20,10 @@ use crate::{
     report::{Report, Run},
     screen::{self, Look},
     settings::{Conceptual, Mark, Settings},
-    source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
+    source::{
+        Batch, QUEUE, Source as _, Totals,
+        ebpf::{Ebpf, Scope},
+    },
     target::{
         launch::{self, Held, Invoker, Running},
         process,
@@ -37,6 +40,7 @@ mod narrator;
 mod observer;
 mod prepare;
 pub mod privilege;
+mod processes;
 mod recognition;
 mod signals;
 mod view;
@@ -48,6 +52,7 @@ use locks::Locks;
 pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
+use processes::Processes;
 use recognition::Recognition;
 use signals::{Heard, Signals};
 use view::{Then, Turn, View};
@@ -145,6 +150,7 @@ struct Session {
     batches: mpsc::Receiver<Batch>,
     resolver: Resolver,
     recognition: Recognition,
+    processes: Processes,
     model: Model,
     governor: Governor,
     futexes: futexes::Governor,
@@ -153,6 +159,7 @@ struct Session {
     end_ns: u64,
     exit_status: Option<u8>,
     had_children: Option<bool>,
+    children: bool,
     interrupted: bool,
     notes: Vec<String>,
 }
@@ -180,6 +187,7 @@ impl Session {
         let (sink, batches) = mpsc::channel(QUEUE);
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
+        let source_children = source.has_children();
         let runs_already = held.is_none();
         let narrator = Narrator::new(&settings, narration, start_ns);
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
@@ -199,6 +207,7 @@ impl Session {
             batches,
             resolver,
             recognition: Recognition::new(runs_already, start_ns),
+            processes: Processes::new(pid),
             model,
             governor: Governor::new(settings.departures, start_ns),
             locks: Locks::default(),
@@ -209,6 +218,7 @@ impl Session {
             end_ns: start_ns,
             exit_status: None,
             had_children: None,
+            children: source_children,
             interrupted: false,
             notes: Vec::new(),
         };
@@ -224,6 +234,8 @@ impl Session {
             self.locks.read(&source, self.pid);
             self.end_ns = clock::now_ns();
             self.had_children = process::had_children(self.pid);
+            self.children = source.has_children();
+            self.processes.end();
             // On a thread of its own: it waits for the last batches to be
             // handed over, which is for us to take.
             self.stopping = Some(tokio::task::spawn_blocking(move || source.stop()));
@@ -231,35 +243,69 @@ impl Session {
     }
 
     fn take(&mut self, batch: &Batch) {
-        let mut maps_changed = false;
+        let mut maps_changed = BTreeSet::new();
+        let mut has_forked = false;
         let mut someone_ended = false;
         let mut first_replaced = false;
         for event in batch {
             match event {
                 Event::Exit { .. } => someone_ended = true,
-                Event::Callers { id, addresses } => {
+                Event::Callers {
+                    id,
+                    process,
+                    addresses,
+                } => {
+                    self.resolver.turn_to(*process);
                     let place = self.resolver.place(addresses);
-                    self.recognition.know(*id, addresses, &mut self.resolver);
+                    self.recognition
+                        .know(*id, *process, addresses, &mut self.resolver);
                     self.locks.know(*id, addresses);
                     let known = &self.resolver.places()[place.0 as usize];
                     let roles = Naming(&self.settings).roles(known);
                     self.model.define_place(*id, place, roles);
                 }
-                Event::Thread { code_start, .. } => self.resolver.set_code_start(*code_start),
-                Event::Exec { replaced, .. } => {
-                    self.recognition.finish(&mut self.model);
-                    self.resolver.executed();
-                    self.locks.executed();
-                    if let Some(source) = &self.source
-                        && let Err(error) = source.clear_locks()
-                    {
-                        self.notes.push(format!("forgetting locks: {error}"));
-                    }
-                    maps_changed = true;
-                    first_replaced |= *replaced;
+                Event::Thread {
+                    shown, code_start, ..
+                } => {
+                    self.resolver.turn_to(shown.1);
+                    self.resolver.set_code_start(*code_start);
+                    self.processes.meet(shown.1, &mut self.model);
                 }
-                Event::Mapped { .. } => maps_changed = true,
+                Event::Exec {
+                    replaced, process, ..
+                } => {
+                    self.recognition.finish(&mut self.model);
+                    self.resolver.turn_to(*process);
+                    self.resolver.executed();
+                    let is_target = [0, self.pid].contains(process);
+                    if is_target {
+                        self.locks.executed();
+                        if let Some(source) = &self.source
+                            && let Err(error) = source.clear_locks()
+                        {
+                            self.notes.push(format!("forgetting locks: {error}"));
+                        }
+                    }
+                    maps_changed.insert(*process);
+                    first_replaced |= *replaced && is_target;
+                }
+                Event::Mapped { process, .. } => {
+                    maps_changed.insert(*process);
+                }
+                Event::Forked {
+                    process,
+                    child,
+                    followed,
+                    ..
+                } => {
+                    has_forked = true;
+                    self.processes.forked(*followed);
+                    if let Some(child) = child {
+                        self.resolver.forked(*process, *child);
+                    }
+                }
                 Event::Lock { key, callers } => {
+                    self.resolver.turn_to(self.pid);
                     self.locks.found(*key, *callers, &mut self.resolver);
                     continue;
                 }
@@ -270,14 +316,18 @@ impl Session {
         }
         self.narrate();
         View::heard(&mut self.view);
-        if maps_changed {
+        for process in maps_changed {
+            self.resolver.turn_to(process);
             self.resolver.refresh();
         }
         let Some(source) = &mut self.source else {
             return;
         };
         self.recognition.silence(source);
-        if first_replaced {
+        if has_forked && let Err(error) = source.widen_for_children() {
+            self.notes.push(format!("{error:#}"));
+        }
+        if first_replaced && source.scope() == Scope::Target {
             // The kernel had the probes bound to the first thread.
             if let Err(error) = source.renew() {
                 self.notes.push(format!("{error:#}"));
@@ -396,6 +446,7 @@ impl Session {
         self.model.finish();
         self.narrate();
         self.notes.extend(totals.notes);
+        self.notes.extend(self.processes.notes());
         self.notes.extend(self.recognition.notes());
         self.notes.extend(self.governor.note());
         self.notes.extend(self.futexes.note());
@@ -444,6 +495,7 @@ impl Session {
             ended: self.exit_status.is_some(),
             exit_status: self.exit_status,
             had_children: self.had_children,
+            children: self.children,
             departures: self.governor.summary(),
             locks: self.locks.report(),
             notes: self.notes.clone(),

@@ -112,6 +112,8 @@ impl Scenario {
             ["departures", on @ ("on" | "off")] => Event::Departures { on: *on == "on" },
             ["exec"] => Event::Exec {
                 time_ns,
+                process: 1,
+                space: 0,
                 replaced: false,
             },
             [who, "starts", "since", since] => thread(tid(who)?, Clocks::at(time(since)?)),

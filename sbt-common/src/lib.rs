@@ -28,6 +28,8 @@ pub mod kind {
     pub const MAPPED: u8 = 7;
     /// [`super::Mapping`]: the process has executed another program.
     pub const EXEC: u8 = 8;
+    /// [`super::Mapping`]: the process has started another, which has not begun.
+    pub const FORK: u8 = 12;
     /// [`super::Depart`] once more: the agent's own clocks, to compare them
     /// with what the agent knows of itself.
     pub const CALIBRATE: u8 = 9;
@@ -81,6 +83,9 @@ pub mod layout {
     pub const STD_INLINED: u8 = 8;
     /// `std::sync::Barrier` of Rust, from its number of threads on.
     pub const RUST: u8 = 9;
+    /// A collective operation of MPI: the object is the communicator, of which each
+    /// process has a description of its own.
+    pub const MPI: u8 = 10;
 }
 
 /// Bits of [`Cookie::count`] for teams.
@@ -98,7 +103,7 @@ pub struct Cookie {
     /// One of [`layout`]; for condition variables [`kind::WAIT`] or [`kind::WAKE`].
     pub layout: u8,
     /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
-    /// none. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
+    /// none. For [`layout::MPI`] 1 to 15, from 7 on on the stack. For teams also another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those
     /// numbers; 0 is rip, that of the probe, or rsp with [`team::SPILLED`].
     pub object: u8,
     /// Likewise, which is the number of participants; 0 if none. For a function
@@ -243,11 +248,12 @@ pub struct Head {
     /// One of [`kind`].
     pub kind: u8,
     /// For arrivals, the layout of the barrier that the probe knows. For
-    /// [`kind::EXEC`], 1 if another thread than the first did it.
+    /// [`kind::EXEC`], 1 if another thread than the first did it. For
+    /// [`kind::FORK`], 1 if there was no room to remember the child.
     pub layout: u8,
-    /// For a [`Condvar`], one of [`evidence`]: 1 means that it is of a futex.
-    /// Else zero.
-    pub reserved: u16,
+    /// For a [`Condvar`], one of [`evidence`]. For [`Memory`] and [`Init`], 1 if the
+    /// object says that processes share it. Else zero.
+    pub detail: u16,
     /// The thread, as the kernel's first pid namespace numbers it.
     pub tid: u32,
 }
@@ -479,6 +485,10 @@ pub struct Thread {
 pub struct Mapping {
     pub head: Head,
     pub time_ns: u64,
+    /// The process as sbt's own pid namespace numbers it; 0 if unknown.
+    pub ns_tgid: u32,
+    /// For [`kind::FORK`], the new process likewise; else 0.
+    pub child: u32,
 }
 
 /// A type that may be copied out of raw bytes.
@@ -539,8 +549,8 @@ const _: () = {
     assert!(size_of::<Memory>() == 40);
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
-    assert!(size_of::<Mapping>() == 16);
-    assert!(size_of::<Config>() == 80);
+    assert!(size_of::<Mapping>() == 24);
+    assert!(size_of::<Config>() == 96);
     assert!(size_of::<State>() == 40);
     assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);
@@ -585,6 +595,14 @@ pub struct Config {
     /// `task_struct` → `tgid`; 0 where the agent numbers processes otherwise
     /// than the kernel's first pid namespace does, and a helper must be asked.
     pub tgid: u32,
+    /// `task_struct` → `tgid`, however the agent numbers processes.
+    pub any_tgid: u32,
+    /// `task_struct` → `signal`
+    pub signal: u32,
+    /// `signal_struct` → `live`
+    pub live: u32,
+    /// 1 if the target's children are followed, and theirs.
+    pub children: u32,
     /// Zero.
     pub reserved: u32,
 }
@@ -625,6 +643,9 @@ pub mod name {
     pub const LOCKS: &str = "LOCKS";
     /// Waits for which there was no room there, per CPU: the array at index 0.
     pub const UNLISTED: &str = "UNLISTED";
+    /// Processes that descend from the target, as the kernel's first pid namespace
+    /// numbers them → 1.
+    pub const FOLLOWED: &str = "FOLLOWED";
     /// [`super::Code`] → [`super::Rule`]: the agent's, for the programs to read.
     pub const RULES: &str = "RULES";
     /// Array of [`super::Kmp`], [`super::MAX_KMP`] of them.
@@ -639,6 +660,12 @@ pub const RING_BYTES: u32 = 1 << 20;
 pub const MAX_SILENCED: u32 = 4096;
 /// Futexes that are counted at a time; beyond, only their waits are.
 pub const MAX_LOCKS: u32 = 4096;
+/// Where children are followed, a process is told from others by its number, from
+/// this bit on, in what an address is known by.
+pub const PROCESS_SHIFT: u32 = 40;
+
+/// Processes beside the target that can be followed at a time.
+pub const MAX_FOLLOWED: u32 = 16384;
 /// How many rules there are at most.
 pub const MAX_RULES: u32 = 4096;
 

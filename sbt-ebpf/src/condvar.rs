@@ -16,7 +16,7 @@ use sbt_common::{Condvar, Cookie, Head, MAX_SILENCED, evidence};
 use crate::{
     head, returns_at,
     ring::{MapDef, Wake, send},
-    task,
+    target, task,
     task::Task,
     thread::{self, Slot},
     walk, word,
@@ -94,7 +94,7 @@ pub fn tell_evidence(
     let seq = slot.next_seq();
     let sent = send(Wake::at(seq), || Condvar {
         head: Head {
-            reserved: evidence.of,
+            detail: evidence.of,
             ..head(evidence.kind, evidence.most, task.tid())
         },
         clocks: task.clocks(),
@@ -111,6 +111,7 @@ pub fn tell_evidence(
 /// Whether the agent wants to hear nothing of it for now.
 #[inline(always)]
 pub fn is_silenced(object: u64) -> bool {
+    let object = target::in_process(object);
     let until = unsafe { bpf_map_lookup_elem(SILENCED.as_ptr(), (&raw const object).cast()) };
     // SAFETY: a value of the map, an aligned word, or null.
     let Some(until) = (unsafe { until.cast::<u64>().as_ref() }) else {

@@ -181,7 +181,8 @@ fn take(task: &Task, what: What, object: u64, regs: &Registers) {
         };
         condvar::tell_evidence(task, slot, evidence, callers);
     }
-    if is_wait {
+    // They are counted by their address, which in a child means another.
+    if is_wait && (target::follows_none() || target::is_target(task) == Some(true)) {
         begin(task, slot, object, callers);
     }
 }

@@ -22,7 +22,7 @@ mod walk;
 use aya_ebpf::{
     EbpfContext as _,
     bindings::pt_regs,
-    helpers::{bpf_get_attach_cookie, bpf_probe_read_user},
+    helpers::{bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user},
     macros::{raw_tracepoint, uprobe, uretprobe},
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
@@ -30,6 +30,7 @@ use sbt_common::{Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory
 
 use crate::{
     ring::{Wake, send},
+    target::config,
     task::Task,
 };
 
@@ -37,7 +38,7 @@ const fn head(kind: u8, layout: u8, tid: u32) -> Head {
     Head {
         kind,
         layout,
-        reserved: 0,
+        detail: 0,
         tid,
     }
 }
@@ -135,7 +136,11 @@ pub fn call(ctx: ProbeContext) -> u32 {
     // Without an object the function is the barrier.
     let arguments = Registers::read(regs);
     let argument = |number: u8| arguments.argument(number);
-    let object = argument(cookie.object);
+    let object = if cookie.object > 6 {
+        word(at.wrapping_add(8 * u64::from(cookie.object - 6)))
+    } else {
+        argument(cookie.object)
+    };
     if cookie.count != 0 {
         // Each time: one object may be used for different numbers.
         let count = argument(cookie.count) as u32;
@@ -223,16 +228,32 @@ pub fn mark(ctx: ProbeContext) -> u32 {
 fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
     // From before the reading: what happens meanwhile makes it stale.
     let trust = thread::trust();
-    let (count, round, arrived) = match layout {
-        layout::GLIBC => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
-            .map_or((0, 0, 0), |[arrived, round, count]| (count, round, arrived)),
+    let (count, round, arrived, shared) = match layout {
+        layout::GLIBC => unsafe { bpf_probe_read_user(object as *const [u32; 4]) }
+            .map_or((0, 0, 0, false), |[arrived, round, count, shared]| {
+                (count, round, arrived, shared != 0)
+            }),
         layout::MUSL => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
-            .map_or((0, 0, 0), |[_, _, limit]| ((limit & 0x7fff_ffff) + 1, 0, 0)),
-        _ => (0, 0, 0),
+            .map_or((0, 0, 0, false), |[_, _, limit]| {
+                ((limit & 0x7fff_ffff) + 1, 0, 0, limit >> 31 != 0)
+            }),
+        _ => (0, 0, 0, false),
     };
     let seq = slot.next_seq();
-    let sent = send(Wake::at(seq), || Memory {
-        head: head(kind::MEMORY, layout, task.tid()),
+    // What a parent has shared with its child cannot be read before the child has
+    // touched it.
+    let unread = count == 0 && (layout == layout::GLIBC || layout == layout::MUSL);
+    // What lies there in memory must be looked up while the process lives.
+    let wake = if (shared || unread) && config!(children) != 0 && seq < 4 {
+        Wake::Now
+    } else {
+        Wake::at(seq)
+    };
+    let sent = send(wake, || Memory {
+        head: Head {
+            detail: u16::from(shared),
+            ..head(kind::MEMORY, layout, task.tid())
+        },
         time_ns: task::now(),
         object,
         seq,
@@ -240,10 +261,10 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
         round,
         arrived,
     });
-    if sent {
-        slot.has_read(object, trust);
-    } else {
+    if !sent {
         thread::distrust();
+    } else if !unread {
+        slot.has_read(object, trust);
     }
 }
 
@@ -287,9 +308,15 @@ pub fn init(ctx: ProbeContext) -> u32 {
     // SAFETY: as in `arrive`.
     let regs = unsafe { &*ctx.regs };
     thread::distrust();
+    // The attributes are a word in which only this is said: in glibc 1, in musl the
+    // highest bit.
+    let shared = regs.rsi != 0 && word(regs.rsi) as u32 != 0;
     let seq = slot.next_seq();
     send(Wake::at(seq), || Init {
-        head: head(kind::INIT, 0, task.tid()),
+        head: Head {
+            detail: u16::from(shared),
+            ..head(kind::INIT, 0, task.tid())
+        },
         time_ns: task::now(),
         object: regs.rdi,
         seq,
@@ -301,8 +328,35 @@ pub fn init(ctx: ProbeContext) -> u32 {
 /// The dynamic linker tells debuggers that the list of libraries has changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
-    thread::renew_walks();
-    mapping(kind::MAPPED, false);
+    let task = Task::current();
+    if target::owns(&task, true) {
+        thread::renew_walks();
+        mapping(&task, kind::MAPPED, false, 0);
+    }
+    0
+}
+
+/// `sched_process_fork(parent, child)`: the child has not run yet.
+#[raw_tracepoint(tracepoint = "sched_process_fork")]
+pub fn fork(ctx: RawTracePointContext) -> i32 {
+    let task = Task::current();
+    if config!(children) == 0 || !target::owns(&task, false) {
+        return 0;
+    }
+    // The tracepoint has two arguments, this one a task.
+    let child: *const u8 = ctx.arg(1);
+    let number = |offset: u32| {
+        // SAFETY: a copy that may fail.
+        unsafe { bpf_probe_read_kernel(child.wrapping_add(offset as usize).cast::<u32>()) }
+            .unwrap_or(0)
+    };
+    let (tid, process) = (number(config!(pid)), number(config!(any_tgid)));
+    // Another thread is no child.
+    if process != 0 && tid == process {
+        let no_room = !target::follow(process);
+        let child = if config!(tgid) == 0 { 0 } else { process };
+        mapping(&task, kind::FORK, no_room, child);
+    }
     0
 }
 
@@ -315,7 +369,7 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
         // A thread that is not the first takes the first one's place and number.
         // SAFETY: the tracepoint has three arguments, this one a number.
         let was: u64 = unsafe { ctx.arg(1) };
-        mapping(kind::EXEC, was as u32 != task.tid());
+        mapping(&task, kind::EXEC, was as u32 != task.tid(), 0);
     }
     0
 }
@@ -323,7 +377,12 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn exit(_ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
-    if target::owns(&task, false) {
+    if !target::owns(&task, false) {
+        return 0;
+    }
+    // A child that has used no barrier is nobody's concern: some programs have
+    // thousands of them.
+    if config!(children) == 0 || thread::is_known(&task) || target::is_target(&task) == Some(true) {
         // Once more with its name, which it may have changed meanwhile.
         thread::announce_again();
         if let Some(slot) = thread::slot(&task) {
@@ -332,14 +391,18 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         // Another thread may come to bear its number.
         thread::announce_again();
     }
+    if config!(children) != 0 && task.is_last() {
+        target::unfollow();
+    }
     0
 }
 
-fn mapping(kind: u8, replaced: bool) {
-    let tid = Task::current().tid();
+fn mapping(task: &Task, kind: u8, flag: bool, child: u32) {
     send(Wake::Now, || Mapping {
-        head: head(kind, u8::from(replaced), tid),
+        head: head(kind, u8::from(flag), task.tid()),
         time_ns: task::now(),
+        ns_tgid: target::ids(task).map_or(0, |(_, tgid)| tgid),
+        child,
     });
 }
 

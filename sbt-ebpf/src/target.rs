@@ -1,9 +1,21 @@
-//! Which process is meant, and what the agent found out about this kernel.
+//! Which processes are meant, and what the agent found out about this kernel.
 
-use aya_ebpf::{bindings::bpf_pidns_info, helpers::bpf_get_ns_current_pid_tgid};
-use sbt_common::Config;
+use aya_ebpf::{
+    bindings::{bpf_map_type::BPF_MAP_TYPE_HASH, bpf_pidns_info},
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid, bpf_map_delete_elem,
+        bpf_map_lookup_elem, bpf_map_update_elem,
+    },
+};
+use sbt_common::{Config, MAX_FOLLOWED, PROCESS_SHIFT};
 
-use crate::task::Task;
+use crate::{ring::MapDef, task::Task};
+
+/// The target's descendants that live. A child is in it before its first
+/// instruction.
+#[unsafe(link_section = "maps")]
+#[unsafe(no_mangle)]
+static FOLLOWED: MapDef = MapDef::keyed(BPF_MAP_TYPE_HASH, 4, 4, MAX_FOLLOWED);
 
 #[unsafe(no_mangle)]
 pub static CONFIG: Config = Config {
@@ -24,6 +36,10 @@ pub static CONFIG: Config = Config {
     ring_mask: 0,
     pid: 0,
     tgid: 0,
+    any_tgid: 0,
+    signal: 0,
+    live: 0,
+    children: 0,
     reserved: 0,
 };
 
@@ -53,8 +69,70 @@ pub fn ids(task: &Task) -> Option<(u32, u32)> {
     (result == 0).then_some((ids.pid, ids.tgid))
 }
 
-/// Whether a task is of the target; `or` where that cannot be told.
+/// Whether a task is of the target or, if those are followed, of a process that
+/// descends from it; `or` where that cannot be told.
 #[inline(always)]
 pub fn owns(task: &Task, or: bool) -> bool {
-    ids(task).map_or(or, |(_, tgid)| tgid == config!(target))
+    if config!(children) == 0 {
+        return is_target(task).unwrap_or(or);
+    }
+    is_target(task) == Some(true) || is_followed()
+}
+
+/// Whether the target is the only process that is watched.
+#[inline(always)]
+pub fn follows_none() -> bool {
+    config!(children) == 0
+}
+
+/// Whether it is of the very process that is the target; `None` where that
+/// cannot be told.
+#[inline(always)]
+pub fn is_target(task: &Task) -> Option<bool> {
+    ids(task).map(|(_, tgid)| tgid == config!(target))
+}
+
+/// The current process, as the kernel's first pid namespace numbers it.
+#[inline(always)]
+pub fn process() -> u32 {
+    (bpf_get_current_pid_tgid() >> 32) as u32
+}
+
+/// What an address of the current process is known by: in each there is something
+/// else.
+#[inline(always)]
+pub fn in_process(address: u64) -> u64 {
+    if config!(children) == 0 {
+        return address;
+    }
+    address ^ u64::from(process()) << PROCESS_SHIFT
+}
+
+#[inline(never)]
+fn is_followed() -> bool {
+    let process = process();
+    !unsafe { bpf_map_lookup_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) }
+        .is_null()
+}
+
+/// From here on a process is followed; false if there is no room.
+#[inline(always)]
+pub fn follow(process: u32) -> bool {
+    let one = 1u32;
+    let result = unsafe {
+        bpf_map_update_elem(
+            FOLLOWED.as_ptr(),
+            (&raw const process).cast_mut().cast(),
+            (&raw const one).cast_mut().cast(),
+            0,
+        )
+    };
+    result == 0
+}
+
+/// The current process ends: its number may become another's.
+#[inline(always)]
+pub fn unfollow() {
+    let process = process();
+    unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) };
 }

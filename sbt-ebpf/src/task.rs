@@ -98,6 +98,17 @@ impl Task {
         field(self.task, config!(start_time))
     }
 
+    /// Whether it ends as the last thread of its process.
+    #[inline(always)]
+    pub fn is_last(&self) -> bool {
+        if config!(signal) == 0 || config!(live) == 0 {
+            return false;
+        }
+        let signal: *const u8 = field(self.task, config!(signal));
+        let live: i32 = field(signal, config!(live));
+        live == 0
+    }
+
     /// Where the program's code begins, or 0.
     #[inline(always)]
     pub fn start_code(&self) -> u64 {

@@ -182,6 +182,14 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     Some(slot)
 }
 
+/// Whether the current thread has announced itself.
+#[inline(always)]
+pub fn is_known(task: &Task) -> bool {
+    let index = task.tid() as usize & (SLOTS - 1);
+    // SAFETY: as in `slot`.
+    unsafe { (*TABLE.0.get().cast::<Slot>().add(index)).tid == task.tid() }
+}
+
 /// The current thread comes to a barrier where nobody else does: its end looks
 /// like that of the one in which the thread may be.
 #[inline(always)]

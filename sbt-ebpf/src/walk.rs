@@ -16,7 +16,7 @@ use sbt_common::{CHAIN, CODE_AROUND, Callers, Code, MAX_CALLERS, MAX_RULES, Rule
 use crate::{
     head,
     ring::{MapDef, Wake, send},
-    task,
+    target, task,
     task::Task,
     thread::{self, Slot},
     word,
@@ -222,7 +222,8 @@ fn walk(slot: &mut Slot, tid: u32, frame: &mut Frame, epoch: u64) -> u64 {
 /// What is known of an address.
 #[inline(always)]
 fn rule(address: u64, walks: u64) -> Rule {
-    let known = unsafe { bpf_map_lookup_elem(ADDRESSES.as_ptr(), pointer(&address)) };
+    let key = target::in_process(address);
+    let known = unsafe { bpf_map_lookup_elem(ADDRESSES.as_ptr(), pointer(&key)) };
     // SAFETY: null or a value of the map.
     if let Some(known) = unsafe { known.cast::<Known>().as_ref() }
         && known.walks == walks
@@ -257,7 +258,8 @@ fn learned(address: u64, walks: u64) -> Rule {
         if let Some(found) = unsafe { found.cast::<Rule>().as_ref() } {
             known.rule = *found;
         }
-        unsafe { bpf_map_update_elem(ADDRESSES.as_ptr(), pointer(&address), pointer(&known), 0) };
+        let key = target::in_process(address);
+        unsafe { bpf_map_update_elem(ADDRESSES.as_ptr(), pointer(&key), pointer(&known), 0) };
     }
     known.rule
 }

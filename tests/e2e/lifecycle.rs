@@ -160,7 +160,14 @@ fn forks_and_both_go_on() {
         let (finished, report) = watch_with(&[option], &program("forks.c"), &["rounds=50"]);
         let finished = finished.expect(0);
         assert!(finished.out().contains("child 5"), "{finished}");
-        // The child is not followed in this version.
+        // Each has the barrier at the same address, and it is not the same one.
+        report.is_exactly((2 + 3 + 4) * 50, 3 * 50);
+        assert_eq!(report.list("processes").len(), 2, "{report}");
+    }
+    for option in ["--departures=on", "--departures=off"] {
+        let options = [option, "--no-children"];
+        let (finished, report) = watch_with(&options, &program("forks.c"), &["rounds=50"]);
+        finished.expect(0);
         report.is_exactly(2 * 50 + 4 * 50, 50 + 50);
     }
 }

@@ -28,6 +28,7 @@ mod marks;
 mod namespaces;
 mod openmp;
 mod privilege;
+mod processes;
 mod report;
 mod run;
 mod screen;

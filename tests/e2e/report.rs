@@ -147,7 +147,7 @@ fn the_header_can_be_typed_again() {
 fn without_barriers_children_are_told_of() {
     needs_root!();
     let shell: &Path = "/bin/sh".as_ref();
-    let text = text_of(&[], shell, &["-c", "/bin/true; /bin/true"]);
+    let text = text_of(&["--no-children"], shell, &["-c", "/bin/true; /bin/true"]);
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         text.contains("The program started processes of its own,"),

@@ -20,11 +20,13 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 11] = [
+const TOOLS: [(&str, &str); 13] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
     ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
+    ("mpirun", "openmpi-bin"),
+    ("mpicc", "libopenmpi-dev"),
     ("musl-gcc", "musl-tools"),
     ("objcopy", "binutils"),
     ("strip", "binutils"),

@@ -65,7 +65,8 @@ pub const fn running_round(read: Round, count: u32) -> (u32, u32) {
 /// One barrier object.
 #[derive(Clone, Debug)]
 pub struct Barrier {
-    /// The process whose memory it lives in, and where.
+    /// The process whose memory it lives in, 0 if several share it, and where:
+    /// see [`crate::event::SPACE`].
     pub key: (u32, u64),
     /// How it was recognised.
     pub kind: Kind,
@@ -149,9 +150,10 @@ impl Barriers {
         Entry::Taken(id(self.hand))
     }
 
-    /// All addresses mean something else from here on; what is kept stays.
-    pub fn forget(&mut self) {
-        self.by_key.clear();
+    /// All addresses of a process mean something else from here on; what is kept
+    /// stays.
+    pub fn forget(&mut self, process: u32) {
+        self.by_key.retain(|(owner, _), _| *owner != process);
     }
 
     /// Puts a barrier into a new entry or into that of an old one.

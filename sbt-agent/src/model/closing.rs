@@ -29,8 +29,8 @@ impl Model {
     pub(super) fn departs(&mut self, id: BarrierId) -> bool {
         match self.barriers.get(id).kind {
             Kind::Pthread | Kind::Gomp | Kind::Kmp | Kind::Rust => self.departures,
-            // The end of a function that the user has named always is.
-            Kind::User => true,
+            // The end of a function that is probed as a whole always is.
+            Kind::User | Kind::Mpi => true,
             // No return probe is put on functions at which threads are cancelled, and
             // where waiting is inlined into the program it has no end of its own.
             Kind::Condvar | Kind::Futex | Kind::Std => false,

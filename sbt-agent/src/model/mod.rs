@@ -30,7 +30,7 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{CallersId, Clocks, Event, Kind, Tid};
+use crate::event::{CallersId, Clocks, Event, Kind, SHARED, Tid, space};
 use barrier::{Barrier, BarrierId, Barriers, Entry, possible_count};
 use conceptual::Conceptual;
 #[cfg(test)]
@@ -109,6 +109,12 @@ pub enum Present {
     Unknown,
 }
 
+/// What a barrier is known by: in whose memory it lies, and where.
+fn key(process: u32, object: u64) -> (u32, u64) {
+    let owner = if space(object) == SHARED { 0 } else { process };
+    (owner, object)
+}
+
 /// The engine.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -119,6 +125,7 @@ pub struct Model {
     barriers: Barriers,
     sites: Sites,
     places: FxHashMap<CallersId, PlaceId>,
+    ranks: FxHashMap<u32, u32>,
     conceptual: Conceptual,
     marks: Marks,
     /// Kept only for whoever looks on.
@@ -282,7 +289,7 @@ impl Model {
             } => self.arrive(*tid, *clocks, *object, *kind, *callers),
             Event::Recognised { tid, object, by } => {
                 if let Some(live) = self.threads.live(*tid)
-                    && let Some(id) = self.barriers.find((live.process, *object))
+                    && let Some(id) = self.barriers.find(key(live.process, *object))
                 {
                     self.barriers.get(id).recognised = Some(*by);
                 }
@@ -318,7 +325,9 @@ impl Model {
                 }
             }
             Event::Exit { tid, clocks } => self.exit(*tid, *clocks),
-            Event::Exec { time_ns, .. } => self.exec(*time_ns),
+            Event::Exec {
+                time_ns, process, ..
+            } => self.exec(*time_ns, *process),
             Event::Lost { tid, count } => self.lost(*tid, *count),
             Event::Mark { tid, clocks, mark } => {
                 self.threads.meet(*tid, clocks.time_ns);
@@ -332,6 +341,7 @@ impl Model {
             // Evidence is the recogniser's.
             Event::Callers { .. }
             | Event::Mapped { .. }
+            | Event::Forked { .. }
             | Event::Wait { .. }
             | Event::Wake { .. }
             | Event::Lock { .. } => {}
@@ -378,7 +388,7 @@ impl Model {
         let Some(live) = self.threads.live(tid) else {
             return;
         };
-        let key = (live.process, object);
+        let key = key(live.process, object);
         let id = self.barrier(key, kind);
         self.settle_leaving(id);
         self.close_open(id);
@@ -425,15 +435,26 @@ impl Model {
         self.threads.bury(tid);
     }
 
-    /// Another program: nothing that was open will ever end.
-    fn exec(&mut self, time_ns: u64) {
+    /// Another program: nothing that was open in the process will ever end.
+    fn exec(&mut self, time_ns: u64, process: u32) {
+        let is_alone = self
+            .threads
+            .all_living()
+            .all(|live| live.process == process);
         // Before what was open is dropped: it was cut short, and not missed.
-        self.conceptual.leave_all();
+        if is_alone {
+            self.conceptual.leave_all();
+        }
         for id in self.barriers.ids() {
-            self.settle_leaving(id);
-            self.close_open(id);
+            if is_alone || self.barriers.get(id).key.0 == process {
+                self.settle_leaving(id);
+                self.close_open(id);
+            }
         }
         for live in self.threads.living() {
+            if live.process != process {
+                continue;
+            }
             live.since = Some(Since {
                 clocks: Clocks::at(time_ns),
                 before: Before::Start,
@@ -442,9 +463,21 @@ impl Model {
             live.seat = None;
             live.mark = None;
         }
-        self.barriers.forget();
-        self.places.clear();
-        self.start_ns = time_ns;
-        self.first_end_ns = None;
+        self.barriers.forget(process);
+        if is_alone {
+            self.places.clear();
+            self.start_ns = time_ns;
+            self.first_end_ns = None;
+        }
+    }
+
+    /// Says which rank of a parallel program a process is.
+    pub fn set_rank(&mut self, process: u32, rank: u32) {
+        self.ranks.insert(process, rank);
+    }
+
+    /// Which it is, if that is known.
+    pub fn rank(&self, process: u32) -> Option<u32> {
+        self.ranks.get(&process).copied()
     }
 }

@@ -6,6 +6,7 @@ use super::{
     barrier::{Barrier, BarrierId, rounds_behind, running_round},
     closing::next_open,
     episode::{Episode, Left, Member, Seat},
+    key,
     site::PlaceId,
     thread::{Before, Hint, Since},
 };
@@ -51,7 +52,7 @@ impl Model {
             }),
             left: Left::NotYet,
         };
-        let key = (live.process, object);
+        let key = key(live.process, object);
         let id = self.barrier(key, kind);
         if let Some(hint) = hint {
             self.heed(id, hint, last_episode, lost);
@@ -162,13 +163,16 @@ impl Model {
         } else {
             0
         };
-        let unsure = lost || behind || expected.is_none();
+        // Nobody could have been in a round before the first. That matters where the
+        // first to come could not look: a page that its process had not touched.
+        let is_first = number == 0 && expected.is_none() && !lost;
+        let unsure = lost || behind || expected.is_none() && !is_first;
         // Another round than the one that fills: that one is over. Without a
         // number to compare, it may be over as well; whoever is
         // given up wrongly is counted as not seen below. Behind, who was in
         // that very round cannot have looked too early: so the object
         // was initialised unseen, and all here are in its new round.
-        if expected != Some(number) && !behind {
+        if expected != Some(number) && !behind && !is_first {
             self.close_open(id);
         }
         let open = &mut self.barriers.get(id).open;

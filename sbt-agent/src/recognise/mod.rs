@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{CallersId, Event, Evidence, Tid};
+use crate::event::{self, CallersId, Event, Evidence, Tid};
 use candidate::{Candidate, Decision, Deed, Part, State};
 use proof::Relations;
 
@@ -169,17 +169,20 @@ impl Recogniser {
                 let part = Part::new(tid, clocks, key, of, callers);
                 self.evidence(part, Deed::Wakes(most), code, out);
             }
-            Event::Exec { .. } => {
+            Event::Exec { space, .. } => {
                 self.finish(out);
                 // Something else may lie at their addresses.
-                let silenced = self.candidates.iter().filter(|(_, candidate)| {
-                    matches!(candidate.state, State::Silenced { until_ns } if until_ns > 0)
+                let silenced = self.candidates.iter().filter(|(key, candidate)| {
+                    event::space(**key) == space
+                        && matches!(candidate.state, State::Silenced { until_ns } if until_ns > 0)
                 });
                 self.silenced.extend(silenced.map(|(key, _)| (*key, 0)));
-                self.candidates.clear();
-                self.counts.barriers = 0;
+                self.candidates.retain(|key, _| event::space(*key) != space);
+                if self.candidates.is_empty() {
+                    self.counts.barriers = 0;
+                }
                 self.relations = Relations::default();
-                self.comes_late = false;
+                self.comes_late &= space != 0;
                 out(event);
             }
             _ => {

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use super::{
     BarrierReport, BarrierStragglerReport, ConceptualReport, ConceptualThreadReport, EachReport,
     IntervalReport, IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport,
-    RecognisedReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
-    ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport, WatchedReport,
-    locks,
-    order::Order,
+    ProcessReport, RecognisedReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
+    StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport,
+    WatchedReport, locks,
+    order::{Order, Process},
     place_names::{label, labels, others},
 };
 use crate::{
-    event::MarkId,
+    event::{MarkId, address},
     model::{
         Model,
         site::{AtBarrier, MAX_PAIRS, MAX_PHASES, MAX_SITES, Site, SiteId, SiteThread, Sites},
@@ -51,6 +51,8 @@ pub struct Run {
     pub exit_status: Option<u8>,
     /// Whether it had children and waited for one, if that is known.
     pub had_children: Option<bool>,
+    /// Whether its children were watched too.
+    pub children: bool,
     /// Why no barrier could be found.
     pub none_found_because: Option<String>,
     /// Events lost, wherever.
@@ -134,6 +136,8 @@ impl Report {
             lost_events: run.lost,
             thread_time: thread_time(&threads, &unfinished),
             threads,
+            processes: draw.processes(),
+            children: run.children,
             barriers: draw.barriers(),
             sites: draw.sites(),
             phases: draw.phases(),
@@ -212,8 +216,18 @@ impl Draw<'_> {
         self.order
             .by_index(self.model.threads().rows())
             .into_iter()
-            .map(|(id, row)| thread(id, row))
+            .map(|(id, row)| thread(id, self.order.label(id), row))
             .collect()
+    }
+
+    fn processes(&self) -> Vec<ProcessReport> {
+        let processes = self.order.processes().iter();
+        let report = |process: &Process| ProcessReport {
+            id: process.number,
+            pid: process.pid,
+            rank: process.rank,
+        };
+        processes.map(report).collect()
     }
 
     fn barriers(&self) -> Vec<BarrierReport> {
@@ -229,7 +243,7 @@ impl Draw<'_> {
                     waker_was_member: by.wakers_waited,
                     by_code: by.code,
                 }),
-                address: format!("{:#x}", barrier.key.1),
+                address: format!("{:#x}", address(barrier.key.1)),
                 participants: barrier.count,
                 episodes: barrier.episodes,
             })
@@ -579,7 +593,7 @@ fn thread_time(threads: &[ThreadReport], unfinished: &[UnfinishedReport]) -> Thr
     }
 }
 
-fn thread(id: u32, row: &Row) -> ThreadReport {
+fn thread(id: u32, label: String, row: &Row) -> ThreadReport {
     let SplitSum {
         running,
         ready,
@@ -587,7 +601,9 @@ fn thread(id: u32, row: &Row) -> ThreadReport {
     } = row.split;
     ThreadReport {
         id,
+        label,
         tid: row.shown.0,
+        pid: row.shown.1,
         name: printable(&row.name),
         threads: row.threads,
         ended: row.ended,

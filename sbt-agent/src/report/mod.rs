@@ -65,6 +65,10 @@ pub struct Report {
     /// Those that arrived at a barrier or passed a mark, in the order of their
     /// birth.
     pub threads: Vec<ThreadReport>,
+    /// Whose threads they are. Of several, their `label` tells which is whose.
+    pub processes: Vec<ProcessReport>,
+    /// Whether processes that the target started were watched too.
+    pub children: bool,
     /// In the order of first sight. Of more than 4096, those that were silent
     /// longest are no longer listed; the totals contain them.
     pub barriers: Vec<BarrierReport>,
@@ -101,8 +105,7 @@ pub struct Report {
     pub own_cost: OwnCost,
     /// Whether departures were watched: all the time, never, or (null) in part.
     pub departures: Option<bool>,
-    /// Whether the target started processes of its own, which are not watched,
-    /// and waited for one of them; null if that could not be asked.
+    /// Whether the target started processes of its own, watched or not, and waited for one of them; null if that could not be asked.
     pub had_children: Option<bool>,
     /// Why no barrier could be found; null if some were, or if none is known to
     /// be hidden. Also among `notes`.
@@ -134,14 +137,33 @@ pub struct ThreadTimeReport {
     pub unfinished_ns: u64,
 }
 
+/// A process with threads in the report.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ProcessReport {
+    /// How labels call it: its rank, if each process has one of its own, else which it
+    /// is in the order of birth, from 0.
+    pub id: u32,
+    /// Its number in sbt's process namespace; 0 if it has none there.
+    pub pid: u32,
+    /// Which rank of a parallel program (MPI) it is; null if its environment does not
+    /// say.
+    pub rank: Option<u32>,
+}
+
 /// A thread.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadReport {
     /// T0, T1, … of the text report.
     pub id: u32,
+    /// How the text report calls it: `T3`; of several processes `1.3`, the process
+    /// and which of its threads.
+    pub label: String,
     /// Thread id in sbt's process namespace.
     pub tid: u32,
+    /// Its process, likewise.
+    pub pid: u32,
     /// The kernel's name of the thread.
     pub name: String,
     /// How many threads share this entry: more than 1 only in the last of 4096.
@@ -177,8 +199,9 @@ pub struct BarrierReport {
     /// Its number.
     pub id: u32,
     /// How it was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for LLVM's;
-    /// `std::barrier` of C++; `rust` for its `Barrier`; `condvar` for one made of a
-    /// condition variable; `futex` for one made of a futex; `user` for `--barrier`.
+    /// `std::barrier` of C++; `rust` for its `Barrier`; `mpi` for a communicator;
+    /// `condvar` for one made of a condition variable; `futex` for one made of a
+    /// futex; `user` for `--barrier`.
     pub kind: &'static str,
     /// The evidence that it is a barrier, where the program does not call it so;
     /// else null.
@@ -620,6 +643,12 @@ impl Report {
     /// A thread by its id.
     pub fn thread(&self, id: u32) -> Option<&ThreadReport> {
         self.threads.iter().find(|thread| thread.id == id)
+    }
+
+    /// How the text report calls a thread.
+    pub fn label(&self, id: u32) -> String {
+        self.thread(id)
+            .map_or_else(|| format!("T{id}"), |thread| thread.label.clone())
     }
 
     /// A site by its id.

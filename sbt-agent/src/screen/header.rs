@@ -263,7 +263,10 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     }
     let some = |ids: &[u32], one: &str, many: &str| {
         let verb = if ids.len() == 1 { one } else { many };
-        format!("{} {verb}", words::threads(ids, 24))
+        format!(
+            "{} {verb}",
+            words::threads(ids, 24, |id| snapshot.report.label(id))
+        )
     };
     if let Some(since_ns) = now.working_since_ns {
         parts.push(format!(

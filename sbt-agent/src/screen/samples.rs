@@ -66,6 +66,8 @@ pub fn empty() -> Snapshot {
             },
             departures: Some(true),
             had_children: Some(false),
+            processes: Vec::new(),
+            children: false,
             none_found_because: None,
             notes: Vec::new(),
         },
@@ -199,7 +201,9 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             let work = of_thread(id, &|thread| thread.work_ns.unwrap());
             ThreadReport {
                 id,
+                label: format!("T{id}"),
                 tid: 4242 + id,
+                pid: 4242,
                 name: if id == 0 { "lu" } else { "worker" }.into(),
                 threads: 1,
                 ended: false,

@@ -149,7 +149,7 @@ pub fn thread_name(thread: &ThreadReport) -> String {
     if thread.threads > 1 {
         return format!("{} further threads", count(thread.threads));
     }
-    format!("T{} {}", thread.id, printable(&thread.name))
+    format!("{} {}", thread.label, printable(&thread.name))
         .trim_end()
         .to_owned()
 }
@@ -158,24 +158,22 @@ pub fn thread_name(thread: &ThreadReport) -> String {
 pub fn thread(report: &Report, id: u32) -> String {
     report
         .thread(id)
-        .map_or_else(|| format!("T{id}"), thread_name)
+        .map_or_else(|| report.label(id), thread_name)
 }
 
 /// Threads by number: `T0 T2-T5 T9`, cut after so many columns.
-pub fn threads(ids: &[u32], columns: usize) -> String {
+pub fn threads(ids: &[u32], columns: usize, label: impl Fn(u32) -> String) -> String {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
     let mut out = String::new();
     for run in sorted.chunk_by(|a, b| a + 1 == *b) {
         let [first, .., last] = run else {
-            append(&mut out, &format!("T{}", run[0]), columns);
+            append(&mut out, &label(run[0]), columns);
             continue;
         };
-        if last - first > 1 {
-            append(&mut out, &format!("T{first}-T{last}"), columns);
-        } else {
-            append(&mut out, &format!("T{first} T{last}"), columns);
-        }
+        let between = if last - first > 1 { "-" } else { " " };
+        let (first, last) = (label(*first), label(*last));
+        append(&mut out, &format!("{first}{between}{last}"), columns);
     }
     out
 }
@@ -269,9 +267,10 @@ mod tests {
 
     #[test]
     fn threads_in_a_row_are_a_range() {
-        assert_eq!(threads(&[0, 1, 2, 4, 5, 7], 40), "T0-T2 T4 T5 T7");
-        assert_eq!(threads(&[1, 3, 5, 7, 9], 9), "T1 T3 T5 ...");
-        assert_eq!(threads(&[], 9), "");
+        let label = |id| format!("T{id}");
+        assert_eq!(threads(&[0, 1, 2, 4, 5, 7], 40, label), "T0-T2 T4 T5 T7");
+        assert_eq!(threads(&[1, 3, 5, 7, 9], 9, label), "T1 T3 T5 ...");
+        assert_eq!(threads(&[], 9, label), "");
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl Names<'_> {
         }
         let number = self.order.number(id);
         let name = printable(&row.name);
-        format!("T{number} {} {name}", row.shown.0)
+        let label = self.order.label(number);
+        format!("{label} {} {name}", row.shown.0)
     }
 }

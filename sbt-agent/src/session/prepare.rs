@@ -46,7 +46,8 @@ impl Prepared {
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
         let wanted = Arc::new(wanted(settings));
-        match attach_to_program(pid, program, invoker, settings, wanted) {
+        let arguments = &command[1.min(command.len())..];
+        match attach_to_program(pid, program, arguments, invoker, settings, wanted) {
             Ok((source, resolver)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
@@ -70,12 +71,13 @@ impl Prepared {
     pub fn attach(pid: u32, settings: &Settings) -> anyhow::Result<Self> {
         let found = process::find(pid)?;
         privilege::check_process(found.pid)?;
-        let scope = if process::first_thread_has_ended(found.pid) {
+        let children = settings.children.unwrap_or(false);
+        let scope = if children || process::first_thread_has_ended(found.pid) {
             Scope::Everyone
         } else {
             Scope::Target
         };
-        let mut source = load(found.pid, scope, settings)?;
+        let mut source = load(found.pid, scope, settings, children)?;
         let wanted = Arc::new(wanted(settings));
         let mut resolver = Resolver::new(found.pid, None, Arc::clone(&wanted));
         resolver.refresh();
@@ -83,6 +85,15 @@ impl Prepared {
         check_wanted(&wanted, None, &files)?;
         learn(&mut source, &mut resolver)?;
         source.attach(&files)?;
+        if source.has_children() {
+            for child in process::descendants(found.pid) {
+                source.follow(child)?;
+                resolver.turn_to(child);
+                resolver.refresh();
+            }
+            resolver.turn_to(found.pid);
+            source.attach(&resolver.new_files())?;
+        }
         Ok(Self {
             pid: found.pid,
             command: found.command,
@@ -96,16 +107,36 @@ impl Prepared {
 fn attach_to_program(
     pid: u32,
     program: Option<PathBuf>,
+    arguments: &[OsString],
     invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: Arc<Wanted>,
 ) -> anyhow::Result<(Ebpf, Resolver)> {
-    let mut source = load(pid, Scope::Target, settings)?;
+    let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     // A program that is not there fails at its exec, with the right message.
     let paths = program.as_deref();
     let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
     let mut files = sites::open_all(&paths.certain, &wanted);
+    // Whoever has children has them at any moment, and they begin at once.
+    let has_children = children && sites::start_processes(&files);
+    let scope = if has_children {
+        Scope::Everyone
+    } else {
+        Scope::Target
+    };
+    let mut source = load(pid, scope, settings, children)?;
+    if has_children {
+        // What it will execute is often among its arguments, as with mpirun.
+        let path = std::env::var_os("PATH");
+        for program in libraries::programs_among(arguments, path.as_deref()) {
+            let paths = libraries::will_map(&program, user);
+            let known = |file: &Arc<ProbedFile>| files.iter().any(|old| old.id == file.id);
+            let mut new = sites::open_all(&paths.certain, &wanted);
+            new.retain(|file| !known(file));
+            files.extend(new);
+        }
+    }
     check_wanted(&wanted, program.as_deref(), &files)?;
     files.extend(sites::open_all(&paths.possible, &wanted));
     let mut resolver = Resolver::new(pid, program, wanted);
@@ -154,6 +185,7 @@ fn check_wanted(
     Ok(())
 }
 
-fn load(pid: u32, scope: Scope, settings: &Settings) -> anyhow::Result<Ebpf> {
-    Ebpf::load(pid, scope, settings.departures != Departures::Off).map_err(privilege::explain)
+fn load(pid: u32, scope: Scope, settings: &Settings, children: bool) -> anyhow::Result<Ebpf> {
+    let departures = settings.departures != Departures::Off;
+    Ebpf::load(pid, scope, departures, children).map_err(privilege::explain)
 }

@@ -27,8 +27,9 @@ const OF_LIBRARY_NS: u64 = 10_000_000_000;
 /// The recogniser and what belongs to it.
 pub struct Recognition {
     recogniser: Recogniser,
-    /// The return addresses of each chain of callers, innermost first.
-    addresses: FxHashMap<CallersId, Box<[u64]>>,
+    /// The process of each chain of callers, and its return addresses, innermost
+    /// first.
+    addresses: FxHashMap<CallersId, (u32, Box<[u64]>)>,
     /// Chains that begin in a library whose waiting is known in another way.
     of_libraries: FxHashSet<CallersId>,
     /// Chains that begin in the runtime of OpenMP, which has condition variables.
@@ -47,14 +48,17 @@ pub struct Recognition {
 
 /// The code, asked by addresses.
 struct Asking<'a> {
-    addresses: &'a FxHashMap<CallersId, Box<[u64]>>,
+    addresses: &'a FxHashMap<CallersId, (u32, Box<[u64]>)>,
     resolver: &'a mut Resolver,
 }
 
 impl Code for Asking<'_> {
     fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
         match (self.addresses.get(&wait), self.addresses.get(&wake)) {
-            (Some(wait), Some(wake)) => self.resolver.relation(wait, wake),
+            (Some((process, wait)), Some((other, wake))) if process == other => {
+                self.resolver.turn_to(*process);
+                self.resolver.relation(wait, wake)
+            }
             _ => Relation::Unknown,
         }
     }
@@ -77,13 +81,20 @@ impl Recognition {
     }
 
     /// A chain of callers is new.
-    pub fn know(&mut self, callers: CallersId, addresses: &[u64], resolver: &mut Resolver) {
+    pub fn know(
+        &mut self,
+        callers: CallersId,
+        process: u32,
+        addresses: &[u64],
+        resolver: &mut Resolver,
+    ) {
         self.of_libraries.remove(&callers);
         self.of_runtimes.remove(&callers);
         let Some((address, rest)) = addresses.split_first() else {
             return;
         };
         let mut addresses = addresses;
+        resolver.turn_to(process);
         if resolver.is_openmp(*address) {
             self.of_runtimes.insert(callers);
         }
@@ -95,7 +106,7 @@ impl Recognition {
                 self.of_libraries.insert(callers);
             }
         }
-        self.addresses.insert(callers, addresses.into());
+        self.addresses.insert(callers, (process, addresses.into()));
     }
 
     /// Arrivals so far at barriers made of futexes, and at all others.

@@ -8,6 +8,11 @@ pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
         futex: one(options.futex, "--futex"),
+        children: match (options.children, options.no_children) {
+            (true, _) => one(Some(true), "--children"),
+            (_, true) => one(Some(false), "--no-children"),
+            _ => None,
+        },
         duration: one(options.duration, "--duration"),
         watch: (!options.watch.is_empty()).then(|| Given::new(options.watch.clone(), "--watch")),
         watch_all: one(options.watch_all.then_some(true), "--watch-all"),
@@ -68,6 +73,7 @@ mod tests {
             "--phase-times",
             "--departures=off",
             "--futex=on",
+            "--no-children",
             "--duration=2",
             "--name",
             "lu.c:1=one",
@@ -90,6 +96,7 @@ mod tests {
             [
                 "departures off --departures",
                 "futex on --futex",
+                "children false --no-children",
                 "duration 2s --duration",
                 "watch lu.c:1, factor --watch",
                 "watch-all true --watch-all",

@@ -68,6 +68,7 @@ impl File<'_> {
                     self.number_or_text(name, value, "milliseconds or a text such as \"2s\"")?;
                 layer.warn_time = Some(self.read(name, value, &text, value::milliseconds)?);
             }
+            "children" => layer.children = Some(self.flag(name, value)?),
             "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
             "warnings" => layer.warnings = Some(self.flag(name, value)?),
             "phase-times" => layer.phase_times = Some(self.flag(name, value)?),

@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 12] = [
+pub const SETTINGS: [Known; 13] = [
     known(
         "departures",
         None,
@@ -26,6 +26,12 @@ pub const SETTINGS: [Known; 12] = [
         None,
         "--futex",
         "whether the system calls of futexes are watched: barriers made of nothing else, and locks",
+    ),
+    known(
+        "children",
+        None,
+        "--children",
+        "whether processes that the program starts are watched too",
     ),
     known(
         "duration",

@@ -34,6 +34,8 @@ pub struct Layer {
     pub departures: Option<Given<Departures>>,
     /// Of barriers made of futexes.
     pub futex: Option<Given<Futexes>>,
+    /// Whether they are watched.
+    pub children: Option<Given<bool>>,
     /// Of watching.
     pub duration: Option<Given<Duration>>,
     /// Replaces that of a weaker source.

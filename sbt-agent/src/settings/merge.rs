@@ -78,6 +78,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
     Layer {
         departures: strong.departures.or(weak.departures),
         futex: strong.futex.or(weak.futex),
+        children: strong.children.or(weak.children),
         duration: strong.duration.or(weak.duration),
         watch: strong.watch.or(weak.watch),
         watch_all: strong.watch_all.or(weak.watch_all),
@@ -126,6 +127,13 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
             choice_text,
         ),
         futex: table.one("futex", all.futex, default.futex, choice_text),
+        children: table.one(
+            "children",
+            all.children
+                .map(|given| Given::new(Some(given.value), given.origin)),
+            default.children,
+            |value| value.map_or_else(|| "in run".into(), |value| flag(&value)),
+        ),
         duration: table.one(
             "duration",
             all.duration

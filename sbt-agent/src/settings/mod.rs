@@ -38,6 +38,9 @@ pub struct Settings {
     pub departures: Departures,
     /// Whether to watch the system calls of futexes.
     pub futex: Futexes,
+    /// Whether processes that the target starts are watched too; without it those of
+    /// a program that sbt starts.
+    pub children: Option<bool>,
     /// For how long to watch; without it until the target ends.
     pub duration: Option<Duration>,
     /// Names of sites; no site twice, a name perhaps.
@@ -108,6 +111,7 @@ impl Default for Settings {
         Self {
             departures: Departures::Auto,
             futex: Futexes::Auto,
+            children: None,
             duration: None,
             names: Vec::new(),
             watch: Vec::new(),

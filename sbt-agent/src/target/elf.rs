@@ -64,7 +64,8 @@ pub enum Function {
     Mark(u8),
     /// A function that is a barrier to the user.
     Call {
-        /// Which argument points to the barrier object, 1 to 6; 0 if none does.
+        /// Which argument points to the barrier object, 1 to 6; 0 if none does. Of
+        /// functions of MPI up to 15.
         object: u8,
         /// Which is the number of participants, likewise.
         count: u8,
@@ -86,7 +87,8 @@ impl Function {
             Self::BarrierWait | Self::CondWait | Self::CondWake { .. } | Self::Team(_) => 1,
             Self::BarrierInit => 3,
             Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Kmp(_) | Self::TeamEnd => 0,
-            Self::Call { object, count } => object.max(count).into(),
+            // Those beyond the sixth are on the stack.
+            Self::Call { object, count } => object.max(count).min(6).into(),
         }
     }
 }

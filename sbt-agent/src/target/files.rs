@@ -82,6 +82,7 @@ impl ProbedFile {
     /// sbt finds the target's `/`, below which separate debug files lie.
     pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
         root.clone_into(&mut self.root);
+        self.look_for_collectives();
         if !wanted.concerns(self) {
             return;
         }
@@ -103,6 +104,26 @@ impl ProbedFile {
         self.points
             .sort_by_key(|point| (point.entry_offset, point.function));
         self.offers = offers;
+    }
+
+    fn look_for_collectives(&mut self) {
+        if !self
+            .shown
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("libmpi."))
+        {
+            return;
+        }
+        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
+            return;
+        };
+        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
+            return;
+        };
+        let points = binary.collectives();
+        self.points.extend(points);
+        self.points
+            .sort_by_key(|point| (point.entry_offset, point.function));
     }
 
     /// One function is one barrier, whoever says so first; it may have marks

@@ -3,6 +3,7 @@
 mod alternatives;
 mod callers;
 mod calls;
+pub mod communicator;
 pub mod debuginfo;
 pub mod elf;
 pub mod files;

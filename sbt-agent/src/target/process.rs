@@ -8,9 +8,10 @@ use std::{
 };
 
 use anyhow::bail;
-use procfs::process::{MMPermissions, MMapPath, Process};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 use super::files::ProbedFile;
+use crate::source::ebpf::spaces::Memory;
 
 /// An executable mapping of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,6 +109,67 @@ pub fn mappings(pid: u32) -> Vec<Mapping> {
         .collect()
 }
 
+/// What lies at an address of a process.
+pub fn memory_at(pid: u32, address: u64) -> Memory {
+    let maps = Process::new_with_root(folder(pid))
+        .ok()
+        .and_then(|process| process.maps().ok());
+    let Some(maps) = maps.filter(|maps| maps.iter().next().is_some()) else {
+        return Memory::Unknown;
+    };
+    let holds = |map: &MemoryMap| (map.address.0..map.address.1).contains(&address);
+    match maps.into_iter().find(holds) {
+        Some(map) if map.perms.contains(MMPermissions::SHARED) => {
+            let (major, minor) = map.dev;
+            let device = u64::from(major.cast_unsigned()) << 32 | u64::from(minor.cast_unsigned());
+            Memory::Shared((device, map.inode, map.offset + (address - map.address.0)))
+        }
+        Some(_) => Memory::Own,
+        None => Memory::Unknown,
+    }
+}
+
+/// Which rank of a parallel program a process is, as what started it has put into
+/// its environment: Open MPI, MPICH and its kin, PMIx, Slurm.
+pub fn rank(pid: u32) -> Option<u32> {
+    let environment = fs::read(folder(pid).join("environ")).ok()?;
+    rank_of(&environment)
+}
+
+fn rank_of(environment: &[u8]) -> Option<u32> {
+    let value = |name: &str| {
+        let mut all = environment.split(|byte| *byte == 0);
+        all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    };
+    let names = [
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "PMI_RANK",
+        "SLURM_PROCID",
+    ];
+    let found = names.into_iter().find_map(value)?;
+    std::str::from_utf8(found).ok()?.parse().ok()
+}
+
+/// All processes that descend from one, as far as they can be found.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        for task in tasks(pid) {
+            let children = fs::read_to_string(task.join("children")).unwrap_or_default();
+            found.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
+    }
+    found.remove(0);
+    found
+}
+
 /// A process found alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -178,6 +240,15 @@ pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_what_the_environment_says() {
+        let rank = |text: &str| rank_of(text.replace(' ', "\0").as_bytes());
+        assert_eq!(rank("A=1 OMPI_COMM_WORLD_RANK=3 B=2"), Some(3));
+        assert_eq!(rank("PMI_RANK=0"), Some(0));
+        assert_eq!(rank("PMI_RANKS=4 X=PMI_RANK=5"), None);
+        assert_eq!(rank("SLURM_PROCID=many"), None);
+    }
 
     #[test]
     fn children_that_were_waited_for_leave_their_faults() {

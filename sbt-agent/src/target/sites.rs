@@ -3,7 +3,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -29,6 +29,8 @@ struct Module {
     file: Arc<ProbedFile>,
     segments: Vec<elf::Segment>,
     owner: Owner,
+    /// It can be executed by itself.
+    is_program: bool,
     debug: OnceCell<Option<DebugInfo>>,
 }
 
@@ -36,10 +38,12 @@ impl Module {
     fn new(file: Arc<ProbedFile>) -> Self {
         let image = file.image().ok();
         let image = image.as_deref().unwrap_or_default();
-        let owner = Owner::of(&file.shown, elf::interpreter(image).is_some());
+        let is_program = elf::interpreter(image).is_some();
+        let owner = Owner::of(&file.shown, is_program);
         Self {
             segments: elf::load_segments(image).unwrap_or_default(),
             owner,
+            is_program,
             file,
             debug: OnceCell::new(),
         }
@@ -92,6 +96,7 @@ const WAITING: [&str; 8] = [
 /// How many mappings are remembered that are gone.
 const MAX_UNMAPPED: usize = 64;
 
+#[derive(Clone)]
 struct Mapped {
     start: u64,
     end: u64,
@@ -101,19 +106,32 @@ struct Mapped {
     used: bool,
 }
 
-/// Resolves addresses of one process.
-pub struct Resolver {
+/// More processes than this are not remembered once they have ended.
+const MAX_ENDED: usize = 256;
+
+/// What lies where in the memory of one process.
+#[derive(Clone, Default)]
+struct Space {
     pid: u32,
     program: Option<PathBuf>,
-    wanted: Arc<Wanted>,
     code_start: Option<u64>,
     executions: u32,
-    modules: Vec<Module>,
-    by_id: HashMap<FileId, usize>,
-    unprobed: Vec<usize>,
     mapped: Vec<Mapped>,
     /// What is mapped no more, nor anything in its place, the latest last.
     unmapped: Vec<Mapped>,
+}
+
+/// Resolves addresses of a process and of those that descend from it.
+pub struct Resolver {
+    target: u32,
+    /// Of the process that it was told of last.
+    space: Space,
+    /// Those of all others, by process.
+    others: HashMap<u32, Space>,
+    wanted: Arc<Wanted>,
+    modules: Vec<Module>,
+    by_id: HashMap<FileId, usize>,
+    unprobed: Vec<usize>,
     places: Vec<Rc<Place>>,
     by_key: HashMap<Place, PlaceId>,
     walks: Walks,
@@ -125,16 +143,17 @@ impl Resolver {
     /// it finds it looks for what is `wanted`.
     pub fn new(pid: u32, program: Option<PathBuf>, wanted: Arc<Wanted>) -> Self {
         Self {
-            pid,
-            program,
+            target: pid,
+            space: Space {
+                pid,
+                program,
+                ..Space::default()
+            },
+            others: HashMap::new(),
             wanted,
-            code_start: None,
-            executions: 0,
             modules: Vec::new(),
             by_id: HashMap::new(),
             unprobed: Vec::new(),
-            mapped: Vec::new(),
-            unmapped: Vec::new(),
             places: Vec::new(),
             by_key: HashMap::new(),
             walks: Walks::default(),
@@ -146,21 +165,53 @@ impl Resolver {
         &self.places
     }
 
+    /// What is said from here on is of that process; 0 stands for the target.
+    pub fn turn_to(&mut self, process: u32) {
+        let process = if process == 0 { self.target } else { process };
+        if process == self.space.pid {
+            return;
+        }
+        let new = self.others.remove(&process).unwrap_or_else(|| Space {
+            pid: process,
+            // The program that the target was started from is known; whether this
+            // one has executed another since is not.
+            executions: 1,
+            ..Space::default()
+        });
+        let old = std::mem::replace(&mut self.space, new);
+        self.others.insert(old.pid, old);
+    }
+
+    /// A process has started another, whose memory is as its own.
+    pub fn forked(&mut self, process: u32, child: u32) {
+        self.turn_to(process);
+        if self.others.len() >= MAX_ENDED {
+            let target = self.target;
+            self.others
+                .retain(|pid, _| *pid == target || process::folder(*pid).exists());
+        }
+        let space = Space {
+            pid: child,
+            ..self.space.clone()
+        };
+        self.others.insert(child, space);
+    }
+
     /// Where the program's code begins, for when the mappings are gone.
     pub fn set_code_start(&mut self, address: Option<u64>) {
-        self.code_start = address.or(self.code_start);
+        self.space.code_start = address.or(self.space.code_start);
     }
 
     /// The target has executed a program: the first time the one that it was
     /// started from, later another.
     pub fn executed(&mut self) {
-        self.mapped.clear();
-        self.unmapped.clear();
-        self.code_start = None;
-        if self.executions > 0 {
-            self.program = None;
+        self.space.mapped.clear();
+        self.space.unmapped.clear();
+        self.space.code_start = None;
+        if self.space.executions > 0 {
+            self.space.program = None;
         }
-        self.executions += 1;
+        self.space.executions += 1;
     }
 
     /// The files found since this was last asked: they may hold barriers.
@@ -174,13 +225,13 @@ impl Resolver {
     /// Looks at the process's mappings again. A process that is gone leaves
     /// things as they are.
     pub fn refresh(&mut self) {
-        let mappings = process::mappings(self.pid);
+        let mappings = process::mappings(self.space.pid);
         if mappings.is_empty() {
             return;
         }
         let mut mapped = Vec::new();
         for mapping in &mappings {
-            let known = self.mapped.iter().find(|old| {
+            let known = self.space.mapped.iter().find(|old| {
                 old.start == mapping.start && old.end == mapping.end && old.offset == mapping.offset
             });
             let module =
@@ -190,7 +241,12 @@ impl Resolver {
                 };
             if let Some(module) = module {
                 let is_same = |old: &&Mapped| old.start == mapping.start && old.module == module;
-                let used = self.mapped.iter().find(is_same).is_some_and(|old| old.used);
+                let used = self
+                    .space
+                    .mapped
+                    .iter()
+                    .find(is_same)
+                    .is_some_and(|old| old.used);
                 mapped.push(Mapped {
                     start: mapping.start,
                     end: mapping.end,
@@ -204,20 +260,20 @@ impl Resolver {
             let is_same = |new: &Mapped| new.start == old.start && new.module == old.module;
             !mapped.iter().any(is_same)
         };
-        if self.mapped.iter().filter(is_gone).any(|old| old.used) {
+        if self.space.mapped.iter().filter(is_gone).any(|old| old.used) {
             self.walks.renew();
         }
         // What was called from there may come to be asked for later.
-        let old = std::mem::take(&mut self.mapped);
-        self.unmapped.extend(old);
+        let old = std::mem::take(&mut self.space.mapped);
+        self.space.unmapped.extend(old);
         let is_free = |old: &Mapped| {
             let overlaps = |new: &Mapped| new.start < old.end && old.start < new.end;
             !mapped.iter().any(overlaps)
         };
-        self.unmapped.retain(is_free);
-        let excess = self.unmapped.len().saturating_sub(MAX_UNMAPPED);
-        self.unmapped.drain(..excess);
-        self.mapped = mapped;
+        self.space.unmapped.retain(is_free);
+        let excess = self.space.unmapped.len().saturating_sub(MAX_UNMAPPED);
+        self.space.unmapped.drain(..excess);
+        self.space.mapped = mapped;
     }
 
     /// Takes the rules that have been learned since this was last asked, and
@@ -234,7 +290,7 @@ impl Resolver {
 
     fn module(&mut self, mapping: &Mapping) -> Option<usize> {
         // A file that cannot be opened or is not ELF only stays unnamed.
-        let file = mapping.open(self.pid).ok()?;
+        let file = mapping.open(self.space.pid).ok()?;
         Some(self.add(file))
     }
 
@@ -265,8 +321,8 @@ impl Resolver {
 
     fn find(&mut self, address: u64) -> Option<(usize, u64)> {
         let holds = |mapped: &&mut Mapped| (mapped.start..mapped.end).contains(&address);
-        let mapped = self.mapped.iter_mut().find(holds);
-        let mapped = mapped.or_else(|| self.unmapped.iter_mut().rev().find(holds))?;
+        let mapped = self.space.mapped.iter_mut().find(holds);
+        let mapped = mapped.or_else(|| self.space.unmapped.iter_mut().rev().find(holds))?;
         mapped.used = true;
         let offset = address - mapped.start + mapped.offset;
         Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
@@ -275,15 +331,34 @@ impl Resolver {
     /// For a process that has ended unseen: the program's own code lies where
     /// the kernel said it began.
     fn find_in_program(&mut self, address: u64) -> Option<(usize, u64)> {
-        let (start, program) = (self.code_start?, self.program.clone()?);
+        let start = self.space.code_start?;
+        let Some(program) = self.space.program.clone() else {
+            return self.find_in_any_program(start, address);
+        };
         let file = ProbedFile::open(&program, &program).ok()?;
         let module = self.add(file);
-        let first = self.modules[module]
-            .segments
-            .iter()
-            .find(|segment| segment.executable)?;
+        Some((module, self.vaddr_in_program(module, start, address)?))
+    }
+
+    /// For a child of which it is not known what it executed: where there is a call
+    /// in one of the programs that others have.
+    fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
+        (0..self.modules.len()).find_map(|module| {
+            if !self.modules[module].is_program {
+                return None;
+            }
+            let vaddr = self.vaddr_in_program(module, start, address)?;
+            let is_call = self.modules[module].is_after_call(vaddr.checked_add(1)?);
+            is_call.then_some((module, vaddr))
+        })
+    }
+
+    /// A program's own address, when its code begins at `start`.
+    fn vaddr_in_program(&self, module: usize, start: u64, address: u64) -> Option<u64> {
+        let mut segments = self.modules[module].segments.iter();
+        let first = segments.find(|segment| segment.executable)?;
         let vaddr = address.checked_sub(start)?.checked_add(first.vaddr)?;
-        (vaddr - first.vaddr < first.memsz).then_some((module, vaddr))
+        (vaddr - first.vaddr < first.memsz).then_some(vaddr)
     }
 
     /// What is wanted and can be had in part only.
@@ -294,7 +369,7 @@ impl Resolver {
 
     /// Why a program may show no barrier although it has some.
     pub fn why_nothing_is_found(&self) -> Option<String> {
-        let program = match (self.modules.first(), &self.program) {
+        let program = match (self.modules.first(), &self.space.program) {
             (Some(module), _) => Arc::clone(&module.file),
             (None, Some(path)) => Arc::new(ProbedFile::open(path, path).ok()?),
             (None, None) => return None,
@@ -583,13 +658,33 @@ impl Resolver {
 
     /// Where the target's `/` is; ours if the target is gone.
     fn root(&self) -> PathBuf {
-        let root = process::folder(self.pid).join("root");
+        let root = process::folder(self.space.pid).join("root");
         if root.join("usr").exists() {
             root
         } else {
             PathBuf::from("/")
         }
     }
+}
+
+/// Whether a program is known to start processes: one of its files, not the C
+/// library itself, uses a function that does.
+pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
+    const STARTS: [&str; 10] = [
+        "fork",
+        "vfork",
+        "_Fork",
+        "clone",
+        "posix_spawn",
+        "posix_spawnp",
+        "popen",
+        "system",
+        "forkpty",
+        "daemon",
+    ];
+    let names: HashSet<String> = STARTS.into_iter().map(str::to_owned).collect();
+    let mut files = files.iter().filter(|file| !file.is_linker);
+    files.any(|file| file.imports_any(&names))
 }
 
 /// Opens what a program will map before it begins, and looks in it for what is

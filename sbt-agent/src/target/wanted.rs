@@ -5,6 +5,7 @@ mod find;
 mod inlined;
 mod lines;
 mod missing;
+mod mpi;
 mod parts;
 
 use std::path::Path;

@@ -157,6 +157,8 @@ fn what_is_put_by_for_later_does_not_grow() {
         model.push(&init(1, time, 7, 2));
         model.push(&Event::Exec {
             time_ns: time,
+            process: 0,
+            space: 0,
             replaced: false,
         });
     }
@@ -335,6 +337,8 @@ fn another_program_begins_anew() {
         arrive(1, 30, 7, 0),
         Event::Exec {
             time_ns: 1000,
+            process: 1,
+            space: 0,
             replaced: false,
         },
         init(1, 1001, 7, 2),

@@ -136,6 +136,8 @@ fn another_program_leaves_spans_unfinished() {
     events.push(arrive(1, 20, BARRIER, 1));
     events.push(Event::Exec {
         time_ns: 30,
+        process: 1,
+        space: 0,
         replaced: false,
     });
     let model = begun(&events, false);

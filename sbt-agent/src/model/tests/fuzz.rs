@@ -48,8 +48,13 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Init { time_ns, object, kind, tid, count }
         }),
         2 => (number(), clocks()).prop_map(|(tid, clocks)| Event::Exit { tid, clocks }),
-        1 => long().prop_map(|time_ns| Event::Exec { time_ns, replaced: false }),
-        1 => long().prop_map(|time_ns| Event::Mapped { time_ns }),
+        1 => (long(), number()).prop_map(|(time_ns, process)| Event::Exec {
+            time_ns,
+            process,
+            space: 0,
+            replaced: false,
+        }),
+        1 => long().prop_map(|time_ns| Event::Mapped { time_ns, process: 1 }),
         2 => (number(), number()).prop_map(|(tid, count)| Event::Lost { tid, count }),
         1 => any::<bool>().prop_map(|on| Event::Departures { on }),
     ]

@@ -53,7 +53,11 @@ fn grid(view: &View) -> Grid {
     let last = |site: &SiteReport| match text::known(site) {
         Some(straggler) => (
             Some(straggler.share_pct),
-            format!("T{} {:3.0} %", straggler.thread, straggler.share_pct),
+            format!(
+                "{} {:3.0} %",
+                view.snapshot.report.label(straggler.thread),
+                straggler.share_pct
+            ),
         ),
         None => (None, UNKNOWN.to_owned()),
     };

@@ -160,7 +160,7 @@ fn waits_still(open: &UnfinishedReport, report: &Report) -> String {
         let (ended, away): (Vec<u32>, Vec<u32>) = open.missing.iter().partition(|id| has_ended(id));
         for (missing, what) in [(away, ""), (ended, ", which ended")] {
             if !missing.is_empty() {
-                let names = words::threads(&missing, 40);
+                let names = words::threads(&missing, 40, |id| report.label(id));
                 let _infallible = write!(text, "; missing: {names}{what}");
             }
         }

@@ -8,6 +8,10 @@ use sbt_common::{
     evidence, kind, layout, read,
 };
 
+use super::{
+    communicators::Communicators,
+    spaces::{Lookup, Spaces},
+};
 use crate::event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid};
 
 /// One record, checked for kind and length.
@@ -46,7 +50,7 @@ impl Raw {
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
-            kind::MAPPED | kind::EXEC => read(bytes).map(Self::Mapping),
+            kind::MAPPED | kind::EXEC | kind::FORK => read(bytes).map(Self::Mapping),
             _ => None,
         }
     }
@@ -79,15 +83,38 @@ pub struct Start {
     pub run_offset: Option<u64>,
     /// The threads that existed then.
     pub baselines: Baselines,
+    /// The target, as sbt's own pid namespace numbers it.
+    pub pid: u32,
+    /// What tells which objects processes share, if several are watched.
+    pub shared: Option<Lookup>,
 }
+
+/// What is known of a thread.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The number of its next record.
+    seq: u32,
+    /// Its process, as shown.
+    process: u32,
+    /// That one's number: see [`crate::event::SPACE`].
+    space: u16,
+}
+
+/// What arrivals call their callers: whose they are, what they are called, and
+/// the epoch of return addresses.
+type Called = (u16, u64, u32);
 
 /// Turns records into events, and finds the losses.
 #[derive(Default)]
 pub struct Decoder {
     start: Start,
-    expected: FxHashMap<Tid, u32>,
-    /// By what arrivals call them, and the epoch of return addresses.
-    callers: FxHashMap<(u64, u32), CallersId>,
+    threads: FxHashMap<Tid, Known>,
+    spaces: Spaces,
+    communicators: Communicators,
+    callers: FxHashMap<Called, CallersId>,
+    /// What chains are, by key and epoch. Processes that were forked have the same
+    /// addresses, and a chain is told once.
+    chains: FxHashMap<(u64, u32), Box<[u64]>>,
     /// The last epochs, the oldest first.
     epochs: VecDeque<u32>,
     known: u32,
@@ -102,6 +129,7 @@ impl Decoder {
     /// A decoder for one run.
     pub fn new(start: Start) -> Self {
         Self {
+            spaces: Spaces::new(start.pid, start.shared),
             start,
             ..Self::default()
         }
@@ -121,58 +149,81 @@ impl Decoder {
         }
     }
 
-    fn check(&mut self, tid: Tid, seq: u32, out: &mut Vec<Event>) {
-        let expected = self.expected.entry(tid).or_insert(0);
+    fn check(&mut self, tid: Tid, seq: u32, out: &mut Vec<Event>) -> Known {
+        let known = self.threads.entry(tid).or_insert(Known {
+            seq: 0,
+            process: self.start.pid,
+            space: 0,
+        });
         // Backwards: the thread has begun anew, and its announcement is lost.
-        let count = match seq.wrapping_sub(*expected) {
+        let count = match seq.wrapping_sub(known.seq) {
             gap if gap > u32::MAX / 2 => 1,
             gap => gap,
         };
-        *expected = seq.wrapping_add(1);
+        known.seq = seq.wrapping_add(1);
         if count != 0 {
             out.push(Event::Lost { tid, count });
         }
+        *known
     }
 
     /// The callers of an arrival.
-    fn callers(&mut self, caller: u64, epoch: u32, out: &mut Vec<Event>) -> CallersId {
-        let key = (caller, epoch);
+    fn callers(
+        &mut self,
+        thread: Known,
+        caller: u64,
+        epoch: u32,
+        out: &mut Vec<Event>,
+    ) -> CallersId {
+        let key = (thread.space, caller, epoch);
         if let Some(known) = self.callers.get(&key) {
             return *known;
         }
-        let address = [caller];
-        let (key, known) = if caller & CHAIN != 0 {
+        if caller & CHAIN != 0 {
+            let chain = self.chains.get(&(caller, epoch)).cloned();
             // Its record was stamped in the same nanosecond, if it exists.
-            ((0, epoch), &[][..])
-        } else if caller == 0 {
-            (key, &[][..])
-        } else {
-            (key, &address[..])
-        };
-        self.introduce(key, known, out)
+            return match chain {
+                Some(chain) => self.introduce(thread.process, key, chain, out),
+                None => self.introduce(thread.process, (thread.space, 0, epoch), [].into(), out),
+            };
+        }
+        let addresses = [caller];
+        let known = if caller == 0 { &[][..] } else { &addresses };
+        self.introduce(thread.process, key, known.into(), out)
     }
 
-    fn chain(&mut self, record: &Callers, out: &mut Vec<Event>) {
+    fn chain(&mut self, record: &Callers) {
         // A thread may tell of a chain that another is just telling of.
         let count = usize::try_from(record.count).unwrap_or(usize::MAX);
         let addresses = &record.addresses[..count.min(record.addresses.len())];
-        self.introduce((record.key, record.epoch), addresses, out);
+        self.enter(record.epoch);
+        self.chains
+            .insert((record.key, record.epoch), addresses.into());
     }
 
     /// The number of what is called so, which is a new one if it is new.
-    fn introduce(&mut self, key: (u64, u32), addresses: &[u64], out: &mut Vec<Event>) -> CallersId {
+    fn introduce(
+        &mut self,
+        process: u32,
+        key: Called,
+        addresses: Box<[u64]>,
+        out: &mut Vec<Event>,
+    ) -> CallersId {
         if let Some(known) = self.callers.get(&key) {
             return *known;
         }
-        self.enter(key.1);
+        self.enter(key.2);
         let id = self.free.pop().unwrap_or_else(|| {
             let new = CallersId(self.known);
             self.known += 1;
             new
         });
         self.callers.insert(key, id);
-        let addresses = addresses.into();
-        out.push(Event::Callers { id, addresses });
+        out.push(Event::Callers {
+            id,
+            process,
+            addresses,
+        });
         id
     }
 
@@ -186,18 +237,25 @@ impl Decoder {
         if self.epochs.len() > EPOCHS
             && let Some(oldest) = self.epochs.pop_front()
         {
-            let gone = self.callers.extract_if(|(_, epoch), _| *epoch == oldest);
+            let gone = self.callers.extract_if(|(.., epoch), _| *epoch == oldest);
             self.free.extend(gone.map(|(_, id)| id));
+            self.chains.retain(|(_, epoch), _| *epoch != oldest);
         }
     }
 
     fn thread(&mut self, record: &Thread) -> Event {
-        self.expected.insert(record.head.tid, 0);
         let shown = if record.ns_tid == 0 {
             (record.head.tid, 0)
         } else {
             (record.ns_tid, record.ns_tgid)
         };
+        let space = self.spaces.of(shown.1);
+        let known = Known {
+            seq: 0,
+            process: shown.1,
+            space,
+        };
+        self.threads.insert(record.head.tid, known);
         let comm: Vec<u8> = record
             .comm
             .iter()
@@ -235,10 +293,11 @@ impl Decoder {
 
     fn evidence(&mut self, record: &Condvar, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        self.check(tid, record.seq, out);
-        let callers = self.callers(record.caller, record.epoch, out);
-        let (clocks, key) = (self.clocks(&record.clocks), record.object);
-        let of = if record.head.reserved == evidence::FUTEX {
+        let thread = self.check(tid, record.seq, out);
+        let callers = self.callers(thread, record.caller, record.epoch, out);
+        let clocks = self.clocks(&record.clocks);
+        let key = self.spaces.object(thread.space, record.object);
+        let of = if record.head.detail == evidence::FUTEX {
             Evidence::Futex
         } else {
             Evidence::Condvar
@@ -272,14 +331,36 @@ impl Decoder {
             }
             Raw::Arrive(record) => {
                 let tid = record.head.tid;
-                self.check(tid, record.seq, out);
-                let callers = self.callers(record.caller, record.epoch, out);
+                let thread = self.check(tid, record.seq, out);
+                let callers = self.callers(thread, record.caller, record.epoch, out);
+                let time_ns = record.clocks.time_ns;
+                let object = if record.head.layout == layout::MPI {
+                    let (object, count) = self.communicators.find(
+                        (thread.space, thread.process),
+                        record.object,
+                        time_ns,
+                    );
+                    // Ranks may be elsewhere, so nobody could count them.
+                    if let Some(count) = count {
+                        out.push(Event::Memory {
+                            tid,
+                            time_ns,
+                            object,
+                            count,
+                            round: None,
+                        });
+                    }
+                    object
+                } else {
+                    self.spaces.object(thread.space, record.object)
+                };
                 out.push(Event::Arrive {
                     tid,
                     clocks: self.clocks(&record.clocks),
-                    object: record.object,
+                    object,
                     kind: match record.head.layout {
                         layout::USER => Kind::User,
+                        layout::MPI => Kind::Mpi,
                         layout::GOMP => Kind::Gomp,
                         layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
                         layout::RUST => Kind::Rust,
@@ -290,7 +371,7 @@ impl Decoder {
                 });
             }
             Raw::Condvar(record) => self.evidence(record, out),
-            Raw::Callers(record) => self.chain(record, out),
+            Raw::Callers(record) => self.chain(record),
             Raw::Depart(record) => {
                 let tid = record.head.tid;
                 if record.head.kind == kind::CALIBRATE {
@@ -300,7 +381,7 @@ impl Decoder {
                 let clocks = self.clocks(&record.clocks);
                 out.push(match record.head.kind {
                     kind::EXIT => {
-                        self.expected.remove(&tid);
+                        self.threads.remove(&tid);
                         Event::Exit { tid, clocks }
                     }
                     kind::MARK => Event::Mark {
@@ -314,7 +395,13 @@ impl Decoder {
             }
             Raw::Memory(record) => {
                 let tid = record.head.tid;
-                self.check(tid, record.seq, out);
+                let thread = self.check(tid, record.seq, out);
+                let unread = record.count == 0
+                    && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
+                if record.head.detail != 0 || unread {
+                    self.spaces
+                        .meet(thread.space, thread.process, record.object);
+                }
                 if record.count != 0 {
                     let round = (record.head.layout == layout::GLIBC).then(|| Round {
                         number: record.round,
@@ -323,7 +410,7 @@ impl Decoder {
                     out.push(Event::Memory {
                         tid,
                         time_ns: record.time_ns,
-                        object: record.object,
+                        object: self.spaces.object(thread.space, record.object),
                         count: record.count,
                         round,
                     });
@@ -331,28 +418,44 @@ impl Decoder {
             }
             Raw::Init(record) => {
                 let tid = record.head.tid;
-                self.check(tid, record.seq, out);
+                let thread = self.check(tid, record.seq, out);
+                self.spaces.forget(thread.space, record.object);
+                if record.head.detail != 0 {
+                    self.spaces
+                        .meet(thread.space, thread.process, record.object);
+                }
                 out.push(Event::Init {
                     time_ns: record.time_ns,
-                    object: record.object,
+                    object: self.spaces.object(thread.space, record.object),
                     kind: Kind::Pthread,
                     tid,
                     count: record.count,
                 });
             }
             Raw::Mapping(record) => {
-                if record.head.kind == kind::EXEC {
-                    // Addresses mean something else from here on.
-                    self.callers.clear();
-                    out.push(Event::Exec {
-                        time_ns: record.time_ns,
-                        replaced: record.head.layout != 0,
-                    });
-                } else {
-                    out.push(Event::Mapped {
-                        time_ns: record.time_ns,
-                    });
-                }
+                let time_ns = record.time_ns;
+                let process = record.ns_tgid;
+                out.push(match record.head.kind {
+                    kind::EXEC => {
+                        // Addresses mean something else from here on.
+                        let space = self.spaces.of(process);
+                        self.callers.retain(|(of, ..), _| *of != space);
+                        self.spaces.executed(space);
+                        Event::Exec {
+                            time_ns,
+                            process,
+                            space,
+                            replaced: record.head.layout != 0,
+                        }
+                    }
+                    kind::FORK => Event::Forked {
+                        time_ns,
+                        process,
+                        child: (record.child != 0).then_some(record.child),
+                        followed: record.head.layout == 0,
+                    },
+                    _ => Event::Mapped { time_ns, process },
+                });
             }
         }
     }
@@ -367,7 +470,7 @@ mod tests {
             head: Head {
                 kind: kind::ARRIVE,
                 layout: layout::GLIBC,
-                reserved: 0,
+                detail: 0,
                 tid,
             },
             clocks: sbt_common::Clocks {
@@ -417,6 +520,7 @@ mod tests {
             out[0],
             Event::Callers {
                 id: CallersId(0),
+                process: 0,
                 addresses: Box::new([0x2000])
             }
         );
@@ -465,7 +569,7 @@ mod tests {
         let ids: Vec<_> = out
             .iter()
             .map(|event| match event {
-                Event::Callers { id, addresses } => (id.0, addresses.to_vec()),
+                Event::Callers { id, addresses, .. } => (id.0, addresses.to_vec()),
                 Event::Arrive { callers, .. } => (callers.0, Vec::new()),
                 other => panic!("{other:?}"),
             })

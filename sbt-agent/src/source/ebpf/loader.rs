@@ -75,6 +75,7 @@ pub struct Loaded {
     state: OwnedFd,
     silenced: OwnedFd,
     passed: OwnedFd,
+    followed: OwnedFd,
     rules: OwnedFd,
     locks: OwnedFd,
     unlisted: OwnedFd,
@@ -220,6 +221,12 @@ impl Loaded {
         )
     }
 
+    /// See [`name::FOLLOWED`]: one that runs already.
+    pub fn follow(&self, process: u32) -> io::Result<()> {
+        let one = 1_u32.to_ne_bytes();
+        bpf::map_insert(self.followed.as_fd(), &process.to_ne_bytes(), &one)
+    }
+
     /// See [`name::PASSED`], over all CPUs.
     pub fn passed(&self) -> io::Result<u64> {
         sum_per_cpu(self.passed.as_fd())
@@ -241,7 +248,8 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// The settings for this kernel and this target. What cannot be found stays 0
 /// and is done without.
-pub fn configure(target: u32) -> Config {
+/// `children`: whether processes that descend from the target are watched too.
+pub fn configure(target: u32, children: bool) -> Config {
     let mut config = Config {
         target,
         ..Config::default()
@@ -259,6 +267,7 @@ pub fn configure(target: u32) -> Config {
         "cfs_rq",
         "rq",
         "mm_struct",
+        "signal_struct",
     ];
     if let Ok(btf) = Btf::parse(data, &structures) {
         let find = |structure, path: &[&str]| btf.offset(structure, path).unwrap_or(0);
@@ -266,9 +275,15 @@ pub fn configure(target: u32) -> Config {
         config.start_time = find("task_struct", &["start_time"]);
         config.mm = find("task_struct", &["mm"]);
         config.pid = find("task_struct", &["pid"]);
+        config.any_tgid = find("task_struct", &["tgid"]);
         if config.ns_ino == FIRST_PID_NAMESPACE {
-            config.tgid = find("task_struct", &["tgid"]);
+            config.tgid = config.any_tgid;
         }
+        config.signal = find("task_struct", &["signal"]);
+        config.live = find("signal_struct", &["live"]);
+        let known = [config.pid, config.any_tgid, config.signal, config.live];
+        // Without these nobody would know them, or forget them when they end.
+        config.children = u32::from(children && known.iter().all(|offset| *offset != 0));
         config.comm = find("task_struct", &["comm"]);
         config.start_code = find("mm_struct", &["start_code"]);
         // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
@@ -403,6 +418,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         state: take(name::STATE)?,
         silenced: take(name::SILENCED)?,
         passed: take(name::PASSED)?,
+        followed: take(name::FOLLOWED)?,
         rules: take(name::RULES)?,
         locks: take(name::LOCKS)?,
         unlisted: take(name::UNLISTED)?,

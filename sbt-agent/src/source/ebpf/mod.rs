@@ -16,11 +16,13 @@ use sbt_common::{Code, Cookie, Lock, MAX_KMP, MarkCookie, Rule, kind, kmp, layou
 
 pub mod bpf;
 pub mod btf;
+pub mod communicators;
 pub mod decode;
 pub mod drain;
 pub mod loader;
 pub mod perf_uprobe;
 pub mod ring;
+pub mod spaces;
 
 use bpf::{ProbePoint, ProgramKind};
 use decode::{Baselines, Raw, Start};
@@ -30,10 +32,12 @@ use ring::Rings;
 use super::{Sink, Source, Totals};
 use crate::{
     clock,
+    event::space,
     place::printable,
     target::{
         elf::{Function, Point},
         files::ProbedFile,
+        process,
     },
 };
 
@@ -48,13 +52,14 @@ pub struct Placement {
 
 /// The programs that watching always uses; the object has more, which are loaded
 /// when there is something to use them for.
-pub const PROGRAMS: [&str; 8] = [
+pub const PROGRAMS: [&str; 9] = [
     "arrive",
     "condvar",
     "depart",
     "init",
     "mapped",
     "exec",
+    "fork",
     "exit",
     "calibrate",
 ];
@@ -136,7 +141,8 @@ pub enum Scope {
     /// The target alone.
     Target,
     /// Everyone who maps the file, the programs sorting out the others. For a
-    /// target whose first thread has ended: the kernel knows a process's memory
+    /// target with children, which begin before anybody could put probes on them,
+    /// and for one whose first thread has ended: the kernel knows a process's memory
     /// by that thread, and takes the probes off as soon as it looks again.
     Everyone,
 }
@@ -151,6 +157,8 @@ pub struct Ebpf {
     /// Those on which nothing is put, though they have something to offer.
     passed_over: Vec<Arc<ProbedFile>>,
     scope: Scope,
+    /// The target's children are watched too.
+    children: bool,
     generation: u16,
     /// What the map of them holds.
     kmp: Vec<sbt_common::Kmp>,
@@ -180,14 +188,21 @@ pub struct Ebpf {
 impl Ebpf {
     /// Loads the programs for one process; nothing is attached yet but the
     /// tracepoints of its life.
-    pub fn load(pid: u32, scope: Scope, departures: bool) -> Result<Self, LoadError> {
-        let config = loader::configure(pid);
+    pub fn load(
+        pid: u32,
+        scope: Scope,
+        departures: bool,
+        children: bool,
+    ) -> Result<Self, LoadError> {
+        let mut config = loader::configure(pid, children);
         let mut loaded = match loader::load(config, ProgramKind::UprobeMulti, &PROGRAMS) {
             // A kernel before 6.6 does not know the attach type.
             Err(LoadError::Kernel { source, .. })
                 if source.raw_os_error() == Some(libc::EINVAL)
                     || source.kind() == io::ErrorKind::InvalidInput =>
             {
+                // Such probes are put on one process.
+                config.children = 0;
                 loader::load(config, ProgramKind::Uprobe, &PROGRAMS)?
             }
             other => other?,
@@ -203,6 +218,7 @@ impl Ebpf {
             files: Vec::new(),
             passed_over: Vec::new(),
             scope,
+            children: config.children != 0,
             generation: 0,
             kmp: Vec::new(),
             tracepoints: Vec::new(),
@@ -223,10 +239,19 @@ impl Ebpf {
             notes: Vec::new(),
         };
         this.run_offset = this.calibrate();
+        if children && !this.children {
+            this.notes.push(
+                "this kernel does not allow to follow children: the one process is watched".into(),
+            );
+        }
         for (program, tracepoint) in [
             ("exec", c"sched_process_exec"),
+            ("fork", c"sched_process_fork"),
             ("exit", c"sched_process_exit"),
         ] {
+            if program == "fork" && !this.children {
+                continue;
+            }
             let link =
                 bpf::attach_raw_tracepoint(this.loaded.program(program)?, &tracepoint.to_owned());
             match link {
@@ -420,7 +445,7 @@ impl Ebpf {
         match point.function {
             Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
             Function::Call { object, count } => Cookie {
-                layout: layout::USER,
+                layout: point.layout,
                 object,
                 count,
                 ..cookie
@@ -448,6 +473,37 @@ impl Ebpf {
             .pack(),
             _ => cookie.pack(),
         }
+    }
+
+    /// Whether the target's children are watched too.
+    pub const fn has_children(&self) -> bool {
+        self.children
+    }
+
+    /// Whom the probes are on.
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Watches a child of the target that runs already, as the kernel's first pid
+    /// namespace numbers it.
+    pub fn follow(&self, process: u32) -> io::Result<()> {
+        self.loaded.follow(process)
+    }
+
+    /// The target has a first child: its probes must be on others too.
+    pub fn widen_for_children(&mut self) -> anyhow::Result<()> {
+        if self.scope == Scope::Everyone {
+            return Ok(());
+        }
+        self.scope = Scope::Everyone;
+        self.renew()?;
+        self.notes.push(
+            "the program started a process, which was not expected of it: the probes came on that \
+             one a moment after its start"
+                .into(),
+        );
+        Ok(())
     }
 
     /// Goes over to probes for everyone.
@@ -568,6 +624,14 @@ impl Ebpf {
 
     /// Lets a condition variable or a futex pass unseen until a time, ns.
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
+        if !self.children {
+            return self.loaded.silence(key, until_ns);
+        }
+        // The programs know it by its process too; those of children stay.
+        if space(key) != 0 {
+            return Ok(());
+        }
+        let key = key ^ u64::from(self.pid) << sbt_common::PROCESS_SHIFT;
         self.loaded.silence(key, until_ns)
     }
 
@@ -654,6 +718,8 @@ impl Ebpf {
             time_ns,
             run_offset: self.run_offset,
             baselines,
+            pid: self.pid,
+            shared: self.children.then_some(process::memory_at),
         };
         let stopping = Arc::clone(&self.stopping);
         self.drain = Some(

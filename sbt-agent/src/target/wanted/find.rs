@@ -91,6 +91,19 @@ impl Binary<'_> {
                 layout::USER,
             ),
         };
+        let with_exits = matches!(purpose, Purpose::Barrier { .. });
+        self.points(symbol, function, layout, with_exits)
+    }
+
+    /// A point where a function begins and, if they are wanted, those where it ends.
+    /// `None` if it cannot be probed.
+    pub(super) fn points(
+        &self,
+        symbol: &Symbol,
+        function: Function,
+        layout: u8,
+        with_exits: bool,
+    ) -> Option<Vec<Point>> {
         let code = self.code(symbol.start, size(symbol))?;
         let point = Point::of_function(function, &symbol.name, &code, layout)?;
         let can_be_probed = |offset: u64| {
@@ -101,9 +114,10 @@ impl Binary<'_> {
         if !can_be_probed(point.entry_offset) {
             return None;
         }
-        let exits = match purpose {
-            Purpose::Barrier { .. } => self.exits(symbol),
-            Purpose::Mark(_) => BTreeMap::new(),
+        let exits = if with_exits {
+            self.exits(symbol)
+        } else {
+            BTreeMap::new()
         };
         let exits = exits.into_iter().map(|(offset, emulated)| {
             Self::inside(Function::CallExit, &symbol.name, offset, emulated)

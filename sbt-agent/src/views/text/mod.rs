@@ -81,7 +81,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         }
         None => format!("No barrier was used in {wall}."),
     };
-    if report.had_children == Some(true) {
+    if report.had_children == Some(true) && !report.children {
         text.push_str(
             " The program started processes of its own, which are not watched: put sbt in front \
              of the one that has the threads.",
@@ -89,10 +89,16 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     }
     text.push_str(
         " Watched for: pthread_barrier_wait of glibc and musl, barriers made of their condition \
-         variables, the barriers of OpenMP by GNU and LLVM, of C++ and of Rust, in the program and in \
-         every library it mapped, but not in child processes; with --futex on also barriers made of \
-         futexes. Barriers made otherwise (MPI, spinning) are not recognised yet.",
+         variables, the barriers of OpenMP by GNU and LLVM, of C++, of Rust and of Open MPI, and, while \
+         system calls are watched (--futex), barriers made of futexes, in the program and in every \
+         library it mapped,",
     );
+    text.push_str(if report.children {
+        " and in the processes that it started."
+    } else {
+        " but not in child processes."
+    });
+    text.push_str(" Barriers made otherwise (futexes, spinning) are not recognised yet.");
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
@@ -108,8 +114,12 @@ fn summary(out: &mut String, report: &Report, style: Style) {
     line(
         out,
         &format!(
-            "{} watched, {}, {}, {}",
+            "{} watched, {}{}, {}, {}",
             duration(Some(report.wall_ns), style),
+            match report.processes.len() {
+                0 | 1 => String::new(),
+                several => format!("{several} processes, "),
+            },
             plural(threads, "thread"),
             plural(report.barriers.len() as u64, "barrier"),
             plural(report.episodes, "episode"),
@@ -200,8 +210,8 @@ fn thread_name(report: &Report, id: u32) -> String {
         Some(thread) if thread.threads > 1 => {
             format!("{} further threads", count(thread.threads))
         }
-        Some(thread) if !thread.name.is_empty() => format!("T{id} {}", thread.name),
-        _ => format!("T{id}"),
+        Some(thread) if !thread.name.is_empty() => format!("{} {}", thread.label, thread.name),
+        _ => report.label(id),
     }
 }
 

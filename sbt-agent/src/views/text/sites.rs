@@ -59,7 +59,10 @@ pub fn barriers(out: &mut String, report: &Report, style: Style) {
                 .map(|site| {
                     known(site).map_or_else(
                         || UNKNOWN.into(),
-                        |straggler| format!("T{} {:.0} %", straggler.thread, straggler.share_pct),
+                        |straggler| {
+                            let label = report.label(straggler.thread);
+                            format!("{label} {:.0} %", straggler.share_pct)
+                        },
                     )
                 })
                 .collect(),
@@ -282,7 +285,7 @@ fn turns(report: &Report, site: &SiteReport) -> String {
     let mut names: Vec<String> = few
         .map(|thread| {
             let share = thread.last as f64 / site.episodes.max(1) as f64 * 100.0;
-            format!("T{} {share:.0} %", thread.thread)
+            format!("{} {share:.0} %", report.label(thread.thread))
         })
         .collect();
     let more = names.len().saturating_sub(MOST_TURNS);

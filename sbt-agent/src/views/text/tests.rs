@@ -402,6 +402,19 @@ fn without_barriers_what_is_known_is_said() {
         &children,
         "No barrier was used in 0 ns. The program started processes of its own,",
     );
+    let followed = Run {
+        had_children: Some(true),
+        children: true,
+        ..Run::default()
+    };
+    let followed = text(&Program::new(true).report_of(followed));
+    assert!(!followed.contains("put sbt in front"), "{followed}");
+    let words: Vec<_> = followed.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains("and in the processes that it started."),
+        "{words}"
+    );
     let hidden = run(None, Some("prog is stripped"));
     has(
         &hidden,

@@ -1,0 +1,92 @@
+//! What a process's memory says of a communicator of Open MPI.
+//!
+//! The library has no debug information where it is installed, but its structure
+//! shows itself (ompi/communicator/communicator.h of Open MPI 4): a communicator has
+//! its name in it, 64 bytes that the library fills in; right behind it stand the
+//! number that its ranks have agreed on, and which of them this process is; and soon
+//! after that a pointer to the group of its ranks, which says the latter again.
+
+use std::{fs::File, os::unix::fs::FileExt as _};
+
+/// How much of a communicator is looked at, bytes.
+const SIZE: usize = 640;
+
+/// Length of its name, bytes: `MPI_MAX_OBJECT_NAME`.
+const NAME: usize = 64;
+
+/// How the library's own names begin.
+const NAMES: [&[u8]; 2] = [b"MPI_COMM_", b"MPI COMMUNICATOR "];
+
+/// How far behind its name the pointer to its group lies at most, bytes.
+const GROUP: usize = 64;
+
+/// What tells communicators apart in all processes: the number that the ranks have
+/// agreed on, and the first of them. Those into which one is split have the same
+/// number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Communicator {
+    number: u32,
+    first: u32,
+}
+
+/// The communicator at an address of a process, and how many ranks it has. `None`
+/// if that cannot be read or is none of Open MPI 4.
+pub fn at(pid: u32, address: u64) -> Option<(Communicator, u32)> {
+    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    find(address, &|at, bytes| memory.read_exact_at(bytes, at).ok())
+}
+
+/// Reads memory into a buffer, all of it or nothing.
+type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
+
+fn find(address: u64, read: Read<'_>) -> Option<(Communicator, u32)> {
+    let mut bytes = [0; SIZE];
+    read(address, &mut bytes)?;
+    let begins = |at: &usize| NAMES.iter().any(|name| bytes[*at..].starts_with(name));
+    let name = (0..SIZE - NAME - GROUP).step_by(4).find(begins)?;
+    let behind = &bytes[name + NAME..];
+    let number = word(behind, 0)?;
+    let rank = word(behind, 4)?;
+    // Pointers are aligned, as the structure itself is.
+    let start = (name + NAME).next_multiple_of(8);
+    (start..start + GROUP).step_by(8).find_map(|at| {
+        let (size, first) = group(pointer(&bytes, at)?, rank, read)?;
+        Some((Communicator { number, first }, size))
+    })
+}
+
+/// The number of ranks of a group, and the first of them in the world; `None` if it
+/// is none in which this process has that rank.
+fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
+    let mut bytes = [0; 40];
+    // Behind what all of the library's objects begin with: how many ranks, which of
+    // them this is, a number for Fortran, and pointers to the ranks' processes.
+    read(address, &mut bytes)?;
+    let (size, mine) = (word(&bytes, 16)?, word(&bytes, 20)?);
+    if mine != rank || size == 0 || rank >= size || size > 1 << 24 {
+        return None;
+    }
+    let mut first = [0; 8];
+    read(pointer(&bytes, 32)?, &mut first)?;
+    let first = u64::from_ne_bytes(first);
+    // Of a process that nobody has spoken to there is only the name, and the lowest
+    // bit says so.
+    let first = if first & 1 == 1 {
+        (first >> 1) as u32
+    } else {
+        let mut name = [0; 8];
+        read(first.checked_add(40)?, &mut name)?;
+        word(&name, 4)?
+    };
+    Some((size, first))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+fn pointer(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + 8)?;
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?)).filter(|pointer| *pointer != 0)
+}
