@@ -72,7 +72,7 @@ fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
     // Of a process that nobody has spoken to there is only the name, and the lowest
     // bit says so.
     let first = if first & 1 == 1 {
-        (first >> 1) as u32
+        u32::try_from(first >> 1 & u64::from(u32::MAX)).ok()?
     } else {
         let mut name = [0; 8];
         read(first.checked_add(40)?, &mut name)?;
