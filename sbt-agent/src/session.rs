@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     clock,
-    event::Event,
+    event::{CallersId, Event},
     live::Request,
     model::Model,
     naming::Naming,
@@ -254,16 +254,7 @@ impl Session {
                     id,
                     process,
                     addresses,
-                } => {
-                    self.resolver.turn_to(*process);
-                    let place = self.resolver.place(addresses);
-                    self.recognition
-                        .know(*id, *process, addresses, &mut self.resolver);
-                    self.locks.know(*id, addresses);
-                    let known = &self.resolver.places()[place.0 as usize];
-                    let roles = Naming(&self.settings).roles(known);
-                    self.model.define_place(*id, place, roles);
-                }
+                } => self.called(*id, *process, addresses),
                 Event::Thread {
                     shown, code_start, ..
                 } => {
@@ -274,20 +265,9 @@ impl Session {
                 Event::Exec {
                     replaced, process, ..
                 } => {
-                    self.recognition.finish(&mut self.model);
-                    self.resolver.turn_to(*process);
-                    self.resolver.executed();
-                    let is_target = [0, self.pid].contains(process);
-                    if is_target {
-                        self.locks.executed();
-                        if let Some(source) = &self.source
-                            && let Err(error) = source.clear_locks()
-                        {
-                            self.notes.push(format!("forgetting locks: {error}"));
-                        }
-                    }
+                    self.executed(*process);
                     maps_changed.insert(*process);
-                    first_replaced |= *replaced && is_target;
+                    first_replaced |= *replaced && [0, self.pid].contains(process);
                 }
                 Event::Mapped { process, .. } => {
                     maps_changed.insert(*process);
@@ -353,6 +333,34 @@ impl Session {
             && let Err(error) = source.widen()
         {
             self.notes.push(format!("{error:#}"));
+        }
+    }
+
+    /// A chain of callers is new, or its number means another one now.
+    fn called(&mut self, id: CallersId, process: u32, addresses: &[u64]) {
+        self.resolver.turn_to(process);
+        let place = self.resolver.place(addresses);
+        self.recognition
+            .know(id, process, addresses, &mut self.resolver);
+        self.locks.know(id, addresses);
+        let known = &self.resolver.places()[place.0 as usize];
+        let roles = Naming(&self.settings).roles(known);
+        self.model.define_place(id, place, roles);
+    }
+
+    /// A process has executed a program: nothing lies where it lay.
+    fn executed(&mut self, process: u32) {
+        self.recognition.finish(&mut self.model);
+        self.resolver.turn_to(process);
+        self.resolver.executed();
+        if ![0, self.pid].contains(&process) {
+            return;
+        }
+        self.locks.executed();
+        if let Some(source) = &self.source
+            && let Err(error) = source.clear_locks()
+        {
+            self.notes.push(format!("forgetting locks: {error}"));
         }
     }
 

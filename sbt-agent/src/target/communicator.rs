@@ -72,7 +72,7 @@ fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
     // Of a process that nobody has spoken to there is only the name, and the lowest
     // bit says so.
     let first = if first & 1 == 1 {
-        (first >> 1) as u32
+        u32::try_from(first >> 1 & u64::from(u32::MAX)).ok()?
     } else {
         let mut name = [0; 8];
         read(first.checked_add(40)?, &mut name)?;
@@ -89,4 +89,64 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 fn pointer(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?;
     Some(u64::from_ne_bytes(bytes.try_into().ok()?)).filter(|pointer| *pointer != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 0x1000;
+
+    /// A process's memory with one communicator in it, of ranks that begin with the
+    /// third of the world. `known`: whether this process has spoken to that one.
+    fn memory(name: &[u8], known: bool) -> Vec<u8> {
+        let mut memory = vec![0; 0x3000];
+        let mut put = |at: u64, bytes: &[u8]| {
+            let at = usize::try_from(at - AT).unwrap();
+            memory[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(AT + 0x150, name);
+        put(AT + 0x190, &7_u32.to_ne_bytes());
+        put(AT + 0x194, &1_u32.to_ne_bytes());
+        put(AT + 0x1b0, &0x2000_u64.to_ne_bytes());
+        // The group: four ranks, of which this is the second.
+        put(0x2000 + 16, &4_u32.to_ne_bytes());
+        put(0x2000 + 20, &1_u32.to_ne_bytes());
+        put(0x2000 + 32, &0x2100_u64.to_ne_bytes());
+        let first: u64 = if known { 0x2200 } else { 3 << 1 | 1 };
+        put(0x2100, &first.to_ne_bytes());
+        put(0x2200 + 44, &3_u32.to_ne_bytes());
+        memory
+    }
+
+    fn found(memory: &[u8]) -> Option<(Communicator, u32)> {
+        find(AT, &|at, bytes| {
+            let at = usize::try_from(at.checked_sub(AT)?).ok()?;
+            bytes.copy_from_slice(memory.get(at..at.checked_add(bytes.len())?)?);
+            Some(())
+        })
+    }
+
+    #[test]
+    fn a_communicator_is_its_number_and_its_first_rank() {
+        let expected = Communicator {
+            number: 7,
+            first: 3,
+        };
+        for name in [&b"MPI_COMM_WORLD"[..], b"MPI COMMUNICATOR 7 DUP FROM 0"] {
+            for known in [true, false] {
+                assert_eq!(found(&memory(name, known)), Some((expected, 4)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_none() {
+        assert_eq!(found(&memory(b"MPI_WIN_NULL", true)), None);
+        // The group says that this is another rank of it.
+        let mut other = memory(b"MPI_COMM_WORLD", true);
+        other[0x1000 + 20] = 2;
+        assert_eq!(found(&other), None);
+        assert_eq!(found(&[]), None);
+    }
 }

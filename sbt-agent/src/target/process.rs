@@ -130,7 +130,7 @@ pub fn memory_at(pid: u32, address: u64) -> Memory {
 }
 
 /// Which rank of a parallel program a process is, as what started it has put into
-/// its environment: Open MPI, MPICH and its kin, PMIx, Slurm.
+/// its environment: Open MPI, MPICH and its kin, `PMIx`, Slurm.
 pub fn rank(pid: u32) -> Option<u32> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
     rank_of(&environment)

@@ -329,47 +329,7 @@ impl Decoder {
                 let event = self.thread(record);
                 out.push(event);
             }
-            Raw::Arrive(record) => {
-                let tid = record.head.tid;
-                let thread = self.check(tid, record.seq, out);
-                let callers = self.callers(thread, record.caller, record.epoch, out);
-                let time_ns = record.clocks.time_ns;
-                let object = if record.head.layout == layout::MPI {
-                    let (object, count) = self.communicators.find(
-                        (thread.space, thread.process),
-                        record.object,
-                        time_ns,
-                    );
-                    // Ranks may be elsewhere, so nobody could count them.
-                    if let Some(count) = count {
-                        out.push(Event::Memory {
-                            tid,
-                            time_ns,
-                            object,
-                            count,
-                            round: None,
-                        });
-                    }
-                    object
-                } else {
-                    self.spaces.object(thread.space, record.object)
-                };
-                out.push(Event::Arrive {
-                    tid,
-                    clocks: self.clocks(&record.clocks),
-                    object,
-                    kind: match record.head.layout {
-                        layout::USER => Kind::User,
-                        layout::MPI => Kind::Mpi,
-                        layout::GOMP => Kind::Gomp,
-                        layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
-                        layout::RUST => Kind::Rust,
-                        layout::KMP => Kind::Kmp,
-                        _ => Kind::Pthread,
-                    },
-                    callers,
-                });
-            }
+            Raw::Arrive(record) => self.arrive(record, out),
             Raw::Condvar(record) => self.evidence(record, out),
             Raw::Callers(record) => self.chain(record),
             Raw::Depart(record) => {
@@ -432,32 +392,74 @@ impl Decoder {
                     count: record.count,
                 });
             }
-            Raw::Mapping(record) => {
-                let time_ns = record.time_ns;
-                let process = record.ns_tgid;
-                out.push(match record.head.kind {
-                    kind::EXEC => {
-                        // Addresses mean something else from here on.
-                        let space = self.spaces.of(process);
-                        self.callers.retain(|(of, ..), _| *of != space);
-                        self.spaces.executed(space);
-                        Event::Exec {
-                            time_ns,
-                            process,
-                            space,
-                            replaced: record.head.layout != 0,
-                        }
-                    }
-                    kind::FORK => Event::Forked {
-                        time_ns,
-                        process,
-                        child: (record.child != 0).then_some(record.child),
-                        followed: record.head.layout == 0,
-                    },
-                    _ => Event::Mapped { time_ns, process },
+            Raw::Mapping(record) => self.mapping(record, out),
+        }
+    }
+
+    fn arrive(&mut self, record: &Arrive, out: &mut Vec<Event>) {
+        let tid = record.head.tid;
+        let thread = self.check(tid, record.seq, out);
+        let callers = self.callers(thread, record.caller, record.epoch, out);
+        let time_ns = record.clocks.time_ns;
+        let object = if record.head.layout == layout::MPI {
+            let (object, count) =
+                self.communicators
+                    .find((thread.space, thread.process), record.object, time_ns);
+            // Ranks may be elsewhere, so nobody could count them.
+            if let Some(count) = count {
+                out.push(Event::Memory {
+                    tid,
+                    time_ns,
+                    object,
+                    count,
+                    round: None,
                 });
             }
-        }
+            object
+        } else {
+            self.spaces.object(thread.space, record.object)
+        };
+        out.push(Event::Arrive {
+            tid,
+            clocks: self.clocks(&record.clocks),
+            object,
+            kind: match record.head.layout {
+                layout::USER => Kind::User,
+                layout::MPI => Kind::Mpi,
+                layout::GOMP => Kind::Gomp,
+                layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
+                layout::RUST => Kind::Rust,
+                layout::KMP => Kind::Kmp,
+                _ => Kind::Pthread,
+            },
+            callers,
+        });
+    }
+
+    fn mapping(&mut self, record: &Mapping, out: &mut Vec<Event>) {
+        let time_ns = record.time_ns;
+        let process = record.ns_tgid;
+        out.push(match record.head.kind {
+            kind::EXEC => {
+                // Addresses mean something else from here on.
+                let space = self.spaces.of(process);
+                self.callers.retain(|(of, ..), _| *of != space);
+                self.spaces.executed(space);
+                Event::Exec {
+                    time_ns,
+                    process,
+                    space,
+                    replaced: record.head.layout != 0,
+                }
+            }
+            kind::FORK => Event::Forked {
+                time_ns,
+                process,
+                child: (record.child != 0).then_some(record.child),
+                followed: record.head.layout == 0,
+            },
+            _ => Event::Mapped { time_ns, process },
+        });
     }
 }
 

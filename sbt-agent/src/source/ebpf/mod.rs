@@ -157,8 +157,6 @@ pub struct Ebpf {
     /// Those on which nothing is put, though they have something to offer.
     passed_over: Vec<Arc<ProbedFile>>,
     scope: Scope,
-    /// The target's children are watched too.
-    children: bool,
     generation: u16,
     /// What the map of them holds.
     kmp: Vec<sbt_common::Kmp>,
@@ -218,7 +216,6 @@ impl Ebpf {
             files: Vec::new(),
             passed_over: Vec::new(),
             scope,
-            children: config.children != 0,
             generation: 0,
             kmp: Vec::new(),
             tracepoints: Vec::new(),
@@ -239,7 +236,7 @@ impl Ebpf {
             notes: Vec::new(),
         };
         this.run_offset = this.calibrate();
-        if children && !this.children {
+        if children && !this.has_children() {
             this.notes.push(
                 "this kernel does not allow to follow children: the one process is watched".into(),
             );
@@ -249,7 +246,7 @@ impl Ebpf {
             ("fork", c"sched_process_fork"),
             ("exit", c"sched_process_exit"),
         ] {
-            if program == "fork" && !this.children {
+            if program == "fork" && !this.has_children() {
                 continue;
             }
             let link =
@@ -477,7 +474,7 @@ impl Ebpf {
 
     /// Whether the target's children are watched too.
     pub const fn has_children(&self) -> bool {
-        self.children
+        self.loaded.config.children != 0
     }
 
     /// Whom the probes are on.
@@ -624,7 +621,7 @@ impl Ebpf {
 
     /// Lets a condition variable or a futex pass unseen until a time, ns.
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
-        if !self.children {
+        if !self.has_children() {
             return self.loaded.silence(key, until_ns);
         }
         // The programs know it by its process too; those of children stay.
@@ -719,7 +716,7 @@ impl Ebpf {
             run_offset: self.run_offset,
             baselines,
             pid: self.pid,
-            shared: self.children.then_some(process::memory_at),
+            shared: self.has_children().then_some(process::memory_at),
         };
         let stopping = Arc::clone(&self.stopping);
         self.drain = Some(
