@@ -26,7 +26,7 @@ fn follows_the_size_of_the_window() {
         ("2", (60, 15)),
         ("3", (200, 60)),
         ("4", (61, 16)),
-        ("7", (80, 24)),
+        ("8", (80, 24)),
     ] as [(&str, Size); 5]
     {
         terminal.press(tab);
@@ -95,7 +95,7 @@ fn drawn(variables: &[(&str, &str)], options: &[&str], name: &str) -> String {
     for (tab, text) in [
         ("2", "idle"),
         ("3", "now"),
-        ("7", "1-7, Tab"),
+        ("8", "1-8, Tab"),
         ("5", "ready"),
     ] {
         terminal.press(tab);

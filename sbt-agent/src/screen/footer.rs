@@ -50,7 +50,7 @@ impl State {
             let text = if wide {
                 format!(" {number} {} ", tab.title())
             } else {
-                format!("{number}{} ", tab.title())
+                format!("{number}{} ", tab.short_title())
             };
             let end = x.saturating_add(u16::try_from(width(&text)).unwrap_or(u16::MAX));
             self.titles.push(x..end);

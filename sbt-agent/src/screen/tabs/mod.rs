@@ -41,6 +41,11 @@ pub trait Tab: Send {
     /// Its name.
     fn title(&self) -> &'static str;
 
+    /// The same where there is little room.
+    fn short_title(&self) -> &'static str {
+        self.title()
+    }
+
     /// Draws it.
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect);
 

@@ -132,6 +132,10 @@ impl Tab for Timeline {
         "Timeline"
     }
 
+    fn short_title(&self) -> &'static str {
+        "Time"
+    }
+
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (snapshot, look) = (view.snapshot, view.look);
         let (title, body) = site::split(area);
