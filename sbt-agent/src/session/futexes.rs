@@ -7,6 +7,9 @@
 /// No barrier was hit for so long, ns.
 const QUIET_NS: u64 = 200_000_000;
 
+/// The same if there were some before: it is rather a long phase then, or a hang.
+const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
+
 /// How long it is tried, ns.
 const TRIED_NS: u64 = 2_000_000_000;
 
@@ -102,7 +105,12 @@ impl Governor {
             self.back_ns = now_ns.saturating_add(away_ns);
             return Some(false);
         }
-        let is_quiet = now_ns.saturating_sub(self.quiet_since_ns) >= QUIET_NS;
+        let long_ns = if seen.others > 0 {
+            QUIET_AFTER_OTHERS_NS
+        } else {
+            QUIET_NS
+        };
+        let is_quiet = now_ns.saturating_sub(self.quiet_since_ns) >= long_ns;
         if seen.threads < 2 || !is_quiet || now_ns < self.back_ns {
             return None;
         }
@@ -160,11 +168,17 @@ mod tests {
         assert_eq!(governor.summary(), Some(false));
         assert_eq!(governor.tick(100 * MS, seen(4, 0, 0)), None);
         assert_eq!(governor.tick(300 * MS, seen(1, 0, 0)), None);
-        assert_eq!(governor.tick(600 * MS, seen(4, 8, 0)), None);
-        assert_eq!(governor.tick(700 * MS, seen(4, 8, 0)), None);
-        assert_eq!(governor.tick(800 * MS, seen(4, 8, 0)), Some(true));
+        assert_eq!(governor.tick(600 * MS, seen(4, 0, 0)), Some(true));
         assert_eq!(governor.summary(), None);
         assert!(governor.note().is_some());
+    }
+
+    #[test]
+    fn a_long_phase_between_other_barriers_is_no_reason() {
+        let mut governor = Governor::new(Futexes::Auto, 0);
+        assert_eq!(governor.tick(100 * MS, seen(4, 8, 0)), None);
+        assert_eq!(governor.tick(10_000 * MS, seen(4, 8, 0)), None);
+        assert_eq!(governor.tick(10_200 * MS, seen(4, 8, 0)), Some(true));
     }
 
     #[test]
