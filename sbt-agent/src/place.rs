@@ -72,6 +72,10 @@ struct Shown<'a> {
     address: Option<(&'a str, u64)>,
 }
 
+/// A function that only wraps a barrier comes to it within so many bytes of code:
+/// one made of a mutex and a condition variable takes 100 to 250, not optimised.
+const WRAPPER: u64 = 256;
+
 impl Place {
     /// What tells two places apart: the chain of lines, where there are any,
     /// however many addresses a compiler has made of it; else the address.
@@ -184,8 +188,9 @@ impl Place {
 
     /// The frame by which to name this place among others: the innermost that
     /// is not a wrapper. A wrapper is the barrier's caller if inlined from another
-    /// source file than that of its own, or a function through which several places go:
-    /// it would hide who waits. A phase that is inlined into the thread's main
+    /// source file than that of its own, or a short function through which several
+    /// places go: it would hide who waits. One that does more than that before is a
+    /// phase by itself, whoever calls it. A phase that is inlined into the thread's main
     /// function, from the same file, still names its own barrier, and so does one
     /// of several barriers in a function that several call. Functions of
     /// the language's own library name nothing where there are others: a thread's
@@ -198,7 +203,9 @@ impl Place {
             // is the program.
             let is_first = self.outer.first().is_none_or(|call| outer < call.frame);
             is_first && frame.inlined && outside.file.is_some() && frame.file != outside.file
-                || self.is_shared(depth, others) && !self.is_ambiguous(outer, others)
+                || self.is_shared(depth, others)
+                    && !self.is_ambiguous(outer, others)
+                    && !self.works_before(depth)
         };
         depths
             .windows(2)
@@ -230,6 +237,14 @@ impl Place {
             .filter(|depth| !self.frames[*depth].is_of_library())
             .collect();
         if own.is_empty() { all.collect() } else { own }
+    }
+
+    /// Whether the function that was called in a frame does more than to come to
+    /// what it calls there.
+    fn works_before(&self, depth: usize) -> bool {
+        let call = self.outer.iter().rfind(|call| call.frame <= depth);
+        let into = call.map_or(self.into_function, |call| call.into_function);
+        into.is_some_and(|bytes| bytes > WRAPPER)
     }
 
     /// Whether another place has the same frames up to this one, but not all.
