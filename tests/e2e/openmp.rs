@@ -2,8 +2,8 @@
 
 use crate::{
     harness::{
-        Report, attach, command, folder, needs_root, number, pause, run, sbt_with, start, watch,
-        watch_with,
+        Report, attach, best_of_three, command, folder, needs_root, number, pause, run, sbt_with,
+        start, watch, watch_with,
     },
     programs::{Build, line},
 };
@@ -184,6 +184,43 @@ fn llvm_openmp_is_seen_however_it_waits() {
         run(command).expect(0);
         Report::read(&json).is_exactly(9 * 61, 61);
     }
+}
+
+#[test]
+fn spinning_in_a_barrier_is_told_from_sleeping() {
+    needs_root!();
+    for program in [GNU.path(), LLVM.path()] {
+        let program = program.to_str().unwrap();
+        best_of_three(|| {
+            let active = asleep_at_the_barrier(program, "active")?;
+            let passive = asleep_at_the_barrier(program, "passive")?;
+            let told = active < 20.0 && passive > 60.0;
+            told.then_some(())
+                .ok_or(format!("asleep: active {active} %, passive {passive} %"))
+        });
+    }
+}
+
+/// How much of the waiting for a thread that is 2 ms late was sleep, per cent. The
+/// rest is not all on a CPU: who spins may give it to others each time.
+fn asleep_at_the_barrier(program: &str, policy: &str) -> Result<f64, String> {
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    let arguments = ["rounds=50", "nested=0", "threads=2", "slower=2000"];
+    command.arg(&json).args(["--", program]).args(arguments);
+    command.env("OMP_WAIT_POLICY", policy);
+    run(command).expect(0);
+    let report = Report::read(&json);
+    let site = report.site_at(line("openmp.c", "SITE barrier"));
+    let share = |field: &str| site[field].as_f64().ok_or(format!("{field}: {report}"));
+    let (spinning, asleep) = (share("spinning_pct")?, share("asleep_pct")?);
+    if spinning + asleep > 100.1 {
+        return Err(format!(
+            "{spinning} % and {asleep} % of one whole: {report}"
+        ));
+    }
+    Ok(asleep)
 }
 
 #[test]

@@ -15,14 +15,14 @@ static void work(long us)
 
 int main(int argc, char **argv)
 {
-    long rounds = option(argc, argv, "rounds", 50);
+    long rounds = option(argc, argv, "rounds", 50), slower = option(argc, argv, "slower", 40);
     int nested = (int)option(argc, argv, "nested", 10);
     omp_set_dynamic(0);
     omp_set_num_threads((int)option(argc, argv, "threads", 4));
 #pragma omp parallel
     {
         for (long round = 0; round < rounds; round++) {
-            work(20 + 40 * omp_get_thread_num());
+            work(20 + slower * omp_get_thread_num());
 #pragma omp barrier // SITE barrier
 #pragma omp for schedule(static)
             for (int i = 0; i < 16; i++)

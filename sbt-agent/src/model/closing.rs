@@ -9,6 +9,7 @@ use super::{
     site::{Done, Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
     told::{Arrival, Told},
+    waits::Wait,
 };
 use crate::event::{Clocks, Kind};
 
@@ -193,6 +194,7 @@ impl Model {
             row.work.add(part.work_ns);
             row.idle_ns = row.idle_ns.saturating_add(part.idle_ns);
             row.release.add(part.release_ns);
+            row.waits.add(part.wait);
             row.split.add(part.split);
         }
         if let Some((straggler, _)) = done.straggler {
@@ -219,8 +221,8 @@ impl Model {
                 lanes.add(member.row, span, Doing::Work(split));
             }
             lanes.add(member.row, (arrived.time_ns, last_ns), Doing::Idle);
-            if let Left::At(left_ns) = member.left {
-                lanes.add(member.row, (last_ns, left_ns), Doing::Release);
+            if let Left::At(left) = member.left {
+                lanes.add(member.row, (last_ns, left.time_ns), Doing::Release);
             }
         }
     }
@@ -303,16 +305,18 @@ pub(super) fn next_open(barrier: &mut Barrier) -> Episode {
 /// What a member did, in an episode whose last thread arrived at `last_ns`.
 fn part(member: &Member, last_ns: u64) -> Part {
     let arrived = member.arrived;
+    let left = match member.left {
+        Left::At(left) => Some(left),
+        Left::NotYet | Left::Unseen => None,
+    };
     Part {
         row: member.row,
         work_ns: member
             .since
             .map(|since| arrived.time_ns.saturating_sub(since.clocks.time_ns)),
         idle_ns: last_ns - arrived.time_ns,
-        release_ns: match member.left {
-            Left::At(time_ns) => Some(time_ns.saturating_sub(last_ns)),
-            Left::NotYet | Left::Unseen => None,
-        },
+        release_ns: left.map(|left| left.time_ns.saturating_sub(last_ns)),
+        wait: left.map(|left| Wait::between(arrived, left)),
         split: member.since.map_or_else(Split::default, |since| {
             Split::between(since.clocks, arrived)
         }),

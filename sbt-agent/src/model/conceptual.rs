@@ -314,6 +314,7 @@ mod tests {
             work_ns: Some(work_ns),
             idle_ns,
             release_ns: None,
+            wait: None,
             split: Split::default(),
         }
     }

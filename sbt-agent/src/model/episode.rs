@@ -45,8 +45,8 @@ pub enum Left {
     NotYet,
     /// It left, but when was not seen.
     Unseen,
-    /// When, ns.
-    At(u64),
+    /// When, and with what on its clocks.
+    At(Clocks),
 }
 
 /// One use of a barrier, open until all participants have arrived, then

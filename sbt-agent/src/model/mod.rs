@@ -24,6 +24,7 @@ pub mod straggler;
 pub mod thread;
 pub mod told;
 pub mod trend;
+pub mod waits;
 
 #[cfg(test)]
 mod tests;

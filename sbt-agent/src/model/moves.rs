@@ -206,7 +206,7 @@ impl Model {
             let before = live.seat.and_then(|seat| seat.before);
             live.since = before.map(|before| Since { clocks, before });
         }
-        self.leave(tid, Left::At(clocks.time_ns));
+        self.leave(tid, Left::At(clocks));
     }
 
     /// A member of an episode that is not full has left it.
@@ -250,7 +250,7 @@ impl Model {
         let found = before.and_then(|full| {
             // Nobody has left it before all its members had come.
             let fits = full.members.iter().all(|member| match member.left {
-                Left::At(time_ns) => time_ns > mine.arrived.time_ns,
+                Left::At(left) => left.time_ns > mine.arrived.time_ns,
                 Left::NotYet => true,
                 Left::Unseen => false,
             } && member.tid != tid);

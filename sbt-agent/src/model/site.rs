@@ -10,6 +10,7 @@ use super::{
     straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
     trend::{self, Trend},
+    waits::{Wait, Waits},
 };
 use crate::event::Kind;
 
@@ -81,6 +82,8 @@ pub struct SiteThread {
     pub idle: Stat,
     /// From the last arrival to its departure, where that was seen.
     pub release: Stat,
+    /// How they waited in the barrier, likewise.
+    pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
 }
@@ -120,6 +123,8 @@ pub struct Site {
     pub idle: Stat,
     /// From the last arrival to the departure, likewise.
     pub release: Stat,
+    /// How they waited in the barrier, likewise.
+    pub waits: Waits,
     /// Work of each thread in each episode.
     pub work: Stat,
     /// By how much the longest work exceeded the mean, summed over the
@@ -161,6 +166,7 @@ impl Site {
             barrier: Stat::default(),
             idle: Stat::default(),
             release: Stat::default(),
+            waits: Waits::default(),
             work: Stat::default(),
             gain_ns: 0.0,
             longest_ns: 0,
@@ -343,6 +349,8 @@ pub struct Part {
     pub idle_ns: u64,
     /// `d_i - L`, if the departure was seen.
     pub release_ns: Option<u64>,
+    /// How it waited, likewise.
+    pub wait: Option<Wait>,
     /// How the work splits up.
     pub split: Split,
 }
@@ -470,6 +478,7 @@ impl Sites {
         for part in parts {
             site.idle.add(part.idle_ns);
             site.release.add_known(part.release_ns);
+            site.waits.add(part.wait);
             site.work.add_known(part.work_ns);
             let Some(thread) = site.thread(part.row, &mut self.pairs) else {
                 self.unkept_parts += 1;
@@ -479,6 +488,7 @@ impl Sites {
             thread.work.add_known(part.work_ns);
             thread.idle.add(part.idle_ns);
             thread.release.add_known(part.release_ns);
+            thread.waits.add(part.wait);
             thread.split.add(part.split);
             let is_last = done.straggler.is_some_and(|(last, _)| last == part.row);
             if std::mem::replace(&mut thread.was_last, is_last) {

@@ -219,6 +219,7 @@ mod tests {
                     work_ns: Some(10),
                     idle_ns: u64::from(row != last),
                     release_ns: None,
+                    wait: None,
                     split: Split::default(),
                 })
                 .collect();

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{barrier::BarrierId, episode::Seat, site::SiteId, stats::KnownSum};
+use super::{barrier::BarrierId, episode::Seat, site::SiteId, stats::KnownSum, waits::Waits};
 use crate::event::{Clocks, MarkId, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.
@@ -96,6 +96,8 @@ pub struct Row {
     pub idle_ns: u64,
     /// From the last arrival to this thread's departure.
     pub release: KnownSum,
+    /// How it waited, where the departure was seen.
+    pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
     /// It has ended; not told of a row that several share.

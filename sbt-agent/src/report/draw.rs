@@ -6,8 +6,8 @@ use super::{
     BarrierReport, BarrierStragglerReport, ConceptualReport, ConceptualThreadReport, EachReport,
     IntervalReport, IntervalThreadReport, MarkReport, MarkThreadReport, OwnCost, PhaseReport,
     ProcessReport, RecognisedReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
-    StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WarningReport,
-    WatchedReport, locks,
+    StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WaitsReport,
+    WarningReport, WatchedReport, locks,
     order::{Order, Process},
     place_names::{label, labels, others},
 };
@@ -20,6 +20,7 @@ use crate::{
         thread::{Row, SplitSum, ThreadId},
         told::Told,
         trend::{Bucket, Trend},
+        waits::Waits,
     },
     place::{Place, printable},
     words::without_codes,
@@ -126,6 +127,7 @@ impl Report {
         let hits: u64 = marks.iter().map(|mark| mark.hits).sum();
         let threads = draw.threads();
         let unfinished = draw.unfinished();
+        let waits = model.sites().all().iter().map(|site| site.waits).sum();
         let because = run.none_found_because.clone();
         Self {
             schema: SCHEMA,
@@ -134,7 +136,7 @@ impl Report {
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
             lost_events: run.lost,
-            thread_time: thread_time(&threads, &unfinished),
+            thread_time: thread_time(&threads, waits, &unfinished),
             threads,
             processes: draw.processes(),
             children: run.children,
@@ -293,6 +295,7 @@ impl Draw<'_> {
             episodes: site.episodes,
             incomplete: site.incomplete,
             lost_ns: site.idle.sum(),
+            waits: waits(site.waits),
             lost_wall_pct: self.lost_wall_pct(site),
             gain_ns: ns(site.gain_ns),
             imbalance_pct: site.imbalance_pct(),
@@ -572,7 +575,11 @@ impl Draw<'_> {
     }
 }
 
-fn thread_time(threads: &[ThreadReport], unfinished: &[UnfinishedReport]) -> ThreadTimeReport {
+fn thread_time(
+    threads: &[ThreadReport],
+    all_waits: Waits,
+    unfinished: &[UnfinishedReport],
+) -> ThreadTimeReport {
     let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
     let work_ns = sum(&mut threads.iter().filter_map(|thread| thread.work_ns));
     let idle_ns = sum(&mut threads.iter().map(|thread| thread.idle_ns));
@@ -589,7 +596,18 @@ fn thread_time(threads: &[ThreadReport], unfinished: &[UnfinishedReport]) -> Thr
         work_pct: pct(work_ns),
         idle_pct: pct(idle_ns),
         release_pct: release_ns.and_then(pct),
+        waits: waits(all_waits),
         unfinished_ns: sum(&mut unfinished.iter().map(|open| open.idle_ns)),
+    }
+}
+
+fn waits(waits: Waits) -> WaitsReport {
+    let (spinning_ns, asleep_ns) = (waits.split.running.get(), waits.split.blocked.get());
+    WaitsReport {
+        spinning_ns,
+        asleep_ns,
+        spinning_pct: waits.pct(spinning_ns),
+        asleep_pct: waits.pct(asleep_ns),
     }
 }
 
@@ -616,8 +634,7 @@ fn thread(id: u32, label: String, row: &Row) -> ThreadReport {
         running_ns: running.get(),
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),
-        // Where a thread spins inside a barrier is not yet told apart.
-        spinning_ns: None,
+        waits: waits(row.waits),
     }
 }
 
@@ -628,6 +645,7 @@ fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {
         work_ns: thread.work.known_sum(),
         idle_ns: thread.idle.sum(),
         release_ns: thread.release.known_sum(),
+        waits: waits(thread.waits),
         running_ns: thread.split.running.get(),
         ready_ns: thread.split.ready.get(),
         blocked_ns: thread.split.blocked.get(),

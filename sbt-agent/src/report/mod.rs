@@ -133,8 +133,26 @@ pub struct ThreadTimeReport {
     pub idle_pct: Option<f64>,
     /// `release_ns` of `total_ns`.
     pub release_pct: Option<f64>,
+    /// How that was waited.
+    #[serde(flatten)]
+    pub waits: WaitsReport,
     /// Apart from that: waiting in the episodes of `unfinished`.
     pub unfinished_ns: u64,
+}
+
+/// How threads waited in barriers: of those waits whose departure was seen.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WaitsReport {
+    /// Of idle and release, on a CPU: spinning in the barrier, or tasks of OpenMP; null
+    /// if no departure was seen.
+    pub spinning_ns: Option<u64>,
+    /// Of idle and release, asleep in the kernel; likewise. The rest was ready for a CPU.
+    pub asleep_ns: Option<u64>,
+    /// `spinning_ns` of the waits of which it is known.
+    pub spinning_pct: Option<f64>,
+    /// `asleep_ns` of them.
+    pub asleep_pct: Option<f64>,
 }
 
 /// A process with threads in the report.
@@ -188,8 +206,9 @@ pub struct ThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither: asleep in the kernel.
     pub blocked_ns: Option<u64>,
-    /// Not measured by this version.
-    pub spinning_ns: Option<u64>,
+    /// How that was waited.
+    #[serde(flatten)]
+    pub waits: WaitsReport,
 }
 
 /// A barrier object.
@@ -266,6 +285,9 @@ pub struct SiteReport {
     pub incomplete: u64,
     /// Sum of idle over threads and episodes: what the ranking goes by.
     pub lost_ns: u64,
+    /// How that was waited.
+    #[serde(flatten)]
+    pub waits: WaitsReport,
     /// `lost_ns` of the wall time of the threads that are here at a time; null
     /// without complete episodes.
     pub lost_wall_pct: Option<f64>,
@@ -401,6 +423,9 @@ pub struct SiteThreadReport {
     pub idle_ns: u64,
     /// From the last arrival to its departure.
     pub release_ns: Option<u64>,
+    /// How that was waited.
+    #[serde(flatten)]
+    pub waits: WaitsReport,
     /// Of `work_ns`, on a CPU.
     pub running_ns: Option<u64>,
     /// Of `work_ns`, runnable without a CPU.

@@ -7,7 +7,8 @@ use crate::{
     report::{
         ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
         PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
-        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, locks::LockReport,
+        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WaitsReport,
+        locks::LockReport,
     },
 };
 
@@ -41,6 +42,7 @@ pub fn empty() -> Snapshot {
                 work_pct: None,
                 idle_pct: None,
                 release_pct: None,
+                waits: WaitsReport::default(),
                 unfinished_ns: 0,
             },
             threads: Vec::new(),
@@ -104,6 +106,16 @@ fn stat(count: u64, mean: u64) -> StatReport {
 /// how often it is last, percent.
 type Share = (u64, u64, u64, u64);
 
+/// Two per cent of the waiting are spinning.
+fn waits(spinning_ns: u64) -> WaitsReport {
+    WaitsReport {
+        spinning_ns: Some(spinning_ns),
+        asleep_ns: Some(49 * spinning_ns),
+        spinning_pct: Some(2.0),
+        asleep_pct: Some(98.0),
+    }
+}
+
 /// A site with so many episodes.
 fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> SiteReport {
     let n = shares.len() as u64;
@@ -122,6 +134,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
             work_ns: Some(share.0 * episodes),
             idle_ns: share.1 * episodes,
             release_ns: Some(share.2 * episodes),
+            waits: waits(share.1 * episodes / 50),
             running_ns: Some(share.0 * episodes),
             ready_ns: Some(0),
             blocked_ns: Some(0),
@@ -155,6 +168,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         episodes,
         incomplete: 0,
         lost_ns: idle * episodes,
+        waits: waits(idle * episodes / 50),
         lost_wall_pct: Some((idle * episodes) as f64 / (n * 124 * S / 10) as f64 * 100.0),
         gain_ns: (max_work - work / n) * episodes,
         imbalance_pct: Some((1.0 - (work / n) as f64 / max_work as f64) * 100.0),
@@ -216,7 +230,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 running_ns: Some(work / 10 * 9),
                 ready_ns: Some(work / 100),
                 blocked_ns: Some(work / 100 * 9),
-                spinning_ns: None,
+                waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
             }
         })
         .collect();
@@ -231,6 +245,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
         work_pct: Some(work as f64 / (work + idle) as f64 * 100.0),
         idle_pct: Some(idle as f64 / (work + idle) as f64 * 100.0),
         release_pct: Some(0.0),
+        waits: waits(idle / 50),
         unfinished_ns: 0,
     };
     report.episodes = sites.iter().map(|site| site.episodes).sum();
@@ -478,8 +493,10 @@ pub fn lossy() -> Snapshot {
     report.sites[0].incomplete = 87;
     report.sites[0].phase_ns = None;
     report.sites[0].release_ns = None;
+    report.sites[0].waits = WaitsReport::default();
     for thread in &mut report.sites[0].threads {
         thread.release_ns = None;
+        thread.waits = WaitsReport::default();
         thread.work_ns = None;
     }
     for thread in &mut report.threads {
@@ -487,6 +504,7 @@ pub fn lossy() -> Snapshot {
         thread.ready_ns = None;
         thread.blocked_ns = None;
         thread.release_ns = None;
+        thread.waits = WaitsReport::default();
     }
     report.departures = None;
     report.notes = vec!["the thread's stacks could not be read: callers are unknown".into()];

@@ -69,8 +69,8 @@ fn details_are_true(
                     && truth.threads[part.thread].tid == member.tid
             })
             .unwrap();
-        if let crate::model::episode::Left::At(time_ns) = member.left {
-            prop_assert_eq!(Some(time_ns), part.gone.map(|clocks| clocks.time_ns));
+        if let crate::model::episode::Left::At(left) = member.left {
+            prop_assert_eq!(Some(left.time_ns), part.gone.map(|clocks| clocks.time_ns));
         }
         let Some(since) = member.since else { continue };
         let before = truth.episodes.iter().rev().find_map(|before| {

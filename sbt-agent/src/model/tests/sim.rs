@@ -434,11 +434,21 @@ impl Machine<'_> {
         for thread in retry {
             self.plan(time + 1, thread, Act::Enter);
         }
+        if self.random.chance(2) {
+            self.spin(thread, time);
+        }
         let clocks = self.clocks(thread, time);
         let tid = self.threads[thread].tid;
         let seen = self.setup.departures && self.emit(thread, time, Event::Depart { tid, clocks });
         self.truth.left(thread, clocks, seen);
         self.work(thread, time);
+    }
+
+    /// It did not sleep all the time that it was in the barrier.
+    fn spin(&mut self, thread: usize, until: u64) {
+        let waited = until - self.threads[thread].arrived_ns;
+        let run = self.random.below(waited + 1);
+        self.threads[thread].run_ns += run;
     }
 
     fn exit(&mut self, thread: usize, time: u64) {

@@ -25,6 +25,18 @@ pub struct Part {
     pub left: Option<Clocks>,
 }
 
+impl Part {
+    /// What it ran between arrival and departure.
+    fn spun_ns(&self) -> Option<u64> {
+        Some(self.left?.run_ns? - self.arrived.run_ns?)
+    }
+
+    /// What it slept there: the simulated threads never wait for a CPU in a barrier.
+    fn slept_ns(&self) -> Option<u64> {
+        Some(self.left?.time_ns - self.arrived.time_ns - self.spun_ns()?)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Episode {
     pub object: u64,
@@ -81,6 +93,8 @@ pub struct ThreadFigures {
     pub idle: u64,
     pub work: Option<u64>,
     pub release: Option<u64>,
+    pub spun: Option<u64>,
+    pub slept: Option<u64>,
     pub running: Option<u64>,
     pub ready: Option<u64>,
     pub blocked: Option<u64>,
@@ -198,6 +212,8 @@ impl Truth {
                     figures.last += u64::from(part.arrived.time_ns == last);
                     figures.idle += last - part.arrived.time_ns;
                     add_known(&mut figures.release, release);
+                    add_known(&mut figures.spun, part.spun_ns());
+                    add_known(&mut figures.slept, part.slept_ns());
                     figures.work(start, part.arrived);
                 }
                 let start = part.left.unwrap_or(Clocks {
@@ -273,6 +289,8 @@ impl Figures {
                         idle: thread.idle.sum(),
                         work: thread.work.known_sum(),
                         release: thread.release.known_sum(),
+                        spun: thread.waits.split.running.get(),
+                        slept: thread.waits.split.blocked.get(),
                         running: thread.split.running.get(),
                         ready: thread.split.ready.get(),
                         blocked: thread.split.blocked.get(),
@@ -299,6 +317,8 @@ impl Figures {
                     idle: row.idle_ns,
                     work: row.work.get(),
                     release: row.release.get(),
+                    spun: row.waits.split.running.get(),
+                    slept: row.waits.split.blocked.get(),
                     running: row.split.running.get(),
                     ready: row.split.ready.get(),
                     blocked: row.split.blocked.get(),

@@ -104,7 +104,8 @@ fn grid(view: &View) -> Grid {
             2,
             Cells::Share(threads.iter().map(idle_pct).collect()),
         )
-        .column("release", 9, times(&|thread| thread.release_ns))
+        .column("spin", 9, times(&|thread| thread.waits.spinning_ns))
+        .column("release", 10, times(&|thread| thread.release_ns))
         .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()))
         .column("now", 0, Cells::Text(now));
     grid

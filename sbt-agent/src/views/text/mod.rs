@@ -345,11 +345,15 @@ fn threads(out: &mut String, report: &Report, style: Style) {
         .durations("running", &each(&shown, |thread| thread.running_ns), style)
         .durations("ready", &each(&shown, |thread| thread.ready_ns), style)
         .durations("blocked", &each(&shown, |thread| thread.blocked_ns), style)
-        .durations("idle", &each(&shown, |thread| Some(thread.idle_ns)), style)
-        .column(
-            "last",
-            shown.iter().map(|thread| count(thread.last)).collect(),
-        );
+        .durations("idle", &each(&shown, |thread| Some(thread.idle_ns)), style);
+    let spinning = each(&shown, |thread| thread.waits.spinning_ns);
+    if spinning.iter().any(Option::is_some) {
+        table.durations("spin", &spinning, style);
+    }
+    table.column(
+        "last",
+        shown.iter().map(|thread| count(thread.last)).collect(),
+    );
     table.write(out, style, 18);
     others(
         out,

@@ -20,6 +20,9 @@ const SPARKS: usize = 32;
 const MOST_BARRIERS: usize = 8;
 /// Threads that take turns and are named, at most.
 const MOST_TURNS: usize = 6;
+/// Spinning is told from this share of the waiting on, per cent: a short sleep has
+/// the CPU time of going to sleep and waking up in it.
+const WORTH_TELLING: f64 = 25.0;
 /// What balance would save is told from this share of the wall time on.
 const WORTH_SAVING: f64 = 0.001;
 
@@ -165,8 +168,20 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
             share * 100.0,
         ));
     }
+    facts.extend(spinning(site));
     facts.extend(recognised(report, site));
     facts
+}
+
+/// Whether its threads spin while they wait, if they do.
+fn spinning(site: &SiteReport) -> Option<String> {
+    let spinning_pct = site
+        .waits
+        .spinning_pct
+        .filter(|pct| *pct >= WORTH_TELLING)?;
+    Some(format!(
+        "its threads spin: {spinning_pct:.0} % of what they wait here is on a CPU"
+    ))
 }
 
 /// What its barriers were recognised by, if the program does not call them so.

@@ -167,6 +167,20 @@ fn an_unknown_release_is_not_zero() {
 }
 
 #[test]
+fn spinning_is_told_where_it_is_more_than_going_to_sleep() {
+    let mut program = Program::new(true);
+    program.starts(1..3);
+    program.meet(1, &[(1, 10), (2, 30)]);
+    let mut report = program.report();
+    assert_eq!(report.sites[0].waits.spinning_ns, None);
+    let spins = "its threads spin: 97 % of what they wait here is on a CPU\n";
+    for (pct, told) in [(None, false), (Some(9.0), false), (Some(97.4), true)] {
+        report.sites[0].waits.spinning_pct = pct;
+        assert_eq!(text(&report).contains(spins), told, "{pct:?}");
+    }
+}
+
+#[test]
 fn waiting_longer_than_ever_is_told_and_other_waiting_in_one_line() {
     let run = |waits_ms: u64| {
         let mut program = Program::new(true);

@@ -1,0 +1,94 @@
+//! How threads wait in barriers: some spin, some sleep.
+
+use std::iter::Sum;
+
+use super::thread::{Split, SplitSum};
+use crate::event::Clocks;
+
+/// One thread in one barrier, from its arrival to its departure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Running: it spun, but for the few microseconds of the barrier's own code and
+    /// of the probes on it; with OpenMP it may have executed tasks. Ready: it spun
+    /// as well, or had been woken. Blocked: it slept.
+    pub split: Split,
+    /// Idle and release, ns.
+    pub whole_ns: u64,
+}
+
+impl Wait {
+    /// From the clocks at both ends.
+    pub fn between(arrived: Clocks, left: Clocks) -> Self {
+        Self {
+            split: Split::between(arrived, left),
+            whole_ns: left.time_ns.saturating_sub(arrived.time_ns),
+        }
+    }
+}
+
+/// Sums of [`Wait`]s, with how much of the waiting they tell of: departures may be
+/// watched for a part of the run only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How they split up.
+    pub split: SplitSum,
+    whole_ns: u64,
+}
+
+impl Waits {
+    /// Takes one in; one of which nothing is known changes nothing.
+    pub fn add(&mut self, wait: Option<Wait>) {
+        let Some(wait) = wait else { return };
+        self.split.add(wait.split);
+        self.whole_ns = self.whole_ns.saturating_add(wait.whole_ns);
+    }
+
+    /// A part of them, per cent of their length.
+    pub fn pct(self, part_ns: Option<u64>) -> Option<f64> {
+        let part_ns = part_ns.filter(|_| self.whole_ns > 0)?;
+        Some(part_ns as f64 / self.whole_ns as f64 * 100.0)
+    }
+}
+
+impl Sum for Waits {
+    fn sum<I: Iterator<Item = Self>>(waits: I) -> Self {
+        let mut all = Self::default();
+        for waits in waits {
+            all.split.running.add(waits.split.running.get());
+            all.split.ready.add(waits.split.ready.get());
+            all.split.blocked.add(waits.split.blocked.get());
+            all.whole_ns = all.whole_ns.saturating_add(waits.whole_ns);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time_ns: u64, run_ns: u64) -> Clocks {
+        Clocks {
+            time_ns,
+            run_ns: Some(run_ns),
+            delay_ns: Some(0),
+        }
+    }
+
+    #[test]
+    fn unknown_waits_are_no_zeros() {
+        let mut waits = Waits::default();
+        waits.add(None);
+        let spun = |waits: Waits| (waits.split.running.get(), waits.split.blocked.get());
+        assert_eq!(spun(waits), (None, None));
+        assert_eq!(waits.pct(Some(3)), None);
+        waits.add(Some(Wait::between(at(100, 5), at(110, 8))));
+        waits.add(None);
+        waits.add(Some(Wait::between(at(200, 8), at(210, 12))));
+        assert_eq!(spun(waits), (Some(7), Some(13)));
+        assert_eq!(waits.pct(waits.split.running.get()), Some(35.0));
+        let all: Waits = [waits, Waits::default(), waits].into_iter().sum();
+        assert_eq!(spun(all), (Some(14), Some(26)));
+        assert_eq!(all.pct(all.split.blocked.get()), Some(65.0));
+    }
+}
