@@ -1,8 +1,8 @@
 //! Whether departures are worth what they cost: a pure decision.
 //!
 //! Idle times follow from the arrivals alone. Departures add the release
-//! latency and make the start of a phase exact, for about the price of the
-//! arrival once more; a program with very short phases should not pay it.
+//! latency and make the start of a phase exact, for about half the price of an
+//! arrival; a program with very short phases should not pay it.
 
 /// Above this many arrivals a second and thread, departures go off by
 /// themselves: they would cost more than half a percent of its time.
