@@ -1,6 +1,6 @@
 //! Processes that the program starts.
 
-use std::path::Path;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::{Value, json};
 
@@ -136,10 +136,30 @@ fn a_wrapper_shows_what_is_in_it() {
 fn openmp_behind_a_wrapper_is_exact() {
     needs_root!();
     let inner = Build::of("openmp.c").flags(&["-fopenmp"]).path();
-    let timeout: &Path = "/usr/bin/timeout".as_ref();
     let inner = inner.to_str().unwrap();
-    let report = watch(timeout, &["60", inner, "rounds=50", "nested=0"]);
-    report.is_exactly(4 * (50 * 5 + 50 + 1), 50 * 5 + 50 + 1);
+    let folder = folder();
+    let script = folder.path().join("job");
+    let text = format!("#!/bin/sh\necho | cat\n{inner} rounds=50 nested=0\n");
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    let program = [inner, "rounds=50", "nested=0"];
+    // In a process of its own, in the wrapper's, and named by a script alone.
+    for (wrapper, own, program) in [
+        ("/usr/bin/timeout", &["60"][..], &program[..]),
+        ("/usr/bin/env", &["A=b"], &program),
+        ("/usr/bin/taskset", &["-c", "0-63"], &program),
+        (
+            "/usr/bin/nice",
+            &[],
+            &["env", inner, "rounds=50", "nested=0"],
+        ),
+        (script, &[], &[]),
+        ("/bin/sh", &[script], &[]),
+    ] {
+        let report = watch(wrapper.as_ref(), &[own, program].concat());
+        report.is_exactly(4 * (50 * 5 + 50 + 1), 50 * 5 + 50 + 1);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::{
     settings::Settings,
     source::ebpf::{Ebpf, Scope},
     target::{
+        executes,
         files::ProbedFile,
         launch::{self, Held, Invoker},
         libraries::{self, WillMap},
@@ -119,17 +120,10 @@ fn attach_to_program(
     let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
     let mut files = sites::open_all(&paths.certain, &wanted);
     // Whoever has children has them at any moment, and they begin at once.
-    let has_children = children && sites::start_processes(&files);
-    let scope = if has_children {
-        Scope::Everyone
-    } else {
-        Scope::Target
-    };
-    let mut source = load(pid, scope, settings, children)?;
-    if has_children {
-        // What it will execute is often among its arguments, as with mpirun.
+    if executes::execute_others(&files) {
         let path = std::env::var_os("PATH");
-        for program in libraries::programs_among(arguments, path.as_deref()) {
+        let named = program.as_deref().unwrap_or_else(|| Path::new(""));
+        for program in executes::programs_named(named, arguments, path.as_deref()) {
             let paths = libraries::will_map(&program, user);
             let known = |file: &Arc<ProbedFile>| files.iter().any(|old| old.id == file.id);
             let mut new = sites::open_all(&paths.certain, &wanted);
@@ -137,6 +131,13 @@ fn attach_to_program(
             files.extend(new);
         }
     }
+    let has_children = children && executes::start_processes(&files);
+    let scope = if has_children {
+        Scope::Everyone
+    } else {
+        Scope::Target
+    };
+    let mut source = load(pid, scope, settings, children)?;
     check_wanted(&wanted, program.as_deref(), &files)?;
     files.extend(sites::open_all(&paths.possible, &wanted));
     let mut resolver = Resolver::new(pid, program, wanted);

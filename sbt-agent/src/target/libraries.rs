@@ -47,40 +47,6 @@ const WELL_KNOWN: [&str; 7] = [
 /// Where execvp looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// More arguments than this are not taken for programs.
-const MAX_ARGUMENTS: usize = 8;
-
-/// Which of a program's arguments name other programs, which it may execute; also
-/// the words of an argument, which may be a shell's commands. `path`: where to look
-/// for names alone.
-pub fn programs_among(arguments: &[OsString], path: Option<&OsStr>) -> Vec<PathBuf> {
-    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b";&|()".contains(byte);
-    let mut found: Vec<PathBuf> = Vec::new();
-    for word in arguments
-        .iter()
-        .flat_map(|all| all.as_bytes().split(is_end))
-    {
-        if word.is_empty() || word.starts_with(b"-") {
-            continue;
-        }
-        let program = find_program(OsStr::from_bytes(word), path);
-        let is_elf = |path: &PathBuf| {
-            let is_file =
-                fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0);
-            let mut start = [0; 4];
-            is_file
-                && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
-                && start == *b"\x7fELF"
-        };
-        found.extend(program.filter(is_elf));
-        found.dedup();
-        if found.len() >= MAX_ARGUMENTS {
-            break;
-        }
-    }
-    found
-}
-
 /// Files that a program maps. Each is there once, and all are readable 64-bit
 /// x86 ELF files.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod calls;
 pub mod communicator;
 pub mod debuginfo;
 pub mod elf;
+pub mod executes;
 pub mod files;
 mod keeper;
 pub mod launch;

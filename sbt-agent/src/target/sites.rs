@@ -3,7 +3,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -665,26 +665,6 @@ impl Resolver {
             PathBuf::from("/")
         }
     }
-}
-
-/// Whether a program is known to start processes: one of its files, not the C
-/// library itself, uses a function that does.
-pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
-    const STARTS: [&str; 10] = [
-        "fork",
-        "vfork",
-        "_Fork",
-        "clone",
-        "posix_spawn",
-        "posix_spawnp",
-        "popen",
-        "system",
-        "forkpty",
-        "daemon",
-    ];
-    let names: HashSet<String> = STARTS.into_iter().map(str::to_owned).collect();
-    let mut files = files.iter().filter(|file| !file.is_linker);
-    files.any(|file| file.imports_any(&names))
 }
 
 /// Opens what a program will map before it begins, and looks in it for what is

@@ -1,0 +1,166 @@
+//! Whether a program will execute others, and which, as far as that can be told before: wrappers
+//! (`env`, `timeout`, a shell, `mpirun`) have them among their arguments, scripts in
+//! their text.
+
+use std::{
+    collections::HashSet,
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::Read,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{elf, files::ProbedFile, libraries::find_program};
+
+/// More words than this are not taken for programs: each costs milliseconds.
+const MAX_PROGRAMS: usize = 8;
+
+/// How much of a script is read, bytes.
+const MAX_SCRIPT: u64 = 1 << 16;
+
+/// Whether a program is known to start processes: one of its files, not the C
+/// library itself, uses a function that does.
+pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
+    import_any(
+        files,
+        &[
+            "fork",
+            "vfork",
+            "_Fork",
+            "clone",
+            "posix_spawn",
+            "posix_spawnp",
+            "popen",
+            "system",
+            "forkpty",
+            "daemon",
+        ],
+    )
+}
+
+/// Whether a program is known to execute others, in its own process or in new ones.
+pub fn execute_others(files: &[Arc<ProbedFile>]) -> bool {
+    let executes = [
+        "execv", "execve", "execvp", "execvpe", "execl", "execlp", "execle", "execveat", "fexecve",
+    ];
+    start_processes(files) || import_any(files, &executes)
+}
+
+fn import_any(files: &[Arc<ProbedFile>], names: &[&str]) -> bool {
+    let names: HashSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut files = files.iter().filter(|file| !file.is_linker);
+    files.any(|file| file.imports_any(&names))
+}
+
+/// Programs that are named by a script or by what it or a program is given; also by
+/// the words of an argument, which may be a shell's commands. `path`: where to look
+/// for names alone, which is not done for those in a script: it is full of tools.
+pub fn programs_named(
+    program: &Path,
+    arguments: &[OsString],
+    path: Option<&OsStr>,
+) -> Vec<PathBuf> {
+    let mut found = Found::default();
+    found.add_script(program);
+    for argument in arguments {
+        for word in words(argument.as_bytes()) {
+            if word.starts_with(b"-") {
+                continue;
+            }
+            let word = OsStr::from_bytes(word);
+            found.add_program(find_program(word, path));
+            found.add_script(Path::new(word));
+        }
+    }
+    found.programs
+}
+
+/// Names and numbers of a shell's commands, or of another language's.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b";&|()[]{}<>,'\"`".contains(byte);
+    text.split(is_end).filter(|word| !word.is_empty())
+}
+
+#[derive(Default)]
+struct Found {
+    programs: Vec<PathBuf>,
+}
+
+impl Found {
+    fn add_program(&mut self, program: Option<PathBuf>) {
+        let is_full = self.programs.len() >= MAX_PROGRAMS;
+        let is_new = |program: &PathBuf| !is_full && !self.programs.contains(program);
+        let program = program.filter(|program| is_new(program) && is_elf(program));
+        self.programs.extend(program);
+    }
+
+    /// What a file names, if it is a script.
+    fn add_script(&mut self, file: &Path) {
+        let mut text = Vec::new();
+        let is_read = elf::open_regular(file)
+            .is_ok_and(|file| file.take(MAX_SCRIPT).read_to_end(&mut text).is_ok());
+        if !is_read || !text.starts_with(b"#!") {
+            return;
+        }
+        let commands = text.iter().position(|byte| *byte == b'\n');
+        for word in words(&text[commands.unwrap_or(text.len())..]) {
+            if word.contains(&b'/') {
+                self.add_program(Some(PathBuf::from(OsStr::from_bytes(word))));
+            }
+        }
+    }
+}
+
+fn is_elf(path: &Path) -> bool {
+    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0);
+    let mut start = [0; 4];
+    is_file
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
+        && start == *b"\x7fELF"
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    fn names(programs: &[PathBuf]) -> Vec<&OsStr> {
+        let names = programs.iter().filter_map(|path| path.file_name());
+        names.collect()
+    }
+
+    #[test]
+    fn programs_are_found_among_arguments() {
+        let arguments = [
+            "-n",
+            "4",
+            "/bin/true",
+            "exec '/bin/false'; echo no/such/file | /bin/true",
+            "/etc/passwd",
+        ];
+        let arguments = arguments.map(OsString::from);
+        let found = programs_named("/bin/env".as_ref(), &arguments, None);
+        // `echo` is found where programs are looked for without a PATH.
+        assert_eq!(names(&found), ["true", "false", "echo"]);
+        let none = programs_named("".as_ref(), &["--".into(), "".into()], None);
+        assert_eq!(none, Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn programs_are_found_in_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("job");
+        let text =
+            "#!/bin/sh\ncd /; ls | cat\nOMP_NUM_THREADS=2 \"/bin/true\" </dev/null >/tmp/out\n";
+        fs::write(&script, text).unwrap();
+        assert_eq!(names(&programs_named(&script, &[], None)), ["true"]);
+        // Executed by a shell that was given it.
+        let found = programs_named("/bin/sh".as_ref(), &[script.clone().into()], None);
+        assert_eq!(names(&found), ["true"]);
+        fs::write(&script, &text[1..]).unwrap();
+        assert_eq!(names(&programs_named(&script, &[], None)), [""; 0]);
+    }
+}
