@@ -213,8 +213,8 @@ fn the_text_says_how_many_processes_there_are() {
 
 const RANKS: u64 = 4;
 
-fn watch_ranks(options: &[&str]) -> Report {
-    let ranks = Build::of("mpi.c").compiler("mpicc").path();
+fn watch_ranks(options: &[&str], ranks: &Build) -> Report {
+    let ranks = ranks.compiler("mpicc").path();
     let ranks = ranks.to_str().unwrap();
     let mpirun: &Path = "/usr/bin/mpirun".as_ref();
     let start = [
@@ -233,7 +233,7 @@ fn watch_ranks(options: &[&str]) -> Report {
 #[test]
 fn ranks_are_grouped_by_communicator() {
     needs_root!();
-    let report = watch_ranks(&[]);
+    let report = watch_ranks(&[], &Build::of("mpi.c"));
     // All at the barrier and two collectives, and each half at its own barrier.
     report.is_exactly(4 * RANKS * ROUNDS, 5 * ROUNDS);
     for (mark, episodes) in [
@@ -268,4 +268,16 @@ fn ranks_are_grouped_by_communicator() {
     // Rank 1 has ten times as much to do before it.
     let site = report.site_at(line("mpi.c", "SITE world"));
     assert_eq!(site["straggler"]["thread"], 1, "{report}");
+}
+
+#[test]
+fn the_barrier_of_a_fortran_program_is_where_the_program_calls_it() {
+    needs_root!();
+    let report = watch_ranks(&[], &Build::of("mpi_fortran.c").flags(&["-lmpi_mpifh"]));
+    report.is_exactly(2 * RANKS * ROUNDS, 2 * ROUNDS);
+    for mark in ["SITE first", "SITE second"] {
+        let site = report.site_at(line("mpi_fortran.c", mark));
+        assert_eq!(site["kind"], "mpi", "{report}");
+        assert_eq!(number(site, "episodes"), ROUNDS, "{mark}: {report}");
+    }
 }

@@ -194,8 +194,9 @@ impl Walks {
         self.seeded = files.len();
         let mut names: HashSet<String> = HashSet::new();
         for (file, _) in files {
-            names.extend(barriers(file).map(|point| point.symbol.clone()));
+            names.extend(barriers(file).flat_map(names_of));
         }
+        self.seed_libraries(files);
         if self.follows_system_calls() {
             names.insert(SYSCALL.to_owned());
         }
@@ -234,6 +235,45 @@ impl Walks {
         }
         for (number, (file, _)) in users() {
             self.learn_inlined(files, number, file);
+        }
+    }
+
+    /// Learns to go on from libraries of a language that call barriers for the program,
+    /// as those of MPI for Fortran do: who has called them is the place.
+    fn seed_libraries(&mut self, files: &[(&ProbedFile, Owner)]) {
+        let whole = |point: &&Point| {
+            matches!(
+                point.function,
+                Function::BarrierWait | Function::Call { .. }
+            )
+        };
+        let all = files.iter().flat_map(|(file, _)| barriers(file));
+        let mut names: HashSet<String> = all.filter(whole).flat_map(names_of).collect();
+        for _ in 0..MAX_CALLERS {
+            let mut outer = HashSet::new();
+            for (number, (file, owner)) in (0..).zip(files) {
+                let is_between = *owner == Owner::System && barriers(file).next().is_none();
+                if !is_between || !file.imports_any(&names) {
+                    continue;
+                }
+                let Some(calls) = self.calls(number, file).cloned() else {
+                    continue;
+                };
+                for call in names.iter().flat_map(|name| calls.imported(name)) {
+                    let function = calls.function(call.from);
+                    let own = function.map_or(&[][..], |function| calls.names(function));
+                    outer.extend(own.iter().cloned());
+                    if call.returns {
+                        self.of_libraries.insert((number, call.next));
+                        self.learn(files, (number, call.next));
+                    }
+                }
+            }
+            outer.retain(|name| !names.contains(name));
+            if outer.is_empty() {
+                return;
+            }
+            names = outer;
         }
     }
 
@@ -381,6 +421,13 @@ impl Walks {
 /// Whether the way has not left the C library.
 pub(super) fn is_all_c(chain: &[Link]) -> bool {
     chain.iter().all(|link| link.owner == Owner::C)
+}
+
+/// What a barrier's function is called by: those of MPI have a second name each, for
+/// tools that have put their own in place of the first (MPI 3.1, section 14.2).
+fn names_of(point: &Point) -> impl Iterator<Item = String> + use<> {
+    let second = (point.layout == layout::MPI).then(|| format!("P{}", point.symbol));
+    [point.symbol.clone()].into_iter().chain(second)
 }
 
 /// Where a thread enters a barrier, or what may be part of one; not in a runtime's
