@@ -19,12 +19,13 @@ use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64}
 use super::{
     Team,
     frames::Frames,
-    leaves, number, point,
+    leaves, point,
     sweep::{Code, transfer, writes},
 };
 use crate::target::{
     elf::{Function, Point, Segment},
     prologue::is_emulated,
+    registers::number,
 };
 
 /// `awaited`, from the beginning of `gomp_barrier_t`, bytes. The final barrier

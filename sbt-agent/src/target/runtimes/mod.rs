@@ -9,7 +9,6 @@ mod stubs;
 mod sweep;
 mod values;
 
-use iced_x86::Register;
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use sbt_common::{
@@ -127,32 +126,6 @@ fn leaves(
 }
 
 pub use language::functions_of_libraries;
-
-/// The registers that may hold an object, in the order of
-/// [`sbt_common::Cookie::object`].
-const REGISTERS: [Register; 15] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-    Register::RAX,
-    Register::RBX,
-    Register::RBP,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
-
-/// The number of such a register.
-fn number(register: Register) -> Option<u8> {
-    let index = REGISTERS.iter().position(|known| *known == register)?;
-    u8::try_from(index + 1).ok()
-}
 
 /// A point at an instruction that the kernel emulates.
 fn point(
