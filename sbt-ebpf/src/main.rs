@@ -379,8 +379,8 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
     if target::owns(&task, false) {
         thread::renew_epoch();
         // A thread that is not the first takes the first one's place and number.
-        // SAFETY: the tracepoint has three arguments, this one a number.
-        let was: u64 = unsafe { ctx.arg(1) };
+        // The tracepoint has three arguments, this one a number.
+        let was: u64 = ctx.arg(1);
         mapping(&task, kind::EXEC, was as u32 != task.tid(), 0);
     }
     0
