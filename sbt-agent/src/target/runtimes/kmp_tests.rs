@@ -31,7 +31,9 @@ fn places(points: &[Point]) -> impl Iterator<Item = (&Point, Kmp)> {
 
 #[test]
 fn the_barriers_of_this_machines_libraries_are_found() {
-    for path in libraries() {
+    let libraries = libraries();
+    assert!(!libraries.is_empty(), "no libomp here: install libomp-dev");
+    for path in libraries {
         let image = fs::read(&path).unwrap();
         let points = runtimes::points(&image, &load_segments(&image).unwrap());
         let named = |symbol| places(&points).filter(move |(point, _)| point.symbol == symbol);
