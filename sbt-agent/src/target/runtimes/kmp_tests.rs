@@ -46,7 +46,7 @@ fn the_barriers_of_this_machines_libraries_are_found() {
         for (point, kmp) in places(&points) {
             let worker = point.symbol == "__kmp_join_barrier";
             assert_eq!((kmp.passes, kmp.register == 1), (worker, worker));
-            assert!(point.entry_emulated, "{point:?}");
+            assert!(runtimes::stands_on_emulated(&image, point), "{point:?}");
             let one = places(&points).next().unwrap();
             assert_eq!(
                 (kmp.way.team, kmp.way.count),

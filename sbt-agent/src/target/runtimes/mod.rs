@@ -22,6 +22,8 @@ use super::{
 };
 use frames::Frames;
 
+pub use language::functions_of_libraries;
+
 /// A barrier of a thread team, as it is called somewhere in the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Team {
@@ -125,8 +127,6 @@ fn leaves(
     point(Function::TeamEnd, symbol, at, 0, segments)
 }
 
-pub use language::functions_of_libraries;
-
 /// A point at an instruction that the kernel emulates.
 fn point(
     function: Function,
@@ -151,4 +151,13 @@ fn point(
             _ => layout::OPAQUE,
         },
     })
+}
+
+/// Whether a point stands on an instruction of an image that the kernel emulates.
+#[cfg(test)]
+fn stands_on_emulated(image: &[u8], point: &Point) -> bool {
+    let at = usize::try_from(point.entry_offset).unwrap_or(usize::MAX);
+    let code = sweep::Code::new(0, image.get(at..).unwrap_or_default());
+    let first = code.all().next();
+    first.is_some_and(|first| is_emulated(code.bytes_of(&first)))
 }
