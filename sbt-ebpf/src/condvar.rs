@@ -6,7 +6,7 @@
 
 use aya_ebpf::{
     EbpfContext as _,
-    bindings::bpf_map_type::{BPF_MAP_TYPE_LRU_HASH, BPF_MAP_TYPE_PERCPU_ARRAY},
+    bindings::bpf_map_type::BPF_MAP_TYPE_LRU_HASH,
     helpers::{bpf_get_attach_cookie, bpf_map_lookup_elem},
     macros::uprobe,
     programs::ProbeContext,
@@ -28,7 +28,7 @@ static SILENCED: MapDef = MapDef::keyed(BPF_MAP_TYPE_LRU_HASH, 8, 8, MAX_SILENCE
 
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
-static PASSED: MapDef = MapDef::keyed(BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
+static PASSED: MapDef = MapDef::counter();
 
 /// `pthread_cond_wait(condvar, mutex)` or its kin are entered: the mutex is held; or
 /// `pthread_cond_broadcast(condvar)` or `pthread_cond_signal(condvar)` is. Which,
@@ -49,7 +49,7 @@ fn tell(ctx: &ProbeContext) {
     let regs = unsafe { &*ctx.regs };
     let object = regs.rdi;
     if is_silenced(object) {
-        count_passed();
+        PASSED.count();
         return;
     }
     let task = Task::current();
@@ -118,15 +118,4 @@ pub fn is_silenced(object: u64) -> bool {
         return false;
     };
     task::now() < *until
-}
-
-/// Counts a use that the agent did not hear of.
-#[inline(always)]
-fn count_passed() {
-    let zero = 0u32;
-    let passed = unsafe { bpf_map_lookup_elem(PASSED.as_ptr(), (&raw const zero).cast()) };
-    // SAFETY: null or a value of the map, of this CPU alone.
-    if let Some(passed) = unsafe { passed.cast::<u64>().as_mut() } {
-        *passed += 1;
-    }
 }

@@ -5,7 +5,7 @@
 //! them fail at comes first. They are attached only while somebody wants to know.
 
 use aya_ebpf::{
-    bindings::bpf_map_type::{BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_PERCPU_ARRAY},
+    bindings::bpf_map_type::BPF_MAP_TYPE_HASH,
     helpers::{
         bpf_map_lookup_elem, bpf_map_update_elem, bpf_probe_read_kernel, bpf_probe_read_user,
     },
@@ -31,7 +31,7 @@ static LOCKS: MapDef = MapDef::keyed(BPF_MAP_TYPE_HASH, 8, size_of::<Lock>() as 
 /// Waits that are in none of them for want of room.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
-static UNLISTED: MapDef = MapDef::keyed(BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
+static UNLISTED: MapDef = MapDef::counter();
 
 /// The system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 mod number {
@@ -191,7 +191,7 @@ fn take(task: &Task, what: What, object: u64, regs: &Registers) {
 #[inline(always)]
 fn begin(task: &Task, slot: &mut Slot, object: u64, callers: (u64, u32)) {
     let Some(lock) = lock(object) else {
-        count_unlisted();
+        UNLISTED.count();
         return;
     };
     let now = task::now();
@@ -271,16 +271,6 @@ fn lock(object: u64) -> Option<&'static mut Lock> {
     }
     // SAFETY: null or a value of the map.
     unsafe { found.cast::<Lock>().as_mut() }
-}
-
-#[inline(always)]
-fn count_unlisted() {
-    let zero = 0u32;
-    let count = unsafe { bpf_map_lookup_elem(UNLISTED.as_ptr(), (&raw const zero).cast()) };
-    // SAFETY: null or a value of the map, of this CPU alone.
-    if let Some(count) = unsafe { count.cast::<u64>().as_mut() } {
-        *count += 1;
-    }
 }
 
 /// Adds, whoever else does so on other CPUs. Rust offers this target no atomic

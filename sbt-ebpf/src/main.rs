@@ -113,6 +113,28 @@ fn tell_arrival(
     }
 }
 
+/// Sends for how many threads a barrier is, where nothing else is known of it.
+/// Whether there was room.
+#[inline(always)]
+fn tell_count(
+    task: &Task,
+    slot: &mut thread::Slot,
+    cookie: Cookie,
+    object: u64,
+    count: u32,
+) -> bool {
+    let seq = slot.next_seq();
+    send(Wake::at(seq), || Memory {
+        head: head(kind::MEMORY, cookie.layout, task.tid()),
+        time_ns: task::now(),
+        object,
+        seq,
+        count,
+        round: 0,
+        arrived: 0,
+    })
+}
+
 /// A thread enters a function that the user has named as a barrier. Whatever it
 /// is built on does not count while the thread is inside.
 #[uprobe]
@@ -143,17 +165,7 @@ pub fn call(ctx: ProbeContext) -> u32 {
     };
     if cookie.count != 0 {
         // Each time: one object may be used for different numbers.
-        let count = argument(cookie.count) as u32;
-        let seq = slot.next_seq();
-        send(Wake::at(seq), || Memory {
-            head: head(kind::MEMORY, cookie.layout, task.tid()),
-            time_ns: task::now(),
-            object,
-            seq,
-            count,
-            round: 0,
-            arrived: 0,
-        });
+        tell_count(&task, slot, cookie, object, argument(cookie.count) as u32);
     }
     let callers = walk::callers(&task, slot, at, caller, regs.rbp);
     tell_arrival(&task, slot, cookie, object, callers);
@@ -367,8 +379,8 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
     if target::owns(&task, false) {
         thread::renew_epoch();
         // A thread that is not the first takes the first one's place and number.
-        // SAFETY: the tracepoint has three arguments, this one a number.
-        let was: u64 = unsafe { ctx.arg(1) };
+        // The tracepoint has three arguments, this one a number.
+        let was: u64 = ctx.arg(1);
         mapping(&task, kind::EXEC, was as u32 != task.tid(), 0);
     }
     0

@@ -41,8 +41,24 @@ impl MapDef {
         }))
     }
 
+    /// A number for each CPU, all 0.
+    pub const fn counter() -> Self {
+        Self::new(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 1)
+    }
+
     pub const fn as_ptr(&self) -> *mut c_void {
         self.0.get().cast()
+    }
+
+    /// Adds one to a counter.
+    #[inline(always)]
+    pub fn count(&self) {
+        let zero = 0u32;
+        let count = unsafe { bpf_map_lookup_elem(self.as_ptr(), (&raw const zero).cast()) };
+        // SAFETY: null or a value of the map, of this CPU alone.
+        if let Some(count) = unsafe { count.cast::<u64>().as_mut() } {
+            *count += 1;
+        }
     }
 }
 
@@ -52,7 +68,7 @@ static RINGS: MapDef = MapDef::new(BPF_MAP_TYPE_ARRAY_OF_MAPS, 4, MAX_RINGS);
 
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
-static LOST: MapDef = MapDef::new(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 1);
+static LOST: MapDef = MapDef::counter();
 
 /// Above this many unread bytes the reader is woken: a quarter of the smallest
 /// ring that the agent makes. Below it the reader comes by itself.
@@ -95,7 +111,7 @@ pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
     }
     let room = unsafe { bpf_ringbuf_reserve(ring, size_of::<T>() as u64, 0) };
     if room.is_null() {
-        count_loss();
+        LOST.count();
         return false;
     }
     // SAFETY: the reservation is as long as T, aligned to 8, and ours alone.
@@ -114,13 +130,4 @@ pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
     };
     unsafe { bpf_ringbuf_submit(room, u64::from(flags)) };
     true
-}
-
-#[inline(always)]
-fn count_loss() {
-    let zero = 0u32;
-    let lost = unsafe { bpf_map_lookup_elem(LOST.as_ptr(), (&raw const zero).cast()) };
-    if let Some(lost) = unsafe { lost.cast::<u64>().as_mut() } {
-        *lost += 1;
-    }
 }

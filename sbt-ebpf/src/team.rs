@@ -8,17 +8,11 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use sbt_common::{
-    Cookie, Memory, kind, layout,
+    Cookie, layout,
     team::{HAS_COUNT, SPILLED},
 };
 
-use crate::{
-    head, returns_at,
-    ring::{Wake, send},
-    task,
-    task::Task,
-    tell_arrival, thread, walk, word,
-};
+use crate::{returns_at, task::Task, tell_arrival, tell_count, thread, walk, word};
 
 /// A thread comes to a barrier of its team. Nothing tells when such an object is
 /// made for how many: so the number is looked at each time.
@@ -115,17 +109,7 @@ pub fn come(
     slot.enter();
     let tag = thread::trust().wrapping_add(u64::from(count));
     if count != 0 && slot.must_tell(object, tag) {
-        let seq = slot.next_seq();
-        let sent = send(Wake::at(seq), || Memory {
-            head: head(kind::MEMORY, cookie.layout, task.tid()),
-            time_ns: task::now(),
-            object,
-            seq,
-            count,
-            round: 0,
-            arrived: 0,
-        });
-        if sent {
+        if tell_count(&task, slot, cookie, object, count) {
             slot.has_read(object, tag);
         } else {
             thread::distrust();

@@ -162,14 +162,21 @@ pub fn renew_walks() {
     }
 }
 
+/// The slot in which the current thread is, or another of which the number ends
+/// alike.
+#[inline(always)]
+fn place(task: &Task) -> &'static mut Slot {
+    let index = task.tid() as usize & (SLOTS - 1);
+    // SAFETY: the index is in bounds, and no other thread uses this slot
+    // while it bears this thread's id.
+    unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) }
+}
+
 /// The current thread's slot; announces the thread if it is new here. `None`
 /// for a thread of another process.
 #[inline(always)]
 pub fn slot(task: &Task) -> Option<&'static mut Slot> {
-    let index = task.tid() as usize & (SLOTS - 1);
-    // SAFETY: the index is in bounds, and no other thread uses this slot
-    // while it bears this thread's id.
-    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    let slot = place(task);
     // Under other probes it begins anew: while there were none it may have left
     // what it had entered.
     if slot.tid != task.tid() || slot.generation != generation() {
@@ -185,9 +192,7 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
 /// Whether the current thread has announced itself.
 #[inline(always)]
 pub fn is_known(task: &Task) -> bool {
-    let index = task.tid() as usize & (SLOTS - 1);
-    // SAFETY: as in `slot`.
-    unsafe { (*TABLE.0.get().cast::<Slot>().add(index)).tid == task.tid() }
+    place(task).tid == task.tid()
 }
 
 /// The current thread comes to a barrier where nobody else does: its end looks
@@ -195,9 +200,7 @@ pub fn is_known(task: &Task) -> bool {
 #[inline(always)]
 pub fn comes_alone() {
     let task = Task::current();
-    let index = task.tid() as usize & (SLOTS - 1);
-    // SAFETY: as in `slot`.
-    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    let slot = place(&task);
     if slot.tid == task.tid() && slot.left == INSIDE {
         slot.left = ALONE;
     }
@@ -207,9 +210,7 @@ pub fn comes_alone() {
 /// futex on which it has slept, and since when; `None` if it has not.
 #[inline(always)]
 pub fn wakes(task: &Task) -> Option<(u64, u64)> {
-    let index = task.tid() as usize & (SLOTS - 1);
-    // SAFETY: as in `slot`.
-    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    let slot = place(task);
     if slot.tid != task.tid() || slot.sleeps_on == 0 {
         return None;
     }
@@ -220,9 +221,7 @@ pub fn wakes(task: &Task) -> Option<(u64, u64)> {
 /// Makes the current thread's next record announce it again.
 pub fn announce_again() {
     let task = Task::current();
-    let index = task.tid() as usize & (SLOTS - 1);
-    // SAFETY: as in `slot`.
-    let slot = unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) };
+    let slot = place(&task);
     if slot.tid == task.tid() {
         slot.tid = 0;
     }

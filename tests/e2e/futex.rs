@@ -27,9 +27,9 @@ fn has_note(report: &Report) -> bool {
 /// From where threads wait at such a barrier.
 fn waits_at(report: &Report, line: u32) -> bool {
     let place = format!("futexbarrier.c:{line}");
-    let sites = report.sites().iter();
-    sites.clone().count() > 0
-        && sites.clone().all(|site| {
+    let sites = report.sites();
+    !sites.is_empty()
+        && sites.iter().all(|site| {
             let lists = [&site["places"], &site["callers"]];
             lists.iter().any(|list| {
                 let mut texts = list.as_array().unwrap().iter();
@@ -129,6 +129,7 @@ fn what_known_barriers_and_locks_are_made_of_does_not_count() {
     assert_eq!(report.list("barriers")[0]["kind"], "condvar");
     let rust = Build::of("rustbarrier.rs").compiler("rustc").path();
     let report = watch(&["--futex=on"], &rust, &[]);
+    assert!(report.number("episodes") > 0, "{report}");
     for barrier in report.list("barriers") {
         assert_eq!(barrier["kind"], "rust", "{report}");
     }

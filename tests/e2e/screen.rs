@@ -93,12 +93,7 @@ fn shows_what_there_is_at_every_size() {
         assert!(terminal.look(vt100::Screen::hide_cursor), "at {size:?}");
         terminal.press("i");
         terminal.press("end 7\r");
-        let (status, after) = terminal.finish_screen();
-        assert_eq!(status, Some(7), "{after}");
-        in_order(
-            &after,
-            &["ready", "end 7\nyou said end 7\n", "exit status 7"],
-        );
+        let after = terminal.leaves(7, &["ready", "end 7\nyou said end 7\n", "exit status 7"]);
         in_order(&after, &["BARRIERS", &site("SITE first"), "THREADS"]);
     }
 }
@@ -115,9 +110,7 @@ fn joins_a_program_that_runs() {
     terminal.press("i");
     terminal.sees("the program keeps its own terminal and keyboard");
     terminal.press("q");
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(0), "{after}");
-    in_order(&after, &["still running", "BARRIERS", &site("SITE first")]);
+    terminal.leaves(0, &["still running", "BARRIERS", &site("SITE first")]);
     assert!(is_alive(talks.0.pid()));
 }
 
@@ -296,9 +289,7 @@ fn probes_go_off_and_on_again() {
     terminal.press("6");
     terminal.sees("not watched for");
     terminal.press("q");
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(0), "{after}");
-    in_order(&after, &["still running", "the probes were off for"]);
+    terminal.leaves(0, &["still running", "the probes were off for"]);
     assert_eq!(talks.tells().1, clean);
 }
 
@@ -311,9 +302,7 @@ fn left_while_the_probes_are_off() {
     terminal.press(" ");
     terminal.sees("not watching for");
     terminal.press("q");
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(0), "{after}");
-    in_order(&after, &["BARRIERS", "the probes were off for"]);
+    terminal.leaves(0, &["BARRIERS", "the probes were off for"]);
     talks.goes_on(10);
     assert_eq!(talks.tells().1, clean);
 }

@@ -29,8 +29,6 @@ fn q_leaves_and_the_program_goes_on_at_the_real_terminal() {
     terminal.press("print 3\r");
     terminal.wait_for("line 3");
     terminal.press("end 5\r");
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(5), "{after}");
     let parts = [
         "ready\nprint 2\nyou said print 2\nline 1\nline 2\n",
         "still running",
@@ -40,7 +38,7 @@ fn q_leaves_and_the_program_goes_on_at_the_real_terminal() {
         "print 3\nyou said print 3\nline 1\nline 2\nline 3\n",
         "end 5\nyou said end 5\n",
     ];
-    in_order(&after, &parts);
+    terminal.leaves(5, &parts);
 }
 
 /// `interrupts`, when it counts.
@@ -59,20 +57,23 @@ fn ctrl_c_after_leaving_is_the_programs_alone() {
     terminal.press("q");
     terminal.wait_for("No barrier was used");
     terminal.press(CTRL_C);
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(11), "{after}");
+    terminal.leaves(11, &[]);
+}
+
+/// `truth`, and `sbt attach` to it when there is something to see.
+fn open_on_patient() -> (Patient, Terminal) {
+    let patient = Patient::start(&["threads=3", "rounds=1500", "base=2000", "skew=300"]);
+    let terminal = open_on(&patient.target);
+    (patient, terminal)
 }
 
 #[test]
 fn d_leaves_a_program_that_was_joined() {
     needs_root!();
-    let patient = Patient::start(&["threads=3", "rounds=1500", "base=2000", "skew=300"]);
-    let terminal = open_on(&patient.target);
+    let (patient, terminal) = open_on_patient();
     terminal.sees("meet truth.c:");
     terminal.press("d");
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(0), "{after}");
-    in_order(&after, &["still running", "meet truth.c:"]);
+    terminal.leaves(0, &["still running", "meet truth.c:"]);
     assert!(is_alive(patient.target.pid()));
     patient.ended_untouched(4500);
 }
@@ -82,9 +83,7 @@ fn ctrl_c_reaches_the_program_once() {
     needs_root!();
     let terminal = open_interrupts(&[]);
     terminal.press(CTRL_C);
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(11), "{after}");
-    in_order(&after, &["ready", "No barrier was used"]);
+    terminal.leaves(11, &["ready", "No barrier was used"]);
 }
 
 #[test]
@@ -92,20 +91,15 @@ fn ctrl_c_ends_the_program_and_the_report_is_shown() {
     needs_root!();
     let terminal = open(&[]);
     terminal.press(CTRL_C);
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(130), "{after}");
-    in_order(&after, &["ready", "ended by signal 2", &site("SITE first")]);
+    terminal.leaves(130, &["ready", "ended by signal 2", &site("SITE first")]);
 }
 
 #[test]
 fn ctrl_c_leaves_a_program_that_was_joined() {
     needs_root!();
-    let patient = Patient::start(&["threads=3", "rounds=1500", "base=2000", "skew=300"]);
-    let terminal = open_on(&patient.target);
+    let (patient, terminal) = open_on_patient();
     terminal.press(CTRL_C);
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(0), "{after}");
-    in_order(&after, &["still running", "meet truth.c:"]);
+    terminal.leaves(0, &["still running", "meet truth.c:"]);
     patient.ended_untouched(4500);
 }
 
@@ -115,9 +109,10 @@ fn signals_restore_the_terminal_and_reach_the_program() {
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         let terminal = open(&[]);
         kill(terminal.pid(), signal);
-        let (status, after) = terminal.finish_screen();
-        assert_eq!(status, Some(128 + signal), "{after}");
-        in_order(&after, &["ready", "ended by signal", &site("SITE first")]);
+        terminal.leaves(
+            128 + signal,
+            &["ready", "ended by signal", &site("SITE first")],
+        );
     }
 }
 
@@ -131,9 +126,7 @@ fn a_program_that_takes_a_moment_to_end() {
     terminal.press("5");
     terminal.sees("ready");
     kill(terminal.pid(), libc::SIGTERM);
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(3), "{after}");
-    in_order(&after, &["ready", "exit status 3"]);
+    terminal.leaves(3, &["ready", "exit status 3"]);
 }
 
 #[test]
@@ -144,9 +137,7 @@ fn signals_end_the_watching_of_a_program_that_was_joined() {
     for signal in [libc::SIGTERM, libc::SIGHUP] {
         let terminal = open_on(&talks.0);
         kill(terminal.pid(), signal);
-        let (status, after) = terminal.finish_screen();
-        assert_eq!(status, Some(0), "{after}");
-        in_order(&after, &["still running", &site("SITE first")]);
+        terminal.leaves(0, &["still running", &site("SITE first")]);
         talks.goes_on(10);
         assert_eq!(talks.tells().1, clean);
     }
@@ -155,8 +146,7 @@ fn signals_end_the_watching_of_a_program_that_was_joined() {
 #[test]
 fn killed_while_open() {
     needs_root!();
-    let patient = Patient::start(&["threads=3", "rounds=1500", "base=2000", "skew=300"]);
-    let mut terminal = open_on(&patient.target);
+    let (patient, mut terminal) = open_on_patient();
     kill(terminal.pid(), libc::SIGKILL);
     terminal.wait();
     patient.ended_untouched(4500);
@@ -187,17 +177,13 @@ fn a_program_that_dies() {
             program_of(terminal.pid().cast_unsigned()).cast_signed(),
             signal,
         );
-        let (status, after) = terminal.finish_screen();
-        assert_eq!(status, Some(128 + signal), "{after}");
         let dead = format!("ended by signal {signal}");
-        in_order(&after, &["ready", &dead, &site("SITE first")]);
+        terminal.leaves(128 + signal, &["ready", &dead, &site("SITE first")]);
     }
     let talks = Talks::start();
     let terminal = open_on(&talks.0);
     talks.0.signal(libc::SIGKILL);
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(0), "{after}");
-    in_order(&after, &["ended", &site("SITE first")]);
+    terminal.leaves(0, &["ended", &site("SITE first")]);
 }
 
 #[test]
@@ -206,10 +192,8 @@ fn a_program_that_ends() {
     let arguments = ["rounds=300", "base=2000", "status=6"];
     let terminal = Terminal::spawn(run_of(&[], "truth.c", &arguments), USUAL);
     terminal.shows_screen_with("moving");
-    let (status, after) = terminal.finish_screen();
-    assert_eq!(status, Some(6), "{after}");
+    let after = terminal.leaves(6, &["done 1200\n", "exit status 6", "meet truth.c:"]);
     assert!(after.starts_with("ready\ncode "), "{after}");
-    in_order(&after, &["done 1200\n", "exit status 6", "meet truth.c:"]);
 }
 
 #[test]
@@ -243,8 +227,7 @@ fn a_window_that_is_closed() {
     assert_eq!(terminal.wait().code(), Some(128 + libc::SIGHUP));
     assert!(!is_alive(program));
 
-    let patient = Patient::start(&["threads=3", "rounds=1500", "base=2000", "skew=300"]);
-    let mut terminal = open_on(&patient.target);
+    let (patient, mut terminal) = open_on_patient();
     terminal.hang_up();
     assert_eq!(terminal.wait().code(), Some(0));
     patient.ended_untouched(4500);
@@ -286,24 +269,43 @@ fn is_at_the_prompt(terminal: &Terminal) {
     terminal.sees("the answer is 42");
 }
 
-#[test]
-fn ctrl_z_stops_and_fg_goes_on() {
-    needs_root!();
+/// `sbt run` of `talks` in a shell, when there is something to see; the number of
+/// its process.
+fn runs_in_shell() -> (Terminal, u32) {
     let terminal = shell();
     terminal.press("\"$SBT\" run -- \"$TALKS\"\r");
     terminal.shows_screen_with("moving");
     let sbt = children(terminal.pid().cast_unsigned())[0];
+    (terminal, sbt)
+}
+
+/// Stops sbt from its screen.
+#[track_caller]
+fn stop(terminal: &Terminal) {
+    terminal.press(CTRL_Z);
+    terminal.wait_until("left", |screen| !screen.alternate_screen());
+    is_at_the_prompt(terminal);
+}
+
+/// Brings it back.
+#[track_caller]
+fn resume(terminal: &Terminal) {
+    terminal.press("fg\r");
+    terminal.shows_screen_with("moving");
+}
+
+#[test]
+fn ctrl_z_stops_and_fg_goes_on() {
+    needs_root!();
+    let (terminal, sbt) = runs_in_shell();
     let program = program_of(sbt);
     for _ in 0..3 {
         let before = seconds(&terminal.contents());
-        terminal.press(CTRL_Z);
-        terminal.wait_until("left", |screen| !screen.alternate_screen());
-        is_at_the_prompt(&terminal);
+        stop(&terminal);
         terminal.wait_for("Stopped");
         becomes(sbt, "T");
         becomes(program, "T");
-        terminal.press("fg\r");
-        terminal.shows_screen_with("moving");
+        resume(&terminal);
         becomes(program, "SR");
         terminal.wait_until("later", |screen| seconds(&screen.contents()) > before + 5);
     }
@@ -326,14 +328,11 @@ fn ctrl_z_leaves_a_program_that_was_joined_alone() {
     terminal.press(&format!("\"$SBT\" attach {}\r", talks.0.pid()));
     terminal.shows_screen_with("moving");
     let sbt = children(terminal.pid().cast_unsigned())[0];
-    terminal.press(CTRL_Z);
-    terminal.wait_until("left", |screen| !screen.alternate_screen());
-    is_at_the_prompt(&terminal);
+    stop(&terminal);
     becomes(sbt, "T");
     talks.goes_on(100);
     assert_eq!(talks.tells().1, clean);
-    terminal.press("fg\r");
-    terminal.shows_screen_with("moving");
+    resume(&terminal);
     let watched = eventually(LIMIT, || (talks.tells().1 != clean).then_some(()));
     assert!(watched.is_some(), "not watched again");
     terminal.press("q");
@@ -345,21 +344,15 @@ fn ctrl_z_leaves_a_program_that_was_joined_alone() {
 #[test]
 fn in_the_background_the_shell_keeps_the_terminal() {
     needs_root!();
-    let terminal = shell();
-    terminal.press("\"$SBT\" run -- \"$TALKS\"\r");
-    terminal.shows_screen_with("moving");
-    let sbt = children(terminal.pid().cast_unsigned())[0];
+    let (terminal, sbt) = runs_in_shell();
     let program = program_of(sbt);
-    terminal.press(CTRL_Z);
-    terminal.wait_until("left", |screen| !screen.alternate_screen());
-    is_at_the_prompt(&terminal);
+    stop(&terminal);
     terminal.press("bg\r");
     becomes(program, "SR");
     // It does not come back by itself.
     pause(1500);
     is_at_the_prompt(&terminal);
-    terminal.press("fg\r");
-    terminal.shows_screen_with("moving");
+    resume(&terminal);
     terminal.press("i");
     terminal.press("end 4\r");
     terminal.wait_for("exit status 4");
@@ -369,15 +362,11 @@ fn in_the_background_the_shell_keeps_the_terminal() {
 #[test]
 fn stopped_from_elsewhere() {
     needs_root!();
-    let terminal = shell();
-    terminal.press("\"$SBT\" run -- \"$TALKS\"\r");
-    terminal.shows_screen_with("moving");
-    let sbt = children(terminal.pid().cast_unsigned())[0];
+    let (terminal, sbt) = runs_in_shell();
     kill(sbt.cast_signed(), libc::SIGTSTP);
     becomes(sbt, "T");
     is_at_the_prompt(&terminal);
-    terminal.press("fg\r");
-    terminal.shows_screen_with("moving");
+    resume(&terminal);
 }
 
 #[test]
@@ -397,9 +386,7 @@ fn in_the_background_there_is_no_screen() {
 #[test]
 fn a_program_that_is_moved_to_the_background_after_leaving() {
     needs_root!();
-    let terminal = shell();
-    terminal.press("\"$SBT\" run -- \"$TALKS\"\r");
-    terminal.shows_screen_with("moving");
+    let (terminal, _) = runs_in_shell();
     terminal.press("q");
     terminal.wait_for("sbt used");
     pause(100);

@@ -284,6 +284,16 @@ impl Terminal {
         (status, after_screen(&shown))
     }
 
+    /// The same, which ends with this status and in which these parts are in this
+    /// order.
+    #[track_caller]
+    pub fn leaves(self, expected: i32, parts: &[&str]) -> String {
+        let (status, after) = self.finish_screen();
+        assert_eq!(status, Some(expected), "{after}");
+        in_order(&after, parts);
+        after
+    }
+
     /// Takes nothing any more, or again.
     pub fn stall(&self, stalls: bool) {
         self.stalled.store(stalls, Ordering::Relaxed);

@@ -20,10 +20,11 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 13] = [
+const TOOLS: [(&str, &str); 14] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
+    ("/usr/lib/x86_64-linux-gnu/libc++.so", "libc++-dev"),
     ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
     ("mpirun", "openmpi-bin"),
     ("mpicc", "libopenmpi-dev"),

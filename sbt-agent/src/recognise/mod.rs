@@ -178,9 +178,11 @@ impl Recogniser {
                 });
                 self.silenced.extend(silenced.map(|(key, _)| (*key, 0)));
                 self.candidates.retain(|key, _| event::space(*key) != space);
-                if self.candidates.is_empty() {
-                    self.counts.barriers = 0;
-                }
+                let barriers = self
+                    .candidates
+                    .values()
+                    .filter(|it| it.state == State::Barrier);
+                self.counts.barriers = barriers.count() as u64;
                 self.relations = Relations::default();
                 self.comes_late &= space != 0;
                 out(event);

@@ -81,7 +81,7 @@ impl Relations {
 
 /// What a thread did here last.
 #[derive(Clone, Copy, Debug)]
-struct Deed {
+struct Last {
     /// In which round.
     round: u32,
     waited: bool,
@@ -93,7 +93,7 @@ struct Deed {
 struct Member {
     has_waited: bool,
     has_woken: bool,
-    last: Option<Deed>,
+    last: Option<Last>,
 }
 
 /// Evidence from rounds of the same members in a row.
@@ -244,7 +244,7 @@ impl Proof {
             }
             member.has_waited |= waits;
             member.has_woken |= !waits;
-            member.last = Some(Deed {
+            member.last = Some(Last {
                 round,
                 waited: waits,
                 run_ns: now.clocks.run_ns,

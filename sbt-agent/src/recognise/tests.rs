@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Code, MAX_HELD_NS, NoCode, Recogniser, Relation};
 use crate::{
-    event::{CallersId, Clocks, Event, Evidence, Kind, Tid},
+    event::{CallersId, Clocks, Event, Evidence, Kind, SPACE, Tid},
     model::Model,
 };
 
@@ -281,6 +281,40 @@ fn who_comes_in_the_middle_counts_no_part_of_a_round() {
     model.finish();
     assert_eq!(model.totals().episodes, 9);
     assert_eq!(model.totals().incomplete, 1);
+}
+
+#[test]
+fn another_program_leaves_the_barriers_of_other_processes() {
+    let elsewhere = CV | 1 << SPACE;
+    let mut world = World::default();
+    for by in 0..5 {
+        world.round(&rotated(3, by), CV);
+        world.round(&[7, 8, 9], elsewhere);
+    }
+    let mut recogniser = Recogniser::default();
+    let code = &mut Always(Relation::Alternatives);
+    let mut arrivals = 0;
+    for event in &world.events {
+        recogniser.push(event, code, &mut |_| {});
+    }
+    assert_eq!(recogniser.counts().barriers, 2);
+    for (space, left) in [(1, 1), (0, 0)] {
+        let exec = Event::Exec {
+            time_ns: world.now_ns,
+            process: 10,
+            space,
+            replaced: false,
+        };
+        recogniser.push(&exec, code, &mut |_| {});
+        assert_eq!(recogniser.counts().barriers, left);
+        // The other one is a barrier still: what comes there goes out at once.
+        world.events.clear();
+        world.wait(1, CV);
+        recogniser.push(&world.events[0], code, &mut |event| {
+            arrivals += u32::from(matches!(event, Event::Arrive { .. }));
+        });
+    }
+    assert_eq!(arrivals, 1);
 }
 
 #[test]

@@ -181,6 +181,16 @@ fn every_tab_at_several_sizes() {
 }
 
 #[test]
+fn the_holder_of_a_lock_is_called_as_everywhere() {
+    let mut snapshot = samples::imbalanced();
+    snapshot.report.threads[1].label = "1.3".into();
+    let mut shown = Shown::new(snapshot, (120, 40), LOOK);
+    shown.keys("7");
+    let row = shown.row("push lu.c:88");
+    assert!(row.ends_with(" 1.3"), "{row}");
+}
+
+#[test]
 fn a_terminal_without_unicode_gets_ascii_only() {
     let look = Look {
         unicode: false,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Assembles a function from one letter an instruction, each of five bytes: `w`
+/// Assembles a function from one letter an instruction, each padded to eight bytes: `w`
 /// waits, `b` wakes, `c` calls something else, `x` something that does not return,
 /// `r` returns, `.` does nothing; a digit jumps to the place of that digit in
 /// brackets if a test says so, a digit after `!` always.

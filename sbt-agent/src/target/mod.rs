@@ -15,6 +15,7 @@ pub mod locks;
 pub mod process;
 pub mod prologue;
 pub mod pty;
+mod registers;
 pub mod runtimes;
 mod sigpipe;
 pub mod sites;

@@ -19,15 +19,7 @@ pub use inside::{Body, ways_out};
 pub(in crate::target) use kernel::is_emulated;
 pub use kernel::is_probeable;
 
-/// The registers of the first six integer arguments, System V ABI.
-const ARGUMENTS: [Register; 6] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-];
+use super::registers::ARGUMENTS;
 
 /// One instruction of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

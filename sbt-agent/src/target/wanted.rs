@@ -195,5 +195,4 @@ impl<'a> Binary<'a> {
 }
 
 #[cfg(test)]
-#[path = "wanted_tests.rs"]
 mod tests;

@@ -27,7 +27,7 @@ fn holder(report: &Report, lock: &LockReport) -> String {
         return "?".into();
     };
     let found = report.threads.iter().find(|thread| thread.tid == tid);
-    found.map_or_else(|| tid.to_string(), |thread| format!("T{}", thread.id))
+    found.map_or_else(|| tid.to_string(), |thread| thread.label.clone())
 }
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {

@@ -21,10 +21,11 @@ use memchr::memmem;
 use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
 use sbt_common::layout;
 
-use super::{Team, number, sweep::Code};
+use super::{Team, sweep::Code};
 use crate::target::{
     elf::{Function, Point, Segment, code_at},
     prologue::is_emulated,
+    registers::number,
 };
 
 /// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash`

@@ -9,7 +9,6 @@ mod stubs;
 mod sweep;
 mod values;
 
-use iced_x86::Register;
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use sbt_common::{
@@ -22,6 +21,8 @@ use super::{
     prologue::is_emulated,
 };
 use frames::Frames;
+
+pub use language::functions_of_libraries;
 
 /// A barrier of a thread team, as it is called somewhere in the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,34 +127,6 @@ fn leaves(
     point(Function::TeamEnd, symbol, at, 0, segments)
 }
 
-pub use language::functions_of_libraries;
-
-/// The registers that may hold an object, in the order of
-/// [`sbt_common::Cookie::object`].
-const REGISTERS: [Register; 15] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-    Register::RAX,
-    Register::RBX,
-    Register::RBP,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
-
-/// The number of such a register.
-fn number(register: Register) -> Option<u8> {
-    let index = REGISTERS.iter().position(|known| *known == register)?;
-    u8::try_from(index + 1).ok()
-}
-
 /// A point at an instruction that the kernel emulates.
 fn point(
     function: Function,
@@ -178,4 +151,13 @@ fn point(
             _ => layout::OPAQUE,
         },
     })
+}
+
+/// Whether a point stands on an instruction of an image that the kernel emulates.
+#[cfg(test)]
+fn stands_on_emulated(image: &[u8], point: &Point) -> bool {
+    let at = usize::try_from(point.entry_offset).unwrap_or(usize::MAX);
+    let code = sweep::Code::new(0, image.get(at..).unwrap_or_default());
+    let first = code.all().next();
+    first.is_some_and(|first| is_emulated(code.bytes_of(&first)))
 }

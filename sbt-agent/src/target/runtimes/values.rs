@@ -3,7 +3,10 @@
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::sweep::writes;
+use super::{
+    super::registers::{ARGUMENTS, OTHER_VOLATILE},
+    sweep::writes,
+};
 
 /// What a register is known to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +44,6 @@ pub enum Value {
     },
 }
 
-/// Those that hold arguments, and the others that a called function may change.
-const ARGUMENTS: [Register; 6] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-];
-const OTHERS: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
-
 /// What is known of the registers. Jumps are not followed: of a stretch of code
 /// that jumps it is what holds if none is taken.
 pub struct Values(Vec<(Register, Value)>);
@@ -77,7 +69,7 @@ impl Values {
             || instruction.flow_control() == FlowControl::IndirectCall
         {
             self.0
-                .retain(|(known, _)| !ARGUMENTS.contains(known) && !OTHERS.contains(known));
+                .retain(|(known, _)| !ARGUMENTS.contains(known) && !OTHER_VOLATILE.contains(known));
             return;
         }
         self.0.retain(|(known, _)| !writes(instruction, *known));

@@ -98,7 +98,9 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     } else {
         " but not in child processes."
     });
-    text.push_str(" Barriers made otherwise (futexes, spinning) are not recognised yet.");
+    text.push_str(
+        " Barriers that only spin are not recognised: --barrier names the function of one.",
+    );
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }

@@ -429,6 +429,12 @@ fn without_barriers_what_is_known_is_said() {
         words.contains("and in the processes that it started."),
         "{words}"
     );
+    // What is watched for is not among what is not recognised.
+    let (_, not) = words.split_once("processes that it started. ").unwrap();
+    assert!(
+        not.starts_with("Barriers that only spin are not recognised: --barrier "),
+        "{words}"
+    );
     let hidden = run(None, Some("prog is stripped"));
     has(
         &hidden,

@@ -1,0 +1,194 @@
+//! Sites, who comes last there, and the phases between them.
+
+use super::{
+    super::{
+        BarrierStragglerReport, EachReport, PhaseReport, SiteReport, SiteThreadReport,
+        StragglerReport,
+        place_names::{label, labels, others},
+    },
+    Draw, ns, stat,
+    threads::waits,
+};
+use crate::{
+    model::{
+        site::{AtBarrier, Site, SiteId, SiteThread},
+        thread::ThreadId,
+    },
+    place::printable,
+};
+
+impl Draw<'_> {
+    pub(super) fn sites(&self) -> Vec<SiteReport> {
+        let mut sites: Vec<SiteReport> = (0..)
+            .zip(self.model.sites().all())
+            .map(|(id, site)| self.site(id, site))
+            .collect();
+        sites.sort_by_key(|site| (std::cmp::Reverse(site.lost_ns), site.id));
+        sites
+    }
+
+    fn site(&self, id: u32, site: &Site) -> SiteReport {
+        let mine = || {
+            let ids = site.places.iter();
+            ids.filter_map(|place| self.places.get(place.0 as usize).copied())
+        };
+        let first = mine()
+            .find(|place| !place.of_runtime)
+            .or_else(|| mine().next());
+        let others = others(&mine().collect::<Vec<_>>(), &self.places);
+        let depth = first.map_or(0, |place| place.naming_frame(&others));
+        let address = first.map(|place| place.address(depth));
+        let frame = first.and_then(|place| place.frames.get(depth));
+        SiteReport {
+            id,
+            name: self.run.names.get(id as usize).cloned().flatten(),
+            function: frame
+                .and_then(|frame| frame.function.as_deref())
+                .map(printable),
+            file: frame.and_then(|frame| frame.file.as_deref()).map(printable),
+            line: frame.and_then(|frame| frame.line),
+            binary: address.map_or_else(|| "?".into(), |(binary, _)| printable(binary)),
+            offset: address.map_or_else(|| "?".into(), |(_, offset)| format!("{offset:#x}")),
+            callers: first.map_or_else(Vec::new, |place| {
+                (depth + 1..place.frames.len())
+                    .filter(|outer| !place.frames[*outer].is_of_library())
+                    .map(|outer| label(place, outer))
+                    .collect()
+            }),
+            places: labels(mine(), &self.places),
+            barriers: site.barriers.iter().map(|barrier| barrier.0).collect(),
+            kind: site.kind.name(),
+            episodes: site.episodes,
+            incomplete: site.incomplete,
+            lost_ns: site.idle.sum(),
+            waits: waits(site.waits),
+            lost_wall_pct: self.lost_wall_pct(site),
+            gain_ns: ns(site.gain_ns),
+            imbalance_pct: site.imbalance_pct(),
+            phase_ns: stat(&site.phase),
+            barrier_ns: stat(&site.barrier),
+            idle_ns: stat(&site.idle),
+            release_ns: stat(&site.release),
+            work_ns: stat(&site.work),
+            straggler: self.straggler(site),
+            straggler_by_barrier: self.by_barrier(site),
+            trend: self.trend(&site.trend),
+            threads: self
+                .order
+                .sorted(site.threads.iter().map(|thread| (thread.id, thread)))
+                .into_iter()
+                .filter(|(_, thread)| thread.episodes > 0)
+                .map(|(id, thread)| site_thread(id, thread))
+                .collect(),
+        }
+    }
+
+    /// How much of its wall time a thread loses at a site, in the mean. The
+    /// threads are those of one team, or, where several teams are there at once,
+    /// as many as there are on average.
+    fn lost_wall_pct(&self, site: &Site) -> Option<f64> {
+        let team = site.participants as f64 / site.episodes as f64;
+        let rows = self.model.threads().rows();
+        let lives = site.threads.iter().map(|thread| {
+            let row = &rows[thread.id.index()];
+            row.idle_ns as f64
+                + row.work.get().unwrap_or(0) as f64
+                + row.release.get().unwrap_or(0) as f64
+        });
+        let wall_ns = self.run.wall_ns as f64;
+        let all = (team * wall_ns).max(lives.sum());
+        (site.episodes > 0 && all > 0.0).then(|| site.idle.sum() as f64 / all * 100.0)
+    }
+
+    /// Who came last most often and how often, of those with a row of their own.
+    fn most_often(&self, lasts: impl Iterator<Item = (ThreadId, u64)>) -> Option<(u32, u64)> {
+        let shared = self.model.threads().shared();
+        let known = lasts.filter(|(thread, last)| *last > 0 && Some(*thread) != shared);
+        self.order
+            .sorted(known)
+            .into_iter()
+            .max_by_key(|(id, last)| (*last, std::cmp::Reverse(*id)))
+    }
+
+    fn by_barrier(&self, site: &Site) -> Vec<BarrierStragglerReport> {
+        if site.by_barrier.len() < 2 {
+            return Vec::new();
+        }
+        let report = |(number, at): (&u64, &AtBarrier)| {
+            let mut barriers = (0..).zip(self.model.barriers().all());
+            let most = self.most_often(at.lasts.iter().map(|(id, last)| (*id, *last)));
+            let pattern = site.pattern_at(at, self.model.threads().shared());
+            BarrierStragglerReport {
+                barrier: barriers
+                    .find(|(_, barrier)| barrier.number == *number)
+                    .map(|(id, _)| id),
+                episodes: at.episodes,
+                lost_ns: at.lost_ns,
+                pattern: pattern.name(),
+                thread: most.map(|(thread, _)| thread),
+                share_pct: most.map_or(0, |(_, last)| last) as f64 / at.episodes as f64 * 100.0,
+            }
+        };
+        let mut all: Vec<_> = site.by_barrier.iter().map(report).collect();
+        all.sort_by_key(|at| (std::cmp::Reverse(at.lost_ns), at.barrier));
+        all
+    }
+
+    fn straggler(&self, site: &Site) -> Option<StragglerReport> {
+        let shared = self.model.threads().shared();
+        let lasts = || site.threads.iter().map(|thread| (thread.id, thread.last));
+        let (thread, most) = self.most_often(lasts())?;
+        let unknown = lasts().find(|(thread, _)| Some(*thread) == shared);
+        let share = |last: u64| last as f64 / site.episodes as f64 * 100.0;
+        (site.episodes > 0).then(|| StragglerReport {
+            pattern: site.pattern(shared).name(),
+            sequence: site.sequence(shared).name(),
+            thread,
+            share_pct: share(most),
+            unknown_pct: share(unknown.map_or(0, |(_, last)| last)),
+            longest_run: site.ledger.longest_run,
+            repeats: site.ledger.repeats,
+            changes: site.ledger.changes,
+            mean_lead_ns: site.ledger.lead_ns / site.episodes,
+        })
+    }
+
+    pub(super) fn phases(&self) -> Vec<PhaseReport> {
+        let mut phases: Vec<PhaseReport> = self
+            .model
+            .sites()
+            .phases
+            .iter()
+            .map(|((from, to), phase)| PhaseReport {
+                from: from.map(|SiteId(id)| id),
+                to: to.0,
+                episodes: phase.phase.count(),
+                phase_ns: stat(&phase.phase),
+                work_ns: stat(&phase.work),
+            })
+            .collect();
+        phases.sort_by_key(|phase| (phase.from, phase.to));
+        phases
+    }
+}
+
+fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {
+    SiteThreadReport {
+        thread: id,
+        episodes: thread.episodes,
+        work_ns: thread.work.known_sum(),
+        idle_ns: thread.idle.sum(),
+        release_ns: thread.release.known_sum(),
+        waits: waits(thread.waits),
+        running_ns: thread.split.running.get(),
+        ready_ns: thread.split.ready.get(),
+        blocked_ns: thread.split.blocked.get(),
+        last: thread.last,
+        each: EachReport {
+            work_ns: stat(&thread.work),
+            idle_ns: stat(&thread.idle),
+            release_ns: stat(&thread.release),
+        },
+        counters: None,
+    }
+}

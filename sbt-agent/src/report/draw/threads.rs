@@ -1,0 +1,100 @@
+//! Threads, their processes, and where their time went.
+
+use super::{
+    super::{
+        ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
+        order::Process,
+    },
+    Draw,
+};
+use crate::{
+    model::{
+        thread::{Row, SplitSum},
+        waits::Waits,
+    },
+    place::printable,
+};
+
+impl Draw<'_> {
+    pub(super) fn threads(&self) -> Vec<ThreadReport> {
+        self.order
+            .by_index(self.model.threads().rows())
+            .into_iter()
+            .map(|(id, row)| thread(id, self.order.label(id), row))
+            .collect()
+    }
+
+    pub(super) fn processes(&self) -> Vec<ProcessReport> {
+        let processes = self.order.processes().iter();
+        let report = |process: &Process| ProcessReport {
+            id: process.number,
+            pid: process.pid,
+            rank: process.rank,
+        };
+        processes.map(report).collect()
+    }
+}
+
+fn thread(id: u32, label: String, row: &Row) -> ThreadReport {
+    let SplitSum {
+        running,
+        ready,
+        blocked,
+    } = row.split;
+    ThreadReport {
+        id,
+        label,
+        tid: row.shown.0,
+        pid: row.shown.1,
+        name: printable(&row.name),
+        threads: row.threads,
+        ended: row.ended,
+        arrivals: row.arrivals,
+        episodes: row.episodes,
+        last: row.last,
+        work_ns: row.work.get(),
+        idle_ns: row.idle_ns,
+        release_ns: row.release.get(),
+        running_ns: running.get(),
+        ready_ns: ready.get(),
+        blocked_ns: blocked.get(),
+        waits: waits(row.waits),
+    }
+}
+
+/// How threads waited, as everywhere in a report.
+pub(super) fn waits(waits: Waits) -> WaitsReport {
+    let (spinning_ns, asleep_ns) = (waits.split.running.get(), waits.split.blocked.get());
+    WaitsReport {
+        spinning_ns,
+        asleep_ns,
+        spinning_pct: waits.pct(spinning_ns),
+        asleep_pct: waits.pct(asleep_ns),
+    }
+}
+
+pub(super) fn thread_time(
+    threads: &[ThreadReport],
+    all_waits: Waits,
+    unfinished: &[UnfinishedReport],
+) -> ThreadTimeReport {
+    let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+    let work_ns = sum(&mut threads.iter().filter_map(|thread| thread.work_ns));
+    let idle_ns = sum(&mut threads.iter().map(|thread| thread.idle_ns));
+    let known = threads.iter().any(|thread| thread.release_ns.is_some());
+    let release_ns = sum(&mut threads.iter().filter_map(|thread| thread.release_ns));
+    let release_ns = known.then_some(release_ns);
+    let total_ns = sum(&mut [work_ns, idle_ns, release_ns.unwrap_or(0)].into_iter());
+    let pct = |ns: u64| (total_ns > 0).then(|| ns as f64 / total_ns as f64 * 100.0);
+    ThreadTimeReport {
+        total_ns,
+        work_ns,
+        idle_ns,
+        release_ns,
+        work_pct: pct(work_ns),
+        idle_pct: pct(idle_ns),
+        release_pct: release_ns.and_then(pct),
+        waits: waits(all_waits),
+        unfinished_ns: sum(&mut unfinished.iter().map(|open| open.idle_ns)),
+    }
+}

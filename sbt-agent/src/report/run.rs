@@ -1,0 +1,56 @@
+//! What a report takes from the session, beside the model.
+
+use super::locks;
+use crate::model::{site::SiteId, told::Told};
+
+/// What the session knows and the model does not.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The name of the source, and how it works.
+    pub backend: String,
+    /// See [`crate::source::Source::method`].
+    pub method: String,
+    /// The target's command line.
+    pub command: Vec<String>,
+    /// Its process id.
+    pub pid: u32,
+    /// When watching began, `CLOCK_MONOTONIC` ns.
+    pub start_ns: u64,
+    /// The same moment, ns since 1970.
+    pub start_unix_ns: u64,
+    /// For how long it was watched, ns.
+    pub wall_ns: u64,
+    /// Whether it had ended by then.
+    pub ended: bool,
+    /// How it ended; `None` if it had not, or if we did not start it.
+    pub exit_status: Option<u8>,
+    /// Whether it had children and waited for one, if that is known.
+    pub had_children: Option<bool>,
+    /// Whether its children were watched too.
+    pub children: bool,
+    /// Why no barrier could be found.
+    pub none_found_because: Option<String>,
+    /// Events lost, wherever.
+    pub lost: u64,
+    /// Whether departures were watched: at the end, and all the time.
+    pub departures: Option<bool>,
+    /// Names of sites, by [`SiteId`].
+    pub names: Vec<Option<String>>,
+    /// Name, beginning and end of each conceptual phase, as written.
+    pub conceptual: Vec<[String; 3]>,
+    /// Name and place of each mark, as written.
+    pub marks: Vec<[String; 2]>,
+    /// By site: how often its barrier time was above the limit, the longest
+    /// and the limit, ns.
+    pub warnings: Vec<(SiteId, u64, u64, u64)>,
+    /// Episodes that were asked for one by one.
+    pub watched: Option<Vec<Told>>,
+    /// How many came before those.
+    pub watched_omitted: u64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Locks, if anybody looked.
+    pub locks: Option<Vec<locks::Found>>,
+    /// CPU time that sbt itself used, ns.
+    pub own_cpu_ns: u64,
+}

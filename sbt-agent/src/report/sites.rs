@@ -1,0 +1,225 @@
+//! What a report says of sites and of the phases between them.
+
+use serde::Serialize;
+
+use super::WaitsReport;
+
+/// A site: from where a barrier is called.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SiteReport {
+    /// Its number.
+    pub id: u32,
+    /// The user's name for it, if any.
+    pub name: Option<String>,
+    /// Of the site's first place, as far as debug information and symbols tell.
+    pub function: Option<String>,
+    /// Source file of that place.
+    pub file: Option<String>,
+    /// Line in it.
+    pub line: Option<u32>,
+    /// File name of the program or library with that function; `?` if unknown.
+    pub binary: String,
+    /// Return address of the first call seen from there, in that file's own
+    /// numbering (as `nm` prints it), hexadecimal.
+    pub offset: String,
+    /// What the first place's function was inlined into or, as far as it was
+    /// looked for, called from, without the functions of the language's own
+    /// library.
+    pub callers: Vec<String>,
+    /// All places, each as `function file:line` as far as known, else
+    /// `binary+0xoffset`, with `from` a caller where only that tells it from
+    /// another; several where the threads call from different lines.
+    pub places: Vec<String>,
+    /// Barriers used from here; at most 64 are named.
+    pub barriers: Vec<u32>,
+    /// Of its barriers.
+    pub kind: &'static str,
+    /// Complete episodes.
+    pub episodes: u64,
+    /// Others.
+    pub incomplete: u64,
+    /// Sum of idle over threads and episodes: what the ranking goes by.
+    pub lost_ns: u64,
+    /// How that was waited.
+    #[serde(flatten)]
+    pub waits: WaitsReport,
+    /// `lost_ns` of the wall time of the threads that are here at a time; null
+    /// without complete episodes.
+    pub lost_wall_pct: Option<f64>,
+    /// Wall time that perfect balance would save.
+    pub gain_ns: u64,
+    /// 0: even, 100: one thread does it all.
+    pub imbalance_pct: Option<f64>,
+    /// From the last arrival of the episode before to the last of this: one
+    /// value an episode.
+    pub phase_ns: Option<StatReport>,
+    /// From first to last arrival: one value an episode.
+    pub barrier_ns: Option<StatReport>,
+    /// Waiting for others: one value a thread and episode.
+    pub idle_ns: Option<StatReport>,
+    /// From the last arrival to the departure: one value a thread and episode.
+    pub release_ns: Option<StatReport>,
+    /// From the departure before to the arrival: one value a thread and episode.
+    pub work_ns: Option<StatReport>,
+    /// Who comes last; null without complete episodes, or if it is not known of
+    /// any.
+    pub straggler: Option<StragglerReport>,
+    /// Who comes last by barrier, if there are several: of the first 64, most
+    /// `lost_ns` first.
+    pub straggler_by_barrier: Vec<BarrierStragglerReport>,
+    /// How the site changed over the run: consecutive episodes in at most 128
+    /// buckets of equal numbers (the last may hold fewer).
+    pub trend: Vec<TrendReport>,
+    /// By thread.
+    pub threads: Vec<SiteThreadReport>,
+}
+
+/// Statistics of a stream of durations, ns.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StatReport {
+    /// How many values.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The least.
+    pub min: u64,
+    /// The mean.
+    pub mean: u64,
+    /// The greatest.
+    pub max: u64,
+    /// The standard deviation.
+    pub stddev: u64,
+    /// The median, within 1/16.
+    pub p50: u64,
+    /// What 95 % do not exceed, within 1/16.
+    pub p95: u64,
+    /// What 99 % do not exceed, within 1/16.
+    pub p99: u64,
+}
+
+/// Who comes last at a site.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StragglerReport {
+    /// `persistent`: one thread more often than all others together;
+    /// `alternating`: a few, at most half of all, or two that take turns;
+    /// `rotating`: any of them, at random or in turns;
+    /// `none`: too few episodes or too little waiting to tell, or it is not known
+    /// who came last. If several barriers are used from here and most episodes
+    /// show the same at each, it is that.
+    pub pattern: &'static str,
+    /// How they follow each other. `turns`: `repeats` are less than half as
+    /// frequent as by chance; `stretches`: `changes` are; `none`: neither, or too
+    /// few episodes to tell.
+    pub sequence: &'static str,
+    /// Who came last most often, of those with an entry of their own.
+    pub thread: u32,
+    /// In how many of the episodes.
+    pub share_pct: f64,
+    /// In how many it was one of the threads that share an entry.
+    pub unknown_pct: f64,
+    /// Most episodes in a row with the same straggler, whoever it was.
+    pub longest_run: u64,
+    /// How often a thread that had come last did so in its next episode here as
+    /// well.
+    pub repeats: u64,
+    /// How often it did not.
+    pub changes: u64,
+    /// By how much the last came after the one before it, mean.
+    pub mean_lead_ns: u64,
+}
+
+/// Who comes last at one of a site's barriers.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BarrierStragglerReport {
+    /// Which; null if it is no longer listed.
+    pub barrier: Option<u32>,
+    /// Its complete episodes at this site.
+    pub episodes: u64,
+    /// Sum of idle in them.
+    pub lost_ns: u64,
+    /// As of the site.
+    pub pattern: &'static str,
+    /// Who came last most often; null if that is not known of any.
+    pub thread: Option<u32>,
+    /// In how many of the episodes.
+    pub share_pct: f64,
+}
+
+/// Some consecutive episodes.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct TrendReport {
+    /// How many.
+    pub episodes: u64,
+    /// When the last of them had all its arrivals, since the start of watching.
+    pub until_ns: u64,
+    /// Mean phase time.
+    pub phase_ns: Option<u64>,
+    /// Mean barrier time.
+    pub barrier_ns: u64,
+    /// Mean idle time of all threads together.
+    pub idle_ns: u64,
+}
+
+/// What one thread did at one site.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SiteThreadReport {
+    /// Which.
+    pub thread: u32,
+    /// Complete episodes.
+    pub episodes: u64,
+    /// In the phases that ended here.
+    pub work_ns: Option<u64>,
+    /// Waiting for others.
+    pub idle_ns: u64,
+    /// From the last arrival to its departure.
+    pub release_ns: Option<u64>,
+    /// How that was waited.
+    #[serde(flatten)]
+    pub waits: WaitsReport,
+    /// Of `work_ns`, on a CPU.
+    pub running_ns: Option<u64>,
+    /// Of `work_ns`, runnable without a CPU.
+    pub ready_ns: Option<u64>,
+    /// Of `work_ns`, neither.
+    pub blocked_ns: Option<u64>,
+    /// How often it came last.
+    pub last: u64,
+    /// The same work, idle and release times one by one.
+    pub each: EachReport,
+    /// Not measured by this version.
+    pub counters: Option<()>,
+}
+
+/// A thread's times at a site: one value an episode.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EachReport {
+    /// Its work.
+    pub work_ns: Option<StatReport>,
+    /// Its waiting.
+    pub idle_ns: Option<StatReport>,
+    /// Its release latency.
+    pub release_ns: Option<StatReport>,
+}
+
+/// What lies between two consecutive episodes.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PhaseReport {
+    /// The site before; null if no participant came from one.
+    pub from: Option<u32>,
+    /// The site that ends it.
+    pub to: u32,
+    /// How often.
+    pub episodes: u64,
+    /// Wall time.
+    pub phase_ns: Option<StatReport>,
+    /// Of each thread.
+    pub work_ns: Option<StatReport>,
+}

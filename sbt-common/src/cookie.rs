@@ -1,0 +1,144 @@
+//! What a probe tells the program that it runs: 64 bits, given when it is attached.
+
+/// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
+pub mod layout {
+    /// The object cannot be read: the participant count stays unknown.
+    pub const OPAQUE: u8 = 0;
+    /// glibc ≥ 2.25, `struct pthread_barrier` (sysdeps/nptl/internaltypes.h):
+    /// `in`, `current_round`, `count`, `shared`, `out`, 32 bits each.
+    pub const GLIBC: u8 = 1;
+    /// musl, `pthread_barrier_t` (include/alltypes.h.in, pthread_impl.h):
+    /// `_b_lock`, `_b_waiters`, `_b_limit` (count - 1, sign bit if shared), …
+    pub const MUSL: u8 = 2;
+    /// A function that the user has named: nothing is known of the object, but
+    /// an argument of the function may be the count.
+    pub const USER: u8 = 3;
+    /// GNU OpenMP, `gomp_barrier_t` (libgomp/config/linux/bar.h): `total`,
+    /// `generation`, 32 bits each, …
+    pub const GOMP: u8 = 4;
+    /// LLVM's OpenMP: the object is the team, `kmp_team_t`, which is found by the
+    /// number of the thread; see [`crate::Kmp`].
+    pub const KMP: u8 = 5;
+    /// `std::barrier` of C++: the object begins with the number of threads.
+    pub const STD: u8 = 6;
+    /// The same; the register points to a word that holds the object's address.
+    pub const STD_POINTED: u8 = 7;
+    /// As [`STD`], inlined into the program: the probe stands on a call there, and
+    /// the call is the place. So the stack's move says nothing, and belongs to
+    /// the displacement: see [`super::Cookie::far`].
+    pub const STD_INLINED: u8 = 8;
+    /// `std::sync::Barrier` of Rust, from its number of threads on.
+    pub const RUST: u8 = 9;
+    /// A collective operation of MPI: the object is the communicator, of which each
+    /// process has a description of its own.
+    pub const MPI: u8 = 10;
+}
+
+/// Bits of [`Cookie::count`] for teams.
+pub mod team {
+    /// The object begins with the number of threads.
+    pub const HAS_COUNT: u8 = 1;
+    /// The address is not in the register but in the word so far above it as
+    /// [`super::Cookie::stack_moved`] says, in two's complement.
+    pub const SPILLED: u8 = 2;
+}
+
+/// What a probe tells the program that it runs, packed into its 64-bit cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// One of [`layout`]; for condition variables [`crate::kind::WAIT`] or
+    /// [`crate::kind::WAKE`].
+    pub layout: u8,
+    /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
+    /// none. For [`layout::MPI`] 1 to 15, from 7 on on the stack. For teams also
+    /// another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those numbers; 0 is rip, that
+    /// of the probe, or rsp with [`team::SPILLED`].
+    pub object: u8,
+    /// Likewise, which is the number of participants; 0 if none. For a function
+    /// that wakes waiters of a condition variable: how many at most, 0 for all.
+    /// For teams some of the bits of [`team`], for [`layout::KMP`] of [`crate::kmp`].
+    pub count: u8,
+    /// How many bytes the prologue has moved the stack pointer down before the
+    /// probed instruction: the return address lies that far above it.
+    pub stack_moved: u16,
+    /// For teams: how far above what the register holds the object lies, bytes;
+    /// negative below, in two's complement. For [`layout::KMP`] the number of the
+    /// [`crate::Kmp`].
+    pub displacement: u16,
+    /// A probe counts while this equals the low bits of [`crate::State::generation`].
+    pub generation: u16,
+}
+
+impl Cookie {
+    /// The length of the call on which a probe for [`layout::STD_INLINED`] stands,
+    /// bytes: behind it lies the place, as behind any call.
+    pub const CALL: u8 = 5;
+
+    /// For [`layout::STD_INLINED`], how far above the address the object lies,
+    /// bytes: [`Cookie::displacement`] and, as the upper half,
+    /// [`Cookie::stack_moved`]; that is where the address lies instead with
+    /// [`team::SPILLED`].
+    #[must_use]
+    pub const fn far(self) -> i32 {
+        (self.displacement as u32 | (self.stack_moved as u32) << 16).cast_signed()
+    }
+
+    /// Packs: bits 0-7 the layout, 8-11 the object, 12-15 the count, 16-31 the
+    /// stack's move, 32-47 the displacement, 48-63 the generation.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        self.layout as u64
+            | (self.object as u64 & 15) << 8
+            | (self.count as u64 & 15) << 12
+            | (self.stack_moved as u64) << 16
+            | (self.displacement as u64) << 32
+            | (self.generation as u64) << 48
+    }
+
+    /// The inverse of [`Cookie::pack`].
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "taking the fields apart is the point"
+    )]
+    pub const fn unpack(bits: u64) -> Self {
+        Self {
+            layout: bits as u8,
+            object: (bits >> 8) as u8 & 15,
+            count: (bits >> 12) as u8 & 15,
+            stack_moved: (bits >> 16) as u16,
+            displacement: (bits >> 32) as u16,
+            generation: (bits >> 48) as u16,
+        }
+    }
+}
+
+/// What the probe of a mark tells its program, packed into its cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkCookie {
+    /// Which mark, in the order of the settings.
+    pub mark: u8,
+    /// See [`Cookie::generation`].
+    pub generation: u16,
+}
+
+impl MarkCookie {
+    /// Packs: bits 0-7 the mark, 48-63 the generation.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        self.mark as u64 | (self.generation as u64) << 48
+    }
+
+    /// The inverse of [`MarkCookie::pack`].
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "taking the fields apart is the point"
+    )]
+    pub const fn unpack(bits: u64) -> Self {
+        Self {
+            mark: bits as u8,
+            generation: (bits >> 48) as u16,
+        }
+    }
+}

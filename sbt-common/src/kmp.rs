@@ -1,0 +1,45 @@
+//! How to find the team of a thread in LLVM's OpenMP, and the bits of
+//! [`count`](crate::Cookie::count) for [`KMP`](crate::layout::KMP).
+
+/// [`stack_moved`](crate::Cookie::stack_moved) counts from rbp, and not from rsp.
+pub const FRAME: u8 = 1;
+/// The thread goes on without being released: nothing shows when it leaves.
+pub const PASSES: u8 = 2;
+/// [`Outer::above`]: it lies above the frame whose address the inner
+/// function has saved right below its own return address.
+pub const SAVED: u32 = 0;
+/// Likewise, above the frame whose address is in rbp.
+pub const HELD: u32 = 1;
+
+/// How to get from the number of a thread of LLVM's OpenMP to its team, for one
+/// probe: values of the map [`crate::name::KMP`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Kmp {
+    /// How far above the probed instruction the variable `__kmp_threads` lies: it
+    /// points to an array of pointers to `kmp_info_t`, one for each thread.
+    pub threads: i32,
+    /// `kmp_info_t` → `th.th_team`, a pointer
+    pub team: u32,
+    /// `kmp_team_t` → `t.t_nproc`, 32 bits
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Who of the runtime's own calls the function in which the probe is; zeros
+    /// after the last.
+    pub outer: [Outer; MAX_OUTER],
+}
+
+/// A call in a function of the runtime that the program has called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Outer {
+    /// How far above the probed instruction the one lies to which it returns.
+    pub returns: i32,
+    /// How far above that return address on the stack that of the function lies,
+    /// or [`SAVED`], or [`HELD`].
+    pub above: u32,
+}
+
+/// Length of [`Kmp::outer`].
+pub const MAX_OUTER: usize = 16;

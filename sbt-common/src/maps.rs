@@ -1,0 +1,85 @@
+//! The maps and globals that both sides use: what they are called, what they hold
+//! and how much of it.
+
+/// Names of maps and globals that the agent looks up in the object.
+pub mod name {
+    /// Array of ring buffers, one per CPU up to [`super::MAX_RINGS`].
+    pub const RINGS: &str = "RINGS";
+    /// [`crate::Config`], read-only.
+    pub const CONFIG: &str = "CONFIG";
+    /// [`crate::State`].
+    pub const STATE: &str = ".data";
+    /// Records lost for want of room, per CPU: the array at index 0.
+    pub const LOST: &str = "LOST";
+    /// Condition variables and futexes that are not looked at: address → until when, ns.
+    pub const SILENCED: &str = "SILENCED";
+    /// Uses of those, per CPU: the array at index 0.
+    pub const PASSED: &str = "PASSED";
+    /// Address of a futex → [`super::Lock`]
+    pub const LOCKS: &str = "LOCKS";
+    /// Waits for which there was no room there, per CPU: the array at index 0.
+    pub const UNLISTED: &str = "UNLISTED";
+    /// Processes that descend from the target, as the kernel's first pid namespace
+    /// numbers them → 1.
+    pub const FOLLOWED: &str = "FOLLOWED";
+    /// [`crate::Code`] → [`crate::Rule`]: the agent's, for the programs to read.
+    pub const RULES: &str = "RULES";
+    /// Array of [`crate::Kmp`], [`super::MAX_KMP`] of them.
+    pub const KMP: &str = "KMP";
+}
+
+/// What has been seen of one futex that threads wait on: values of the map
+/// [`name::LOCKS`], by its address in the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Lock {
+    /// Waits that have ended.
+    pub waits: u64,
+    /// How long they took, ns.
+    pub total_ns: u64,
+    /// The longest of them, ns. Of two that end in the same moment on two CPUs the
+    /// longer one may be missed.
+    pub max_ns: u64,
+    /// How many threads wait.
+    pub waiting: u64,
+    /// How many did at most.
+    pub most: u64,
+    /// See [`crate::Arrive::caller`]: from where a thread waited, as far as it was sent.
+    pub caller: u64,
+    /// When that was, ns.
+    pub told_ns: u64,
+    /// Who came to wait last.
+    pub waiter: u32,
+    /// What the futex held then: of a mutex of glibc, `__lock`.
+    pub word: u32,
+    /// What lay 8 bytes further: `__owner`, a thread as the target numbers it.
+    pub owner: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Size of one ring, bytes: a power of two times the page.
+pub const RING_BYTES: u32 = 1 << 20;
+
+/// More rings than this are not made; CPUs then share them.
+pub const MAX_RINGS: u32 = 64;
+
+/// Condition variables that can be silenced at a time; beyond, those that were
+/// silenced longest ago are looked at again.
+pub const MAX_SILENCED: u32 = 4096;
+
+/// Futexes that are counted at a time; beyond, only their waits are.
+pub const MAX_LOCKS: u32 = 4096;
+
+/// Processes beside the target that can be followed at a time.
+pub const MAX_FOLLOWED: u32 = 16384;
+
+/// Where children are followed, a process is told from others by its number, from
+/// this bit on, in what an address is known by.
+pub const PROCESS_SHIFT: u32 = 40;
+
+/// How many rules there are at most.
+pub const MAX_RULES: u32 = 4096;
+
+/// More places than this in LLVM's OpenMP are not probed.
+pub const MAX_KMP: u32 = 256;

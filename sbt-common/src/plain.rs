@@ -1,0 +1,71 @@
+//! Records as bytes.
+
+use super::{
+    Arrive, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Depart, Head, Init, Kmp, Lock,
+    MAX_CALLERS, Mapping, Memory, Rule, State, Thread,
+};
+
+/// A type that may be copied out of raw bytes.
+///
+/// # Safety
+/// The type is `repr(C)`, without padding, and every bit pattern is a value.
+pub unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: integers and arrays of them only; the sizes below leave no padding.
+unsafe impl Plain for Head {}
+// SAFETY: as above.
+unsafe impl Plain for Arrive {}
+// SAFETY: as above.
+unsafe impl Plain for Condvar {}
+// SAFETY: as above.
+unsafe impl Plain for Lock {}
+// SAFETY: as above.
+unsafe impl Plain for Callers {}
+// SAFETY: as above.
+unsafe impl Plain for Code {}
+// SAFETY: as above.
+unsafe impl Plain for Rule {}
+// SAFETY: as above.
+unsafe impl Plain for Config {}
+// SAFETY: as above.
+unsafe impl Plain for State {}
+// SAFETY: as above.
+unsafe impl Plain for Depart {}
+// SAFETY: as above.
+unsafe impl Plain for Memory {}
+// SAFETY: as above.
+unsafe impl Plain for Init {}
+// SAFETY: as above.
+unsafe impl Plain for Thread {}
+// SAFETY: as above.
+unsafe impl Plain for Mapping {}
+
+/// Copies a record out of the bytes of the ring; `None` if they are of
+/// another length.
+#[must_use]
+pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() != size_of::<T>() {
+        return None;
+    }
+    // SAFETY: long enough by the check above, and T is Plain.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+const _: () = {
+    assert!(size_of::<Head>() == 8);
+    assert!(size_of::<Clocks>() == 24);
+    assert!(size_of::<Arrive>() == 56);
+    assert!(size_of::<Condvar>() == 56);
+    assert!(size_of::<Callers>() == 32 + 8 * MAX_CALLERS);
+    assert!(size_of::<Rule>() == 16);
+    assert!(size_of::<Code>() == 8 + 2 * CODE_AROUND);
+    assert!(size_of::<Depart>() == 40);
+    assert!(size_of::<Memory>() == 40);
+    assert!(size_of::<Init>() == 32);
+    assert!(size_of::<Thread>() == 72);
+    assert!(size_of::<Mapping>() == 24);
+    assert!(size_of::<Config>() == 96);
+    assert!(size_of::<State>() == 40);
+    assert!(size_of::<Lock>() == 72);
+    assert!(size_of::<Kmp>() == 144);
+};

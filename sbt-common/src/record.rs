@@ -1,0 +1,213 @@
+//! What goes through the rings. A record is told apart by its first eight bytes,
+//! the [`Head`], which are the same in all of them.
+
+/// What a record in the ring is; the value of [`Head::kind`].
+pub mod kind {
+    /// [`super::Arrive`]: a thread has entered a barrier.
+    pub const ARRIVE: u8 = 1;
+    /// [`super::Depart`]: a thread has left the barrier it entered last.
+    pub const DEPART: u8 = 2;
+    /// [`super::Memory`]: what a barrier object held when a thread entered it.
+    pub const MEMORY: u8 = 3;
+    /// [`super::Init`]: a barrier object is being initialised.
+    pub const INIT: u8 = 4;
+    /// [`super::Thread`]: the first record of a thread.
+    pub const THREAD: u8 = 5;
+    /// [`super::Depart`] as well: a thread ends; its clocks for the last time.
+    pub const EXIT: u8 = 6;
+    /// [`super::Mapping`]: the dynamic linker has mapped or unmapped a library.
+    pub const MAPPED: u8 = 7;
+    /// [`super::Mapping`]: the process has executed another program.
+    pub const EXEC: u8 = 8;
+    /// [`super::Depart`] once more: the agent's own clocks, to compare them
+    /// with what the agent knows of itself.
+    pub const CALIBRATE: u8 = 9;
+    /// [`super::Depart`] as well: a thread has passed a mark.
+    pub const MARK: u8 = 10;
+    /// [`super::Callers`]: a chain of callers of more than one address.
+    pub const CALLERS: u8 = 11;
+    /// [`super::Mapping`]: the process has started another, which has not begun.
+    pub const FORK: u8 = 12;
+    /// [`super::Condvar`]: a thread is about to wait on a condition variable.
+    pub const WAIT: u8 = 20;
+    /// [`super::Condvar`] as well: one wakes those who wait on it.
+    pub const WAKE: u8 = 21;
+    /// [`super::Condvar`] once more: from where a thread waits on a futex that is
+    /// counted in [`crate::Lock`]; now and then.
+    pub const LOCK: u8 = 22;
+}
+
+/// What a wait or a wake is seen by: [`Head::detail`] of [`Condvar`].
+pub mod evidence {
+    /// A function of the C library for condition variables was entered.
+    pub const CONDVAR: u16 = 0;
+    /// The system call of a futex was.
+    pub const FUTEX: u16 = 1;
+}
+
+/// The first eight bytes of every record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Head {
+    /// One of [`kind`].
+    pub kind: u8,
+    /// For arrivals, the layout of the barrier that the probe knows. For
+    /// [`kind::EXEC`], 1 if another thread than the first did it. For
+    /// [`kind::FORK`], 1 if there was no room to remember the child.
+    pub layout: u8,
+    /// For a [`Condvar`], one of [`evidence`]. For [`Memory`] and [`Init`], 1 if the
+    /// object says that processes share it. Else zero.
+    pub detail: u16,
+    /// The thread, as the kernel's first pid namespace numbers it.
+    pub tid: u32,
+}
+
+/// Where a thread stands: when, and what it has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`, ns.
+    pub time_ns: u64,
+    /// Time on a CPU so far, ns, plus a constant of the machine that the agent
+    /// measures at start. [`UNKNOWN`] where the kernel does not tell.
+    pub run_ns: u64,
+    /// Time runnable but without a CPU so far, ns, or [`UNKNOWN`].
+    pub delay_ns: u64,
+}
+
+/// A clock that could not be read.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// A thread has entered a barrier. Stamped before the barrier counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Arrive {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// Address of the barrier object in the target.
+    pub object: u64,
+    /// Return address of the call, or 0 if the stack could not be read. With
+    /// [`CHAIN`] in it, the key of a [`Callers`] that has been sent before.
+    pub caller: u64,
+    /// Number of this record in its thread, from 0: a gap is a loss.
+    pub seq: u32,
+    /// Low half of [`crate::State::epoch`] when the callers were looked for.
+    pub epoch: u32,
+}
+
+/// How many return addresses a chain of callers has at most.
+pub const MAX_CALLERS: usize = 8;
+
+/// Set in the keys of chains of several addresses, and in no address of a
+/// program: those are in the lower half.
+pub const CHAIN: u64 = 1 << 63;
+
+/// A chain of callers that is new: sent before the first arrival that has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Callers {
+    pub head: Head,
+    pub time_ns: u64,
+    /// What arrivals call it: see [`Arrive::caller`].
+    pub key: u64,
+    /// How many addresses there are.
+    pub count: u32,
+    /// See [`Arrive::epoch`].
+    pub epoch: u32,
+    /// Return addresses, innermost first; zero beyond `count`.
+    pub addresses: [u64; MAX_CALLERS],
+}
+
+/// A thread has left the barrier that it entered last, has ended, or has
+/// passed a mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Depart {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// [`kind::MARK`]: which; else 0.
+    pub mark: u32,
+}
+
+/// A thread waits on a condition variable or a futex, or wakes those who do: of
+/// these, [`Head::layout`] at most, or all if that is 0. Which of both,
+/// [`Head::detail`] tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Condvar {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// Its address in the target.
+    pub object: u64,
+    /// See [`Arrive::caller`].
+    pub caller: u64,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// See [`Arrive::epoch`].
+    pub epoch: u32,
+}
+
+/// What a barrier object held just before a thread's arrival was counted.
+///
+/// Sent when the thread first meets the object, after any object was
+/// initialised, after a loss, and now and then: enough to know count and
+/// round at every moment without reading the target's memory each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Memory {
+    pub head: Head,
+    pub time_ns: u64,
+    pub object: u64,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// Number of participants; 0 if the object could not be read.
+    pub count: u32,
+    /// glibc: the number of the running round, a multiple of `count`.
+    pub round: u32,
+    /// glibc: how many had arrived in all rounds so far. Elsewhere equal to `round`.
+    pub arrived: u32,
+}
+
+/// `pthread_barrier_init` was entered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Init {
+    pub head: Head,
+    pub time_ns: u64,
+    pub object: u64,
+    /// See [`Arrive::seq`].
+    pub seq: u32,
+    /// The number of participants asked for.
+    pub count: u32,
+}
+
+/// The first record of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Thread {
+    pub head: Head,
+    pub clocks: Clocks,
+    /// When the thread was created, `CLOCK_MONOTONIC` ns; 0 if unknown.
+    pub start_ns: u64,
+    /// Where the program's own code begins in memory; 0 if unknown.
+    pub start_code: u64,
+    /// Thread and process as sbt's own pid namespace numbers them; 0 if unknown.
+    pub ns_tid: u32,
+    pub ns_tgid: u32,
+    /// The kernel's name of the thread, 16 bytes, zero-padded.
+    pub comm: [u64; 2],
+}
+
+/// Something about the process's mappings has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Mapping {
+    pub head: Head,
+    pub time_ns: u64,
+    /// The process as sbt's own pid namespace numbers it; 0 if unknown.
+    pub ns_tgid: u32,
+    /// For [`kind::FORK`], the new process likewise; else 0.
+    pub child: u32,
+}
