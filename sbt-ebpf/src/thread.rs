@@ -199,9 +199,10 @@ pub fn is_known(task: &Task) -> bool {
 /// like that of the one in which the thread may be.
 #[inline(always)]
 pub fn comes_alone() {
-    let task = Task::current();
-    let slot = place(&task);
-    if slot.tid == task.tid() && slot.left == INSIDE {
+    // Also of a thread that comes for the first time: it has entered nothing.
+    if let Some(slot) = slot(&Task::current())
+        && slot.left == INSIDE
+    {
         slot.left = ALONE;
     }
 }

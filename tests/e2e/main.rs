@@ -27,6 +27,7 @@ mod locks;
 mod marks;
 mod namespaces;
 mod openmp;
+mod packages;
 mod privilege;
 mod processes;
 mod report;

@@ -19,6 +19,9 @@ int main(int argc, char **argv)
     int nested = (int)option(argc, argv, "nested", 10);
     omp_set_dynamic(0);
     omp_set_num_threads((int)option(argc, argv, "threads", 4));
+    // Alone a thread waits for nobody.
+#pragma omp parallel num_threads(1)
+    work(1);
 #pragma omp parallel
     {
         for (long round = 0; round < rounds; round++) {

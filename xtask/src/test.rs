@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 14] = [
+const TOOLS: [(&str, &str); 19] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
@@ -28,6 +28,11 @@ const TOOLS: [(&str, &str); 14] = [
     ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
     ("mpirun", "openmpi-bin"),
     ("mpicc", "libopenmpi-dev"),
+    ("hpcc", "hpcc"),
+    ("gm", "graphicsmagick"),
+    ("stress-ng", "stress-ng"),
+    ("xz", "xz-utils"),
+    ("zstd", "zstd"),
     ("musl-gcc", "musl-tools"),
     ("objcopy", "binutils"),
     ("strip", "binutils"),

@@ -78,9 +78,9 @@ pub fn tabs(stage: &mut Stage) -> Result<()> {
     let screen = stage.see("the most time first")?;
     stage.save("phases", "The tab Phases", &screen)?;
     stage.press("6")?;
-    let screen = stage.see("reduce_forces water.rs:176, episode")?;
+    let screen = stage.see("reduce_forces water.rs:176 from water.rs:110, episode")?;
     stage.save("log", "The tab Log", &screen)?;
-    stage.press("7")?;
+    stage.press("8")?;
     let screen = stage.see("as without sbt")?;
     stage.save("help", "The tab Help", &screen)
 }
