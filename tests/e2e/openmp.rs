@@ -226,7 +226,7 @@ fn asleep_at_the_barrier(program: &str, policy: &str) -> Result<f64, String> {
 #[test]
 fn llvm_openmp_is_joined_in_the_middle() {
     needs_root!();
-    let arguments = ["rounds=10000", "nested=0", "threads=3"];
+    let arguments = ["rounds=3000", "nested=0", "threads=3"];
     let target = start(command(LLVM.path(), &arguments));
     pause(300);
     let report = attach(target.pid(), &[]).report();
@@ -235,7 +235,6 @@ fn llvm_openmp_is_joined_in_the_middle() {
     assert!(report.number("incomplete_episodes") <= 2, "{report}");
     assert_eq!(report.number("lost_events"), 0, "{report}");
     let mut sites = report.sites().iter();
-    let region =
-        sites.find(|site| site["function"] == "main" && number(site, "episodes") == 10_000);
+    let region = sites.find(|site| site["function"] == "main" && number(site, "episodes") == 3000);
     assert!(region.is_some(), "{report}");
 }
