@@ -350,7 +350,6 @@ impl Session {
 
     /// A process has executed a program: nothing lies where it lay.
     fn executed(&mut self, process: u32) {
-        self.recognition.finish(&mut self.model);
         self.resolver.turn_to(process);
         self.resolver.executed();
         if ![0, self.pid].contains(&process) {
