@@ -345,7 +345,7 @@ impl Session {
         self.locks.know(id, addresses);
         let known = &self.resolver.places()[place.0 as usize];
         let roles = Naming(&self.settings).roles(known);
-        self.model.define_place(id, place, roles);
+        self.recognition.define(id, place, roles);
     }
 
     /// A process has executed a program: nothing lies where it lay.
