@@ -283,6 +283,16 @@ pub enum Event {
         /// By another thread than the first, which took the first one's place.
         replaced: bool,
     },
+    /// A process other than the target has ended: what is known by its number or
+    /// its memory will mean another one's.
+    Ended {
+        /// When, ns.
+        time_ns: u64,
+        /// Which, as [`Event::Thread`] showed it.
+        process: u32,
+        /// What its objects have above [`SPACE`], if it had any.
+        space: Option<u16>,
+    },
     /// Events of a thread are missing just before this point.
     Lost {
         /// Whose.

@@ -279,10 +279,15 @@ impl Session {
                     ..
                 } => {
                     has_forked = true;
-                    self.processes.forked(*followed);
+                    self.processes.forked(*child, *followed);
                     if let Some(child) = child {
                         self.resolver.forked(*process, *child);
                     }
+                }
+                Event::Ended { process, .. } => {
+                    maps_changed.remove(process);
+                    self.resolver.ended(*process);
+                    self.processes.ended(*process);
                 }
                 Event::Lock { key, callers } => {
                     self.resolver.turn_to(self.pid);
@@ -352,6 +357,7 @@ impl Session {
     fn executed(&mut self, process: u32) {
         self.resolver.turn_to(process);
         self.resolver.executed();
+        self.processes.executed(process, &mut self.model);
         if ![0, self.pid].contains(&process) {
             return;
         }

@@ -30,6 +30,8 @@ pub mod kind {
     pub const EXEC: u8 = 8;
     /// [`super::Mapping`]: the process has started another, which has not begun.
     pub const FORK: u8 = 12;
+    /// [`super::Mapping`]: a process that is followed has ended.
+    pub const END: u8 = 13;
     /// [`super::Depart`] once more: the agent's own clocks, to compare them
     /// with what the agent knows of itself.
     pub const CALIBRATE: u8 = 9;
@@ -616,7 +618,8 @@ pub struct State {
     /// Which probes count. Another set of them can be put on beside the one in
     /// force, and takes over at once when this changes.
     pub generation: u64,
-    /// Changed whenever addresses may have come to mean something else.
+    /// Changed whenever addresses may have come to mean something else, other than
+    /// by an exec: of that the agent hears.
     pub epoch: u64,
     /// 0 if there is no [`Rule`]; else changed whenever what is remembered of
     /// rules by return address may be wrong.

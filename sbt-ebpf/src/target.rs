@@ -130,9 +130,12 @@ pub fn follow(process: u32) -> bool {
     result == 0
 }
 
-/// The current process ends: its number may become another's.
+/// The current process ends: its number may become another's. False if it was not
+/// followed.
 #[inline(always)]
-pub fn unfollow() {
+pub fn unfollow() -> bool {
     let process = process();
-    unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) };
+    let result =
+        unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) };
+    result == 0
 }

@@ -106,8 +106,12 @@ struct Mapped {
     used: bool,
 }
 
-/// More processes than this are not remembered once they have ended.
-const MAX_ENDED: usize = 256;
+/// More processes than this are not remembered if they have ended unseen.
+const MAX_ENDED: usize = sbt_common::MAX_FOLLOWED as usize;
+
+/// Of so many programs executed, chains of callers are remembered in the kernel
+/// and in what reads its records.
+const EXECUTIONS_REMEMBERED: u32 = 256;
 
 /// What lies where in the memory of one process.
 #[derive(Clone, Default)]
@@ -128,6 +132,8 @@ pub struct Resolver {
     space: Space,
     /// Those of all others, by process.
     others: HashMap<u32, Space>,
+    /// How many programs have been executed in all.
+    executions: u32,
     wanted: Arc<Wanted>,
     modules: Vec<Module>,
     by_id: HashMap<FileId, usize>,
@@ -150,6 +156,7 @@ impl Resolver {
                 ..Space::default()
             },
             others: HashMap::new(),
+            executions: 0,
             wanted,
             modules: Vec::new(),
             by_id: HashMap::new(),
@@ -212,6 +219,21 @@ impl Resolver {
             self.space.program = None;
         }
         self.space.executions += 1;
+        self.executions += 1;
+        if self.executions.is_multiple_of(EXECUTIONS_REMEMBERED) {
+            self.walks.renew();
+        }
+    }
+
+    /// A process has ended.
+    pub fn ended(&mut self, process: u32) {
+        if process == self.target {
+            return;
+        }
+        if process == self.space.pid {
+            self.turn_to(self.target);
+        }
+        self.others.remove(&process);
     }
 
     /// The files found since this was last asked: they may hold barriers.

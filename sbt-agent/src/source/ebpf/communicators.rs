@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::spaces::own;
 use crate::{
-    event::SHARED,
+    event::{self, SHARED},
     target::communicator::{self, Communicator},
 };
 
@@ -51,6 +51,11 @@ impl Communicators {
         };
         self.met.insert(own, met);
         (met.object, met.count)
+    }
+
+    /// Nothing lies any more where it lay in the memory of a process.
+    pub fn forget(&mut self, space: u16) {
+        self.met.retain(|own, _| event::space(*own) != space);
     }
 
     /// What stands for it in all processes.

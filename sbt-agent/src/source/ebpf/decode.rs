@@ -50,7 +50,7 @@ impl Raw {
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
-            kind::MAPPED | kind::EXEC | kind::FORK => read(bytes).map(Self::Mapping),
+            kind::MAPPED | kind::EXEC | kind::FORK | kind::END => read(bytes).map(Self::Mapping),
             _ => None,
         }
     }
@@ -436,14 +436,47 @@ impl Decoder {
         });
     }
 
+    /// Nothing lies any more where it lay in the memory of a process.
+    fn forget(&mut self, space: u16) {
+        let gone = self.callers.extract_if(|(of, ..), _| *of == space);
+        self.free.extend(gone.map(|(_, id)| id));
+        self.communicators.forget(space);
+    }
+
+    /// A process has ended.
+    fn end(&mut self, process: u32, time_ns: u64, out: &mut Vec<Event>) {
+        if [0, self.start.pid].contains(&process) {
+            return;
+        }
+        let space = self.spaces.ended(process);
+        if let Some(space) = space {
+            self.forget(space);
+            // The end of some may have been lost.
+            self.threads.retain(|_, thread| thread.process != process);
+        }
+        out.push(Event::Ended {
+            time_ns,
+            process,
+            space,
+        });
+    }
+
     fn mapping(&mut self, record: &Mapping, out: &mut Vec<Event>) {
         let time_ns = record.time_ns;
         let process = record.ns_tgid;
+        if record.head.kind == kind::END {
+            self.end(process, time_ns, out);
+            return;
+        }
+        if record.child != 0 {
+            // The end of one that had its number before may have been lost.
+            self.end(record.child, time_ns, out);
+        }
         out.push(match record.head.kind {
             kind::EXEC => {
                 // Addresses mean something else from here on.
                 let space = self.spaces.of(process);
-                self.callers.retain(|(of, ..), _| *of != space);
+                self.forget(space);
                 self.spaces.executed(space);
                 Event::Exec {
                     time_ns,
@@ -465,7 +498,7 @@ impl Decoder {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::spaces::Memory, *};
 
     fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
         Raw::Arrive(Arrive {
@@ -586,6 +619,88 @@ mod tests {
             (2, vec![]),
         ];
         assert_eq!(ids, expected);
+    }
+
+    /// Something about a process.
+    fn mapping(kind: u8, process: u32, child: u32) -> Raw {
+        Raw::Mapping(Mapping {
+            head: Head {
+                kind,
+                ..Head::default()
+            },
+            time_ns: 20,
+            ns_tgid: process,
+            child,
+        })
+    }
+
+    #[test]
+    fn processes_that_come_and_go_leave_nothing() {
+        let mut decoder = Decoder::new(Start {
+            pid: 5,
+            shared: Some(|_, _| Memory::Own),
+            ..Start::default()
+        });
+        let mut out = Vec::new();
+        for process in 1000..1100 {
+            let thread = Raw::Thread(Thread {
+                head: Head {
+                    kind: kind::THREAD,
+                    tid: process,
+                    ..Head::default()
+                },
+                ns_tid: process,
+                ns_tgid: process,
+                ..Thread::default()
+            });
+            out.clear();
+            for raw in [
+                mapping(kind::FORK, 5, process),
+                thread,
+                arrive(process, 0, 10),
+                // From here on the same address is another place.
+                mapping(kind::EXEC, process, 0),
+                arrive(process, 1, 30),
+                mapping(kind::END, process, 0),
+            ] {
+                decoder.decode(&raw, &mut out);
+            }
+            let callers = |event: &Event| match event {
+                Event::Callers { id, .. } => Some(id.0),
+                _ => None,
+            };
+            let callers: Vec<u32> = out.iter().filter_map(callers).collect();
+            assert_eq!(callers, [0, 0]);
+            assert_eq!(
+                out.last(),
+                Some(&Event::Ended {
+                    time_ns: 20,
+                    process,
+                    space: Some(1)
+                })
+            );
+        }
+        assert!(decoder.callers.is_empty() && decoder.threads.is_empty());
+        // The end of the target is told in another way.
+        out.clear();
+        decoder.decode(&mapping(kind::END, 5, 0), &mut out);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_child_with_the_number_of_another_is_another() {
+        let mut decoder = Decoder::new(Start {
+            pid: 5,
+            shared: Some(|_, _| Memory::Own),
+            ..Start::default()
+        });
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            decoder.decode(&mapping(kind::FORK, 5, 6), &mut out);
+            decoder.decode(&mapping(kind::EXEC, 6, 0), &mut out);
+        }
+        let is_end = |event: &Event| matches!(event, Event::Ended { space: Some(1), .. });
+        assert_eq!(out.iter().position(is_end), Some(3), "{out:?}");
     }
 
     #[test]
