@@ -414,7 +414,7 @@ impl Session {
     fn govern_futexes(&mut self) {
         let (futexes, others) = self.recognition.arrivals();
         let seen = futexes::Seen {
-            threads: process::threads(self.pid),
+            threads: self.processes.threads(),
             others,
             futexes,
         };
