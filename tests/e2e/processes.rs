@@ -249,3 +249,23 @@ fn ranks_are_grouped_by_communicator() {
     let site = report.site_at(line("mpi.c", "SITE world"));
     assert_eq!(site["straggler"]["thread"], 1, "{report}");
 }
+
+#[test]
+fn two_jobs_at_the_same_time_are_apart() {
+    needs_root!();
+    let ranks = Build::of("mpi.c").compiler("mpicc").path();
+    let job = format!(
+        "mpirun --allow-run-as-root --oversubscribe -n 2 {} rounds=50",
+        ranks.display()
+    );
+    let (finished, report) = watch_with(
+        &[],
+        "/bin/sh".as_ref(),
+        &["-c", &format!("{job} & {job}; wait")],
+    );
+    finished.expect(0);
+    // Of each: the barrier and the collectives of both, and each one's half.
+    report.is_exactly(2 * 4 * 2 * ROUNDS, 2 * 5 * ROUNDS);
+    assert_eq!(barriers(&report, 2).len(), 4, "{report}");
+    assert_eq!(barriers(&report, 1).len(), 4, "{report}");
+}

@@ -322,6 +322,11 @@ impl Decoder {
         });
     }
 
+    /// What the user should know.
+    pub fn note(&self) -> Option<String> {
+        self.communicators.note()
+    }
+
     /// Appends what one record says to `out`.
     pub fn decode(&mut self, raw: &Raw, out: &mut Vec<Event>) {
         match raw {

@@ -178,7 +178,7 @@ pub struct Ebpf {
     run_offset: Option<u64>,
     placement: Placement,
     rings: Option<Rings>,
-    drain: Option<JoinHandle<Rings>>,
+    drain: Option<JoinHandle<(Rings, Option<String>)>>,
     stopping: Arc<AtomicBool>,
     notes: Vec<String>,
 }
@@ -764,10 +764,11 @@ impl Source for Ebpf {
         self.stopping.store(true, Ordering::Release);
         let mut unreadable = 0;
         if let Some(drain) = self.drain.take() {
-            let rings = drain
+            let (rings, note) = drain
                 .join()
                 .map_err(|_| anyhow::anyhow!("the thread that reads the ring buffers failed"))?;
             unreadable = rings.unreadable();
+            self.notes.extend(note);
         }
         let mut notes = std::mem::take(&mut self.notes);
         if self.placement.slow > 0 {
