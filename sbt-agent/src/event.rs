@@ -199,8 +199,10 @@ pub enum Event {
     },
     /// From where threads wait on a futex whose waits are counted, now and then.
     Lock {
-        /// The futex's address in the target.
-        key: u64,
+        /// Whose, as [`Event::Thread`] shows it; 0 for the target's.
+        process: u32,
+        /// The futex's address there.
+        address: u64,
         /// From where.
         callers: CallersId,
     },

@@ -210,7 +210,7 @@ impl Session {
             processes: Processes::new(pid),
             model,
             governor: Governor::new(settings.departures, start_ns),
-            locks: Locks::default(),
+            locks: Locks::new(pid),
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
@@ -231,7 +231,7 @@ impl Session {
 
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
-            self.locks.read(&source, self.pid);
+            self.locks.read(&source);
             self.end_ns = clock::now_ns();
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();
@@ -286,12 +286,18 @@ impl Session {
                 }
                 Event::Ended { process, .. } => {
                     maps_changed.remove(process);
+                    self.leave_locks(*process);
                     self.resolver.ended(*process);
                     self.processes.ended(*process);
                 }
-                Event::Lock { key, callers } => {
-                    self.resolver.turn_to(self.pid);
-                    self.locks.found(*key, *callers, &mut self.resolver);
+                Event::Lock {
+                    process,
+                    address,
+                    callers,
+                } => {
+                    self.resolver.turn_to(*process);
+                    let at = (*process, *address);
+                    self.locks.found(at, *callers, &mut self.resolver);
                     continue;
                 }
                 _ => {}
@@ -358,12 +364,13 @@ impl Session {
         self.resolver.turn_to(process);
         self.resolver.executed();
         self.processes.executed(process, &mut self.model);
-        if ![0, self.pid].contains(&process) {
-            return;
-        }
-        self.locks.executed();
+        self.leave_locks(process);
+    }
+
+    /// The locks of a process are no more: it has ended, or executed a program.
+    fn leave_locks(&mut self, process: u32) {
         if let Some(source) = &self.source
-            && let Err(error) = source.clear_locks()
+            && let Err(error) = self.locks.leave(process, source)
         {
             self.notes.push(format!("forgetting locks: {error}"));
         }
@@ -419,7 +426,7 @@ impl Session {
             futexes,
         };
         if let Some(source) = &self.source {
-            self.locks.tick(clock::now_ns(), source, self.pid);
+            self.locks.tick(clock::now_ns(), source);
         }
         if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
             self.set_futexes(on);
@@ -442,8 +449,8 @@ impl Session {
                 self.locks.watch();
             } else {
                 // Who waits now will not be seen to go on.
-                self.locks.read(source, self.pid);
-                source.clear_locks().context("forgetting locks")?;
+                self.locks.read(source);
+                source.clear_locks(None).context("forgetting locks")?;
                 self.locks.begin_anew();
             }
             anyhow::Ok(())

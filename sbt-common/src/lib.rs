@@ -400,8 +400,20 @@ pub struct Condvar {
     pub epoch: u32,
 }
 
+/// A futex of one of the processes: keys of the map [`name::LOCKS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Futex {
+    /// Its address there.
+    pub address: u64,
+    /// The process as sbt's own pid namespace numbers it; 0 if unknown.
+    pub process: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// What has been seen of one futex that threads wait on: values of the map
-/// [`name::LOCKS`], by its address in the target.
+/// [`name::LOCKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Lock {
@@ -506,6 +518,8 @@ unsafe impl Plain for Arrive {}
 // SAFETY: as above.
 unsafe impl Plain for Condvar {}
 // SAFETY: as above.
+unsafe impl Plain for Futex {}
+// SAFETY: as above.
 unsafe impl Plain for Lock {}
 // SAFETY: as above.
 unsafe impl Plain for Callers {}
@@ -554,6 +568,7 @@ const _: () = {
     assert!(size_of::<Mapping>() == 24);
     assert!(size_of::<Config>() == 96);
     assert!(size_of::<State>() == 40);
+    assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);
 };
@@ -642,7 +657,7 @@ pub mod name {
     pub const SILENCED: &str = "SILENCED";
     /// Uses of those, per CPU: the array at index 0.
     pub const PASSED: &str = "PASSED";
-    /// Address of a futex → [`super::Lock`]
+    /// [`super::Futex`] → [`super::Lock`]
     pub const LOCKS: &str = "LOCKS";
     /// Waits for which there was no room there, per CPU: the array at index 0.
     pub const UNLISTED: &str = "UNLISTED";

@@ -79,12 +79,6 @@ pub fn owns(task: &Task, or: bool) -> bool {
     is_target(task) == Some(true) || is_followed()
 }
 
-/// Whether the target is the only process that is watched.
-#[inline(always)]
-pub fn follows_none() -> bool {
-    config!(children) == 0
-}
-
 /// Whether it is of the very process that is the target; `None` where that
 /// cannot be told.
 #[inline(always)]

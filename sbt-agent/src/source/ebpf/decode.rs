@@ -310,7 +310,11 @@ impl Decoder {
                 of,
                 callers,
             },
-            kind::LOCK => Event::Lock { key, callers },
+            kind::LOCK => Event::Lock {
+                process: thread.process,
+                address: record.object,
+                callers,
+            },
             _ => Event::Wake {
                 tid,
                 clocks,

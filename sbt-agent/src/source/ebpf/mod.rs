@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Code, Cookie, Lock, MAX_KMP, MarkCookie, Rule, kind, kmp, layout};
+use sbt_common::{Code, Cookie, Futex, Lock, MAX_KMP, MarkCookie, Rule, kind, kmp, layout};
 
 pub mod bpf;
 pub mod btf;
@@ -597,7 +597,7 @@ impl Ebpf {
             .begin_futexes()
             .context("telling the programs since when futexes are watched")?;
         // Who waited when they came off has not been seen to go on.
-        self.clear_locks().context("forgetting locks")?;
+        self.clear_locks(None).context("forgetting locks")?;
         // The end of a wait is seen before its beginning is.
         for tracepoint in [c"sys_exit", c"sys_enter"] {
             let program = self.loaded.program(tracepoint.to_str()?)?;
@@ -608,15 +608,15 @@ impl Ebpf {
         Ok(())
     }
 
-    /// The futexes on which threads have waited, by their addresses, and how many
-    /// waits are in none of them for want of room.
-    pub fn locks(&self) -> io::Result<(Vec<(u64, Lock)>, u64)> {
+    /// The futexes on which threads have waited, and how many waits are in none of
+    /// them for want of room.
+    pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
         self.loaded.locks()
     }
 
-    /// Begins to count those waits anew.
-    pub fn clear_locks(&self) -> io::Result<()> {
-        self.loaded.clear_locks()
+    /// Begins to count those waits anew, all or those of a process.
+    pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
+        self.loaded.clear_locks(process)
     }
 
     /// Lets a condition variable or a futex pass unseen until a time, ns.
