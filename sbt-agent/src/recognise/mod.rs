@@ -176,11 +176,9 @@ impl Recogniser {
                     Event::Gap { .. } => self.blind(),
                     Event::Lost { tid, .. } => self.interrupt(Some(tid)),
                     Event::Callers { id, .. } => self.relations.forget(id),
-                    Event::Ended { space, .. } => {
-                        if let Some(space) = space {
-                            self.leave(space, out);
-                        }
-                    }
+                    Event::Ended {
+                        space: Some(space), ..
+                    } => self.leave(space, out),
                     Event::Exec { space, .. } => {
                         self.leave(space, out);
                         self.comes_late &= space != 0;
