@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    decode::{Decoder, Raw, Start},
+    decode::{Decoder, Start},
+    raw::Raw,
     ring::Rings,
 };
 use crate::{
