@@ -13,7 +13,10 @@ use std::time::Instant;
 
 use sbt::{
     model::Model,
-    source::ebpf::decode::{Decoder, Raw, Start},
+    source::ebpf::{
+        decode::{Decoder, Start},
+        raw::Raw,
+    },
 };
 use sbt_common::{Arrive, Clocks, Depart, Head, Memory, Thread, kind, layout};
 

@@ -28,8 +28,8 @@ use sbt::{
     demo::barrier::Barrier,
     source::ebpf::{
         PROGRAMS, bpf,
-        decode::Raw,
         loader::{self, Loaded},
+        raw::Raw,
         ring::Rings,
     },
     target::{

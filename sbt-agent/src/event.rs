@@ -199,8 +199,10 @@ pub enum Event {
     },
     /// From where threads wait on a futex whose waits are counted, now and then.
     Lock {
-        /// The futex's address in the target.
-        key: u64,
+        /// Whose, as [`Event::Thread`] shows it; 0 for the target's.
+        process: u32,
+        /// The futex's address there.
+        address: u64,
         /// From where.
         callers: CallersId,
     },
@@ -282,6 +284,16 @@ pub enum Event {
         space: u16,
         /// By another thread than the first, which took the first one's place.
         replaced: bool,
+    },
+    /// A process other than the target has ended: what is known by its number or
+    /// its memory will mean another one's.
+    Ended {
+        /// When, ns.
+        time_ns: u64,
+        /// Which, as [`Event::Thread`] showed it.
+        process: u32,
+        /// What its objects have above [`SPACE`], if it had any.
+        space: Option<u16>,
     },
     /// Events of a thread are missing just before this point.
     Lost {

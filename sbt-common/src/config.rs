@@ -60,7 +60,8 @@ pub struct State {
     /// Which probes count. Another set of them can be put on beside the one in
     /// force, and takes over at once when this changes.
     pub generation: u64,
-    /// Changed whenever addresses may have come to mean something else.
+    /// Changed whenever addresses may have come to mean something else, other than
+    /// by an exec: of that the agent hears.
     pub epoch: u64,
     /// 0 if there is no [`crate::Rule`]; else changed whenever what is remembered of
     /// rules by return address may be wrong.

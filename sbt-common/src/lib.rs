@@ -21,8 +21,8 @@ pub use config::{Config, State};
 pub use cookie::{Cookie, MarkCookie, layout, team};
 pub use kmp::{Kmp, MAX_OUTER, Outer};
 pub use maps::{
-    Lock, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS, MAX_RINGS, MAX_RULES, MAX_SILENCED, PROCESS_SHIFT,
-    RING_BYTES, name,
+    Futex, Lock, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS, MAX_RINGS, MAX_RULES, MAX_SILENCED,
+    PROCESS_SHIFT, RING_BYTES, name,
 };
 pub use plain::{Plain, read};
 pub use record::{

@@ -15,7 +15,7 @@ pub mod name {
     pub const SILENCED: &str = "SILENCED";
     /// Uses of those, per CPU: the array at index 0.
     pub const PASSED: &str = "PASSED";
-    /// Address of a futex → [`super::Lock`]
+    /// [`super::Futex`] → [`super::Lock`]
     pub const LOCKS: &str = "LOCKS";
     /// Waits for which there was no room there, per CPU: the array at index 0.
     pub const UNLISTED: &str = "UNLISTED";
@@ -28,8 +28,20 @@ pub mod name {
     pub const KMP: &str = "KMP";
 }
 
+/// A futex of one of the processes: keys of the map [`name::LOCKS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Futex {
+    /// Its address there.
+    pub address: u64,
+    /// The process as sbt's own pid namespace numbers it; 0 if unknown.
+    pub process: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// What has been seen of one futex that threads wait on: values of the map
-/// [`name::LOCKS`], by its address in the target.
+/// [`name::LOCKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Lock {

@@ -1,8 +1,8 @@
 //! Records as bytes.
 
 use super::{
-    Arrive, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Depart, Head, Init, Kmp, Lock,
-    MAX_CALLERS, Mapping, Memory, Rule, State, Thread,
+    Arrive, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Depart, Futex, Head, Init, Kmp,
+    Lock, MAX_CALLERS, Mapping, Memory, Rule, State, Thread,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -17,6 +17,8 @@ unsafe impl Plain for Head {}
 unsafe impl Plain for Arrive {}
 // SAFETY: as above.
 unsafe impl Plain for Condvar {}
+// SAFETY: as above.
+unsafe impl Plain for Futex {}
 // SAFETY: as above.
 unsafe impl Plain for Lock {}
 // SAFETY: as above.
@@ -66,6 +68,7 @@ const _: () = {
     assert!(size_of::<Mapping>() == 24);
     assert!(size_of::<Config>() == 96);
     assert!(size_of::<State>() == 40);
+    assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);
 };

@@ -28,6 +28,8 @@ pub mod kind {
     pub const CALLERS: u8 = 11;
     /// [`super::Mapping`]: the process has started another, which has not begun.
     pub const FORK: u8 = 12;
+    /// [`super::Mapping`]: a process that is followed has ended.
+    pub const END: u8 = 13;
     /// [`super::Condvar`]: a thread is about to wait on a condition variable.
     pub const WAIT: u8 = 20;
     /// [`super::Condvar`] as well: one wakes those who wait on it.

@@ -12,7 +12,7 @@ use aya_ebpf::{
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
-use sbt_common::{Lock, MAX_LOCKS, evidence, kind};
+use sbt_common::{Futex, Lock, MAX_LOCKS, evidence, kind};
 
 use crate::{
     condvar::{self, Evidence},
@@ -23,10 +23,15 @@ use crate::{
     walk,
 };
 
-/// Contended futexes, by address.
+/// Contended futexes.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
-static LOCKS: MapDef = MapDef::keyed(BPF_MAP_TYPE_HASH, 8, size_of::<Lock>() as u32, MAX_LOCKS);
+static LOCKS: MapDef = MapDef::keyed(
+    BPF_MAP_TYPE_HASH,
+    size_of::<Futex>() as u32,
+    size_of::<Lock>() as u32,
+    MAX_LOCKS,
+);
 
 /// Waits that are in none of them for want of room.
 #[unsafe(link_section = "maps")]
@@ -181,8 +186,7 @@ fn take(task: &Task, what: What, object: u64, regs: &Registers) {
         };
         condvar::tell_evidence(task, slot, evidence, callers);
     }
-    // They are counted by their address, which in a child means another.
-    if is_wait && (target::follows_none() || target::is_target(task) == Some(true)) {
+    if is_wait {
         begin(task, slot, object, callers);
     }
 }
@@ -190,7 +194,7 @@ fn take(task: &Task, what: What, object: u64, regs: &Registers) {
 /// The thread is about to sleep until the futex is woken.
 #[inline(always)]
 fn begin(task: &Task, slot: &mut Slot, object: u64, callers: (u64, u32)) {
-    let Some(lock) = lock(object) else {
+    let Some(lock) = lock(&futex(task, object)) else {
         UNLISTED.count();
         return;
     };
@@ -238,7 +242,8 @@ pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     let result: i64 = ctx.arg(1);
-    let found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), (&raw const object).cast()) };
+    let futex = futex(&task, object);
+    let found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), (&raw const futex).cast()) };
     // SAFETY: null or a value of the map.
     let Some(lock) = (unsafe { found.cast::<Lock>().as_mut() }) else {
         return 0;
@@ -256,10 +261,20 @@ pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
     0
 }
 
+/// The futex at an address of the current process.
+#[inline(always)]
+fn futex(task: &Task, address: u64) -> Futex {
+    Futex {
+        address,
+        process: target::ids(task).map_or(0, |(_, process)| process),
+        reserved: 0,
+    }
+}
+
 /// What is known of a futex; a new entry if nothing is, `None` without room.
 #[inline(always)]
-fn lock(object: u64) -> Option<&'static mut Lock> {
-    let key = (&raw const object).cast();
+fn lock(futex: &Futex) -> Option<&'static mut Lock> {
+    let key = core::ptr::from_ref(futex).cast();
     let mut found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
     if found.is_null() {
         let new = Lock::default();

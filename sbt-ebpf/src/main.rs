@@ -377,7 +377,9 @@ pub fn fork(ctx: RawTracePointContext) -> i32 {
 pub fn exec(ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
     if target::owns(&task, false) {
-        thread::renew_epoch();
+        // The agent tells processes apart, and hears of this one: only what is
+        // remembered of addresses here is wrong.
+        thread::renew_walks();
         // A thread that is not the first takes the first one's place and number.
         // The tracepoint has three arguments, this one a number.
         let was: u64 = ctx.arg(1);
@@ -403,14 +405,20 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         // Another thread may come to bear its number.
         thread::announce_again();
     }
-    if config!(children) != 0 && task.is_last() {
-        target::unfollow();
+    if config!(children) != 0 && task.is_last() && target::unfollow() {
+        mapping(&task, kind::END, false, 0);
     }
     0
 }
 
 fn mapping(task: &Task, kind: u8, flag: bool, child: u32) {
-    send(Wake::Now, || Mapping {
+    // Nobody waits for the end of a process, and there may be thousands.
+    let wake = if kind == kind::END {
+        Wake::No
+    } else {
+        Wake::Now
+    };
+    send(wake, || Mapping {
         head: head(kind, u8::from(flag), task.tid()),
         time_ns: task::now(),
         ns_tgid: target::ids(task).map_or(0, |(_, tgid)| tgid),

@@ -79,12 +79,6 @@ pub fn owns(task: &Task, or: bool) -> bool {
     is_target(task) == Some(true) || is_followed()
 }
 
-/// Whether the target is the only process that is watched.
-#[inline(always)]
-pub fn follows_none() -> bool {
-    config!(children) == 0
-}
-
 /// Whether it is of the very process that is the target; `None` where that
 /// cannot be told.
 #[inline(always)]
@@ -130,9 +124,12 @@ pub fn follow(process: u32) -> bool {
     result == 0
 }
 
-/// The current process ends: its number may become another's.
+/// The current process ends: its number may become another's. False if it was not
+/// followed.
 #[inline(always)]
-pub fn unfollow() {
+pub fn unfollow() -> bool {
     let process = process();
-    unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) };
+    let result =
+        unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) };
+    result == 0
 }

@@ -145,14 +145,6 @@ pub fn futexes() -> u64 {
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).futexes) }
 }
 
-/// Addresses mean something else from here on.
-#[inline(always)]
-pub fn renew_epoch() {
-    // SAFETY: as in `distrust`.
-    unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).epoch, task::now()) }
-    renew_walks();
-}
-
 /// Other code may stand at known addresses from here on.
 #[inline(always)]
 pub fn renew_walks() {

@@ -68,3 +68,34 @@ fn nobody_looked_is_not_none() {
     let (_, report) = watch_with(&["--futex=on"], &program("truth.c"), &["rounds=5"]);
     assert_eq!(report.list("locks").len(), 0, "{report}");
 }
+
+#[test]
+fn locks_of_children_are_counted_in_each() {
+    needs_root!();
+    let _quiet = quiet();
+    let inner = program("locks.c");
+    let one = format!("{} how=mutex threads=2 hold=5", inner.display());
+    let (finished, report) = watch_with(
+        &["--futex=on"],
+        "/bin/sh".as_ref(),
+        &["-c", &format!("{one} rounds=80 & {one} rounds=160; wait")],
+    );
+    let out = finished.expect(0).out();
+    let waits = |line: &str| line.split(' ').nth(2).unwrap().parse::<u64>().unwrap();
+    let waits: u64 = out.lines().map(waits).sum();
+    assert_eq!(waits, 2 * (80 + 160), "{out}");
+    // Both have ended, and have taken it from the same line: they are one if the way
+    // to it was known as far.
+    let locks = report.list("locks");
+    assert!((1..=2).contains(&locks.len()), "{report}");
+    for lock in locks {
+        assert_eq!(lock["kind"], "mutex", "{report}");
+        assert_eq!(lock["line"], line("locks.c", "SITE mutex"), "{report}");
+        assert_eq!(number(lock, "waiters_max"), 2, "{report}");
+    }
+    let seen: u64 = locks.iter().map(|lock| number(lock, "waits")).sum();
+    assert!(
+        (waits * 9 / 10..=waits * 3).contains(&seen),
+        "{out}{report}"
+    );
+}

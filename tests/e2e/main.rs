@@ -19,6 +19,7 @@ mod chains;
 mod cli;
 mod condvars;
 mod demo;
+mod families;
 mod futex;
 mod kill;
 mod language;

@@ -281,3 +281,23 @@ fn the_barrier_of_a_fortran_program_is_where_the_program_calls_it() {
         assert_eq!(number(site, "episodes"), ROUNDS, "{mark}: {report}");
     }
 }
+
+#[test]
+fn two_jobs_at_the_same_time_are_apart() {
+    needs_root!();
+    let ranks = Build::of("mpi.c").compiler("mpicc").path();
+    let job = format!(
+        "mpirun --allow-run-as-root --oversubscribe -n 2 {} rounds=50",
+        ranks.display()
+    );
+    let (finished, report) = watch_with(
+        &[],
+        "/bin/sh".as_ref(),
+        &["-c", &format!("{job} & {job}; wait")],
+    );
+    finished.expect(0);
+    // Of each: the barrier and the collectives of both, and each one's half.
+    report.is_exactly(2 * 4 * 2 * ROUNDS, 2 * 5 * ROUNDS);
+    assert_eq!(barriers(&report, 2).len(), 4, "{report}");
+    assert_eq!(barriers(&report, 1).len(), 4, "{report}");
+}

@@ -329,6 +329,7 @@ impl Model {
             Event::Exec {
                 time_ns, process, ..
             } => self.exec(*time_ns, *process),
+            Event::Ended { process, .. } => self.end_process(*process),
             Event::Lost { tid, count } => self.lost(*tid, *count),
             Event::Mark { tid, clocks, mark } => {
                 self.threads.meet(*tid, clocks.time_ns);
@@ -466,10 +467,20 @@ impl Model {
         }
         self.barriers.forget(process);
         if is_alone {
-            self.places.clear();
             self.start_ns = time_ns;
             self.first_end_ns = None;
         }
+    }
+
+    /// Nothing lies any more where it lay in the memory of a process.
+    fn end_process(&mut self, process: u32) {
+        for id in self.barriers.ids() {
+            if self.barriers.get(id).key.0 == process {
+                self.settle_leaving(id);
+                self.close_open(id);
+            }
+        }
+        self.barriers.forget(process);
     }
 
     /// Says which rank of a parallel program a process is.

@@ -85,12 +85,14 @@ pub struct Counts {
 enum Held {
     Event(Event),
     Part(Part),
+    /// What came of a part.
+    Told(Vec<Event>),
 }
 
 impl Held {
     fn time_ns(&self) -> Option<u64> {
         match self {
-            Self::Event(_) => None,
+            Self::Event(_) | Self::Told(_) => None,
             Self::Part(part) => Some(part.clocks.time_ns),
         }
     }
@@ -169,28 +171,18 @@ impl Recogniser {
                 let part = Part::new(tid, clocks, key, of, callers);
                 self.evidence(part, Deed::Wakes(most), code, out);
             }
-            Event::Exec { space, .. } => {
-                self.finish(out);
-                // Something else may lie at their addresses.
-                let silenced = self.candidates.iter().filter(|(key, candidate)| {
-                    event::space(**key) == space
-                        && matches!(candidate.state, State::Silenced { until_ns } if until_ns > 0)
-                });
-                self.silenced.extend(silenced.map(|(key, _)| (*key, 0)));
-                self.candidates.retain(|key, _| event::space(*key) != space);
-                let barriers = self
-                    .candidates
-                    .values()
-                    .filter(|it| it.state == State::Barrier);
-                self.counts.barriers = barriers.count() as u64;
-                self.relations = Relations::default();
-                self.comes_late &= space != 0;
-                out(event);
-            }
             _ => {
-                match event {
+                match *event {
                     Event::Gap { .. } => self.blind(),
-                    Event::Lost { tid, .. } => self.interrupt(Some(*tid)),
+                    Event::Lost { tid, .. } => self.interrupt(Some(tid)),
+                    Event::Callers { id, .. } => self.relations.forget(id),
+                    Event::Ended {
+                        space: Some(space), ..
+                    } => self.leave(space, out),
+                    Event::Exec { space, .. } => {
+                        self.leave(space, out);
+                        self.comes_late &= space != 0;
+                    }
                     _ => {}
                 }
                 if self.held.is_empty() {
@@ -206,13 +198,64 @@ impl Recogniser {
         }
     }
 
+    /// Nothing lies any more where it lay in the memory of a process: decides about
+    /// that with what there is. What is held back for others stays held back, and
+    /// what came of this process keeps its place among it.
+    fn leave(&mut self, space: u16, out: &mut dyn FnMut(&Event)) {
+        let all = self.candidates.keys();
+        let mut keys: Vec<u64> = all
+            .filter(|key| event::space(**key) == space)
+            .copied()
+            .collect();
+        keys.sort_unstable();
+        for key in &keys {
+            self.decide(*key, true, out);
+        }
+        if keys.iter().any(|key| self.candidates[key].held > 0) {
+            self.settle(space);
+        }
+        for key in keys {
+            match self
+                .candidates
+                .remove(&key)
+                .map(|candidate| candidate.state)
+            {
+                Some(State::Barrier) => self.counts.barriers -= 1,
+                // Something else may come to lie there.
+                Some(State::Silenced { until_ns }) if until_ns > 0 => self.silenced.push((key, 0)),
+                _ => {}
+            }
+        }
+        self.release(None, out);
+    }
+
+    /// Makes events of what is held back of a process.
+    fn settle(&mut self, space: u16) {
+        for held in &mut self.held {
+            let Held::Part(part) = held else {
+                continue;
+            };
+            if event::space(part.key) != space {
+                continue;
+            }
+            let mut told = Vec::new();
+            if let Some(candidate) = self.candidates.get_mut(&part.key)
+                && candidate.state == State::Barrier
+            {
+                candidate.feed(part, &mut |event| told.push(event.clone()));
+                self.urgent -= usize::from(told.is_empty());
+            }
+            *held = Held::Told(told);
+        }
+    }
+
     /// Time has come to `now_ns`: lets go what is held back for too long.
     pub fn tick(&mut self, now_ns: u64, out: &mut dyn FnMut(&Event)) {
         self.release(Some(now_ns), out);
     }
 
-    /// No more events will come, or what comes has nothing to do with these.
-    /// Decides with what there is, and lets everything go.
+    /// No more events will come: decides with what there is, and lets everything
+    /// go.
     pub fn finish(&mut self, out: &mut dyn FnMut(&Event)) {
         let mut keys: Vec<u64> = self.candidates.keys().copied().collect();
         keys.sort_unstable();
@@ -318,7 +361,7 @@ impl Recogniser {
     fn release(&mut self, now_ns: Option<u64>, out: &mut dyn FnMut(&Event)) {
         while let Some(front) = self.held.front() {
             let (age, key) = match front {
-                Held::Event(_) => (0, None),
+                Held::Event(_) | Held::Told(_) => (0, None),
                 Held::Part(part) => {
                     let time_ns = front.time_ns().unwrap_or(0);
                     (now_ns.unwrap_or(0).saturating_sub(time_ns), Some(part.key))
@@ -342,6 +385,10 @@ impl Recogniser {
                 (Held::Event(event), _) => {
                     self.urgent -= usize::from(is_urgent(&event));
                     out(&event);
+                }
+                (Held::Told(events), _) => {
+                    self.urgent -= usize::from(!events.is_empty());
+                    events.iter().for_each(&mut *out);
                 }
                 (Held::Part(part), Some(candidate)) => {
                     candidate.held -= 1;

@@ -64,6 +64,13 @@ impl Relations {
             .or_insert_with(|| code.relation(wait, wake))
     }
 
+    /// The number of a chain of callers means another one from here on.
+    pub fn forget(&mut self, callers: CallersId) {
+        self.known
+            .retain(|(wait, wake), _| *wait != callers && *wake != callers);
+        self.proven.remove(&callers);
+    }
+
     /// How a wake stands to some waits: the one that says most.
     fn best(&mut self, waits: &[CallersId], wake: CallersId, code: &mut dyn Code) -> Relation {
         let mut best = Relation::Unknown;

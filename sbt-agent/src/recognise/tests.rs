@@ -210,6 +210,46 @@ fn teams_may_change_and_threads_be_alone() {
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(5 * 16, 25, 0);
 }
 
+/// A process, by its number, executes another program.
+const fn exec(time_ns: u64, space: u16) -> Event {
+    Event::Exec {
+        time_ns,
+        process: 1000 + space as u32,
+        space,
+        replaced: false,
+    }
+}
+
+#[test]
+fn what_one_process_executes_ends_nothing_of_the_others() {
+    let other = CV | 1 << SPACE;
+    let mut world = World::default();
+    for round in 0..50 {
+        world.busy_round(&rotated(4, round * round), CV);
+        if round == 5 {
+            // One that has a barrier too, of which the end comes with it.
+            for by in 0..20 {
+                let order = rotated(3, by);
+                let order: Vec<Tid> = order.iter().map(|tid| tid + 10).collect();
+                world.busy_round(&order, other);
+            }
+            let now_ns = world.now_ns;
+            world.events.push(exec(now_ns, 1));
+            world.busy_round(&[11, 12], other);
+        }
+    }
+    let out = recognise(&world.events, &mut NoCode);
+    out.is(200 + 60, 70, 0);
+    assert!(out.is_sorted());
+    assert_eq!(out.arrivals(other), 60);
+    // The program it executes comes behind what was before.
+    let is_exec = |event: &Event| matches!(event, Event::Exec { .. });
+    let at = out.events.iter().position(is_exec).unwrap();
+    let is_other = |event: &Event| matches!(event, Event::Arrive { object, .. } if *object != CV);
+    assert!(!out.events[at..].iter().any(is_other));
+    assert!(out.events[..at].iter().any(is_other));
+}
+
 #[test]
 fn two_threads_may_signal() {
     let mut world = World::default();

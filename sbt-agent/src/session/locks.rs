@@ -1,8 +1,10 @@
-//! Contended locks: what the kernel side counts by futex, with what the target's
-//! code says of it.
+//! Contended locks: what the kernel side counts by futex, with what the code of the
+//! processes says of it.
+
+use std::io;
 
 use rustc_hash::FxHashMap;
-use sbt_common::Lock;
+use sbt_common::{Futex, Lock};
 
 use crate::{
     event::CallersId,
@@ -31,20 +33,44 @@ struct Known {
     holder: Option<u32>,
 }
 
+/// A futex: whose, and its address there.
+type At = (u32, u64);
+
+/// Locks of processes and programs that are no more, which are kept apart.
+const MAX_GONE: usize = 4096;
+
 /// All of one run.
 #[derive(Debug, Default)]
 pub struct Locks {
+    /// The process that one stands for of which the number is unknown.
+    target: u32,
     /// Whether anybody looked.
     watched: bool,
     read_ns: u64,
     callers: FxHashMap<CallersId, Box<[u64]>>,
-    by_address: FxHashMap<u64, Known>,
-    /// Of programs that are no more.
-    gone: Vec<(u64, Known)>,
+    known: FxHashMap<At, Known>,
+    /// Of programs that are no more: those for which threads have waited at one place
+    /// are together, by the address of the first.
+    gone: FxHashMap<(LockKind, Option<PlaceId>), (u64, Known)>,
+    /// Waits that the kernel counted in none.
     unlisted: u64,
+    /// Waits that were counted in some that are not kept.
+    dropped: u64,
 }
 
 impl Locks {
+    /// Of a target and those that descend from it.
+    pub fn new(target: u32) -> Self {
+        Self {
+            target,
+            ..Self::default()
+        }
+    }
+
+    const fn at(&self, (process, address): At) -> At {
+        (if process == 0 { self.target } else { process }, address)
+    }
+
     /// They are counted from now on.
     pub const fn watch(&mut self) {
         self.watched = true;
@@ -58,26 +84,27 @@ impl Locks {
     }
 
     /// Threads wait on a futex from there.
-    pub fn found(&mut self, address: u64, callers: CallersId, resolver: &mut Resolver) {
+    pub fn found(&mut self, at: At, callers: CallersId, resolver: &mut Resolver) {
         let Some(addresses) = self.callers.get(&callers) else {
             return;
         };
         let (kind, place) = resolver.lock(addresses);
-        let known = self.by_address.entry(address).or_default();
+        let at = self.at(at);
+        let known = self.known.entry(at).or_default();
         known.kind = kind.or(known.kind);
         known.place = place.or(known.place);
     }
 
     /// Reads the counts, if it is time.
-    pub fn tick(&mut self, now_ns: u64, source: &Ebpf, pid: u32) {
+    pub fn tick(&mut self, now_ns: u64, source: &Ebpf) {
         if now_ns.saturating_sub(self.read_ns) >= READ_EVERY_NS {
             self.read_ns = now_ns;
-            self.read(source, pid);
+            self.read(source);
         }
     }
 
     /// Reads the counts.
-    pub fn read(&mut self, source: &Ebpf, pid: u32) {
+    pub fn read(&mut self, source: &Ebpf) {
         if !self.watched {
             return;
         }
@@ -85,11 +112,18 @@ impl Locks {
             return;
         };
         self.unlisted = unlisted;
-        for (address, lock) in locks {
-            let known = self.by_address.entry(address).or_default();
+        for (
+            Futex {
+                process, address, ..
+            },
+            lock,
+        ) in locks
+        {
+            let at = self.at((process, address));
+            let known = self.known.entry(at).or_default();
             // Of a lock that nobody has waited for since, nothing is new.
             if lock.waits != known.now.waits || lock.waiting > 0 {
-                known.holder = holder(&lock, pid);
+                known.holder = holder(&lock, at.0);
             }
             // It was forgotten meanwhile, with who waited then.
             if lock.waits < known.now.waits {
@@ -101,24 +135,58 @@ impl Locks {
 
     /// The kernel begins to count anew.
     pub fn begin_anew(&mut self) {
-        for known in self.by_address.values_mut() {
+        for known in self.known.values_mut() {
             known.before = sum(&known.before, &known.now);
             known.now = Lock::default();
         }
     }
 
-    /// Another program is executed: addresses mean something else.
-    pub fn executed(&mut self) {
-        self.begin_anew();
-        self.gone.extend(self.by_address.drain());
+    /// A process has ended or executed another program: its addresses mean something
+    /// else.
+    pub fn leave(&mut self, process: u32, source: &Ebpf) -> io::Result<()> {
+        let (process, _) = self.at((process, 0));
+        // Its first wait on each was told.
+        if !self.known.keys().any(|(of, _)| *of == process) {
+            return Ok(());
+        }
+        self.read(source);
+        self.put_by(process);
+        source.clear_locks(Some(process))
+    }
+
+    /// Keeps what is to be reported of a process.
+    fn put_by(&mut self, process: u32) {
+        let gone = self.known.extract_if(|(of, _), _| *of == process);
+        for ((_, address), new) in gone {
+            let Some(kind) = new.kind else {
+                continue;
+            };
+            let key = (kind, new.place);
+            if self.gone.len() >= MAX_GONE && !self.gone.contains_key(&key) {
+                self.dropped += new.before.waits + new.now.waits;
+                continue;
+            }
+            let (_, known) = self
+                .gone
+                .entry(key)
+                .or_insert_with(|| (address, Known::default()));
+            *known = Known {
+                kind: Some(kind),
+                place: new.place,
+                before: sum(&known.before, &sum(&new.before, &new.now)),
+                now: Lock::default(),
+                holder: new.holder,
+            };
+        }
     }
 
     /// What to report; `None` if nobody looked.
     pub fn report(&self) -> Option<Vec<Found>> {
-        let all = self
-            .by_address
-            .iter()
-            .chain(self.gone.iter().map(|(address, known)| (address, known)));
+        let known = self.known.iter();
+        let gone = self.gone.values();
+        let all = known
+            .map(|((_, address), known)| (address, known))
+            .chain(gone.map(|(address, known)| (address, known)));
         let found = all.filter_map(|(address, known)| {
             let counted = sum(&known.before, &known.now);
             (counted.waits > 0 || counted.waiting > 0).then_some(Found {
@@ -137,11 +205,12 @@ impl Locks {
 
     /// What the user should know.
     pub fn note(&self) -> Option<String> {
-        (self.unlisted > 0).then(|| {
+        let unlisted = self.unlisted + self.dropped;
+        (unlisted > 0).then(|| {
             format!(
                 "{} waits on futexes are not counted among the locks: the program waited on more \
                  than {} of them",
-                self.unlisted,
+                unlisted,
                 sbt_common::MAX_LOCKS
             )
         })
@@ -200,12 +269,12 @@ mod tests {
     fn counts_go_on_where_the_kernel_begins_anew() {
         let mut locks = Locks::default();
         locks.watch();
-        locks.by_address.insert(64, known(counted(3, 300, 200)));
+        locks.known.insert((7, 64), known(counted(3, 300, 200)));
         locks.begin_anew();
-        locks.by_address.get_mut(&64).unwrap().now = counted(2, 500, 400);
-        locks.executed();
+        locks.known.get_mut(&(7, 64)).unwrap().now = counted(2, 500, 400);
+        locks.put_by(7);
         // At the same address, in another program.
-        locks.by_address.insert(64, known(counted(1, 10, 10)));
+        locks.known.insert((7, 64), known(counted(1, 10, 10)));
         let mut found: Vec<_> = locks
             .report()
             .unwrap()
@@ -217,6 +286,42 @@ mod tests {
     }
 
     #[test]
+    fn processes_without_end_are_put_together_by_place() {
+        let mut locks = Locks::default();
+        locks.watch();
+        let mut at = |process, place| {
+            let lock = Known {
+                place: Some(PlaceId(place)),
+                ..known(counted(1, 10, 10))
+            };
+            locks.known.insert((process, u64::from(process)), lock);
+            locks.put_by(process);
+        };
+        for process in 1..=1000 {
+            at(process, process % 2);
+        }
+        let mut found: Vec<_> = locks.report().unwrap();
+        found.sort_by_key(|found| found.place);
+        let waits: Vec<_> = found
+            .iter()
+            .map(|found| (found.waits, found.total_ns))
+            .collect();
+        assert_eq!(waits, [(500, 5000), (500, 5000)]);
+        assert_eq!(locks.note(), None);
+        // Nor do their places.
+        for place in 0..10_000 {
+            let lock = Known {
+                place: Some(PlaceId(place)),
+                ..known(counted(1, 10, 10))
+            };
+            locks.known.insert((7, 64), lock);
+            locks.put_by(7);
+        }
+        assert_eq!(locks.gone.len(), MAX_GONE);
+        assert!(locks.note().is_some());
+    }
+
+    #[test]
     fn what_is_no_lock_is_not_reported() {
         let mut locks = Locks::default();
         locks.watch();
@@ -224,7 +329,7 @@ mod tests {
             kind: None,
             ..known(counted(9, 9, 9))
         };
-        locks.by_address.insert(64, other);
+        locks.known.insert((7, 64), other);
         assert!(locks.report().unwrap().is_empty());
     }
 

@@ -9,11 +9,17 @@ pub struct Processes {
     target: u32,
     /// Those with threads that were seen.
     met: HashSet<u32>,
+    /// Those that live beside the target, as far as they were seen to begin.
+    living: HashSet<u32>,
     /// How many were too many.
     unfollowed: u64,
     /// How many go on without the target.
     left: usize,
 }
+
+/// Threads are counted in so many processes at most, ever so often: to ask for one
+/// takes some 30 µs.
+const MAX_COUNTED: usize = 64;
 
 impl Processes {
     /// Of a target.
@@ -21,6 +27,7 @@ impl Processes {
         Self {
             target,
             met: HashSet::new(),
+            living: HashSet::new(),
             unfollowed: 0,
             left: 0,
         }
@@ -28,18 +35,35 @@ impl Processes {
 
     /// A thread of a process is seen.
     pub fn meet(&mut self, process: u32, model: &mut Model) {
-        // While it lives: its environment goes with it.
-        if process != 0
-            && self.met.insert(process)
-            && let Some(rank) = process::rank(process)
-        {
-            model.set_rank(process, rank);
+        if process != 0 && self.met.insert(process) {
+            learn_rank(process, model);
         }
     }
 
     /// A new one is about to begin.
-    pub fn forked(&mut self, followed: bool) {
+    pub fn forked(&mut self, child: Option<u32>, followed: bool) {
         self.unfollowed += u64::from(!followed);
+        self.living.extend(child.filter(|_| followed));
+    }
+
+    /// One has executed a program: what starts ranks tells them which they are then.
+    pub fn executed(&mut self, process: u32, model: &mut Model) {
+        if self.met.contains(&process) {
+            learn_rank(process, model);
+        }
+    }
+
+    /// One has ended: its number may become another's.
+    pub fn ended(&mut self, process: u32) {
+        self.met.remove(&process);
+        self.living.remove(&process);
+    }
+
+    /// How many threads the target has, or another that has several.
+    pub fn threads(&self) -> u64 {
+        let all = [self.target].into_iter().chain(self.living.iter().copied());
+        let mut counts = all.take(MAX_COUNTED).map(process::threads);
+        counts.find(|count| *count > 1).unwrap_or(1)
     }
 
     /// Watching ends.
@@ -65,5 +89,12 @@ impl Processes {
             )
         });
         [left, unfollowed].into_iter().flatten().collect()
+    }
+}
+
+/// While it lives: its environment goes with it.
+fn learn_rank(process: u32, model: &mut Model) {
+    if let Some(rank) = process::rank(process) {
+        model.set_rank(process, rank);
     }
 }

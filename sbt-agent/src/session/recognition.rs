@@ -1,11 +1,16 @@
 //! The recogniser in a session: what it asks of the target's code, what it tells
 //! the probes, and when they are not worth their cost.
 
+use std::collections::VecDeque;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     event::{CallersId, Event, Evidence, Kind, Tid},
-    model::Model,
+    model::{
+        Model,
+        site::{PlaceId, Roles},
+    },
     recognise::{Code, Recogniser, Relation},
     source::ebpf::Ebpf,
     target::sites::{Resolver, SystemCaller},
@@ -42,8 +47,36 @@ pub struct Recognition {
     inside: FxHashMap<Tid, Option<u64>>,
     /// Evidence of futexes that the recogniser got.
     futexes: u64,
+    handing: Handing,
+}
+
+/// What is handed to the model.
+#[derive(Default)]
+struct Handing {
+    /// Places of chains of callers that are held back with the events before them:
+    /// a number that means another chain now must not change what those say.
+    places: VecDeque<(CallersId, PlaceId, Roles)>,
     /// Arrivals so far at barriers made of futexes, and at all others.
     arrivals: (u64, u64),
+}
+
+impl Handing {
+    fn hand(&mut self, event: &Event, model: &mut Model) {
+        match event {
+            Event::Arrive {
+                kind: Kind::Futex, ..
+            } => self.arrivals.0 += 1,
+            Event::Arrive { .. } => self.arrivals.1 += 1,
+            // They come in the order in which they were said.
+            Event::Callers { .. } => {
+                if let Some((callers, place, roles)) = self.places.pop_front() {
+                    model.define_place(callers, place, roles);
+                }
+            }
+            _ => {}
+        }
+        model.push(event);
+    }
 }
 
 /// The code, asked by addresses.
@@ -75,9 +108,15 @@ impl Recognition {
             silenced: Vec::new(),
             inside: FxHashMap::default(),
             futexes: 0,
-            arrivals: (0, 0),
+            handing: Handing::default(),
             watch: Watch::new(now_ns),
         }
+    }
+
+    /// Which place a chain of callers is: to be said before its event is pushed,
+    /// each time.
+    pub fn define(&mut self, callers: CallersId, place: PlaceId, roles: Roles) {
+        self.handing.places.push_back((callers, place, roles));
     }
 
     /// A chain of callers is new.
@@ -88,6 +127,7 @@ impl Recognition {
         addresses: &[u64],
         resolver: &mut Resolver,
     ) {
+        self.addresses.remove(&callers);
         self.of_libraries.remove(&callers);
         self.of_runtimes.remove(&callers);
         let Some((address, rest)) = addresses.split_first() else {
@@ -111,7 +151,7 @@ impl Recognition {
 
     /// Arrivals so far at barriers made of futexes, and at all others.
     pub const fn arrivals(&self) -> (u64, u64) {
-        self.arrivals
+        self.handing.arrivals
     }
 
     /// Whether an event is of a futex with which a library does what is known in
@@ -175,16 +215,9 @@ impl Recognition {
             addresses: &self.addresses,
             resolver,
         };
-        let (futexes, others) = &mut self.arrivals;
+        let handing = &mut self.handing;
         self.recogniser.push(event, &mut code, &mut |event| {
-            if let Event::Arrive { kind, .. } = event {
-                *if *kind == Kind::Futex {
-                    &mut *futexes
-                } else {
-                    &mut *others
-                } += 1;
-            }
-            model.push(event);
+            handing.hand(event, model);
         });
     }
 
@@ -211,7 +244,9 @@ impl Recognition {
         model: &mut Model,
     ) -> anyhow::Result<()> {
         // What the rings still hold is older than this.
-        self.recogniser.tick(now_ns, &mut |event| model.push(event));
+        let handing = &mut self.handing;
+        self.recogniser
+            .tick(now_ns, &mut |event| handing.hand(event, model));
         let counts = self.recogniser.counts();
         let uses = counts.evidence - self.futexes + source.passed();
         match self.watch.tick(now_ns, uses, counts.barriers > 0) {
@@ -225,7 +260,9 @@ impl Recognition {
 
     /// No more events will come.
     pub fn finish(&mut self, model: &mut Model) {
-        self.recogniser.finish(&mut |event| model.push(event));
+        let handing = &mut self.handing;
+        self.recogniser
+            .finish(&mut |event| handing.hand(event, model));
     }
 
     /// What the user should know.
@@ -289,9 +326,75 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::event::Clocks;
 
     const SECOND: u64 = 1_000_000_000;
+
+    /// A thread of a process does something, with a chain of callers.
+    fn arrive(tid: Tid, time_ns: u64, object: u64, callers: CallersId) -> Event {
+        Event::Arrive {
+            tid,
+            clocks: Clocks::at(time_ns),
+            object,
+            kind: Kind::Pthread,
+            callers,
+        }
+    }
+
+    #[test]
+    fn a_number_that_means_another_chain_leaves_alone_what_was_held_back() {
+        let mut resolver = Resolver::new(1, None, Arc::default());
+        let mut model = Model::new(0, true);
+        let mut recognition = Recognition::new(false, 0);
+        let [waits, arrives] = [CallersId(1), CallersId(2)];
+        let mut push = |recognition: &mut Recognition, event: &Event| {
+            recognition.push(event, &mut resolver, &mut model);
+        };
+        let means = |place| Event::Callers {
+            id: arrives,
+            process: 1,
+            addresses: [place].into(),
+        };
+        push(
+            &mut recognition,
+            &Event::Init {
+                time_ns: 0,
+                object: 0x1000,
+                kind: Kind::Pthread,
+                tid: 1,
+                count: 2,
+            },
+        );
+        recognition.define(arrives, PlaceId(0), Roles::default());
+        push(&mut recognition, &means(0));
+        // Nobody knows yet what comes of this.
+        push(
+            &mut recognition,
+            &Event::Wait {
+                tid: 9,
+                clocks: Clocks::at(1),
+                key: 0x9000,
+                of: Evidence::Condvar,
+                callers: waits,
+            },
+        );
+        for tid in [1, 2] {
+            push(&mut recognition, &arrive(tid, 2, 0x1000, arrives));
+        }
+        recognition.define(arrives, PlaceId(1), Roles::default());
+        push(&mut recognition, &means(1));
+        for tid in [1, 2] {
+            push(&mut recognition, &arrive(tid, 3, 0x1000, arrives));
+        }
+        recognition.finish(&mut model);
+        model.finish();
+        let sites = model.sites().all().iter();
+        let sites: Vec<_> = sites.map(|site| site.places.to_vec()).collect();
+        assert_eq!(sites, [[PlaceId(0)], [PlaceId(1)]]);
+    }
 
     #[test]
     fn goes_off_above_the_limit_and_tries_again_later() {

@@ -23,17 +23,35 @@ const GROUP: usize = 64;
 /// What tells communicators apart in all processes: the number that the ranks have
 /// agreed on, and the first of them. Those into which one is split have the same
 /// number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Communicator {
     number: u32,
     first: u32,
 }
 
-/// The communicator at an address of a process, and how many ranks it has. `None`
-/// if that cannot be read or is none of Open MPI 4.
-pub fn at(pid: u32, address: u64) -> Option<(Communicator, u32)> {
-    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+/// What lies at an address of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A communicator, and how many ranks it has.
+    Communicator(Communicator, u32),
+    /// None of Open MPI 4.
+    Other,
+    /// The process has ended, or its memory cannot be read.
+    Unread,
+}
+
+/// Reads what should be a communicator.
+pub fn at(pid: u32, address: u64) -> Found {
+    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else {
+        return Found::Unread;
+    };
+    if memory.read_exact_at(&mut [0], address).is_err() {
+        return Found::Unread;
+    }
     find(address, &|at, bytes| memory.read_exact_at(bytes, at).ok())
+        .map_or(Found::Other, |(communicator, size)| {
+            Found::Communicator(communicator, size)
+        })
 }
 
 /// Reads memory into a buffer, all of it or nothing.

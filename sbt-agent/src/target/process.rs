@@ -136,18 +136,37 @@ pub fn rank(pid: u32) -> Option<u32> {
     rank_of(&environment)
 }
 
+/// What tells the parallel program of which a process is a rank from others that
+/// run at the same time, likewise: `PMIx` (so Open MPI), Slurm.
+pub fn job(pid: u32) -> Option<Box<[u8]>> {
+    let environment = fs::read(folder(pid).join("environ")).ok()?;
+    job_of(&environment)
+}
+
+fn job_of(environment: &[u8]) -> Option<Box<[u8]>> {
+    let value = |name| variable(environment, name);
+    if let Some(namespace) = value("PMIX_NAMESPACE") {
+        return Some(namespace.into());
+    }
+    let step = [value("SLURM_JOB_ID")?, value("SLURM_STEP_ID")?];
+    Some(step.join(&b'.').into())
+}
+
+fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut all = environment.split(|byte| *byte == 0);
+    all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
 fn rank_of(environment: &[u8]) -> Option<u32> {
-    let value = |name: &str| {
-        let mut all = environment.split(|byte| *byte == 0);
-        all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-    };
     let names = [
         "OMPI_COMM_WORLD_RANK",
         "PMIX_RANK",
         "PMI_RANK",
         "SLURM_PROCID",
     ];
-    let found = names.into_iter().find_map(value)?;
+    let found = names
+        .into_iter()
+        .find_map(|name| variable(environment, name))?;
     std::str::from_utf8(found).ok()?.parse().ok()
 }
 
@@ -248,6 +267,20 @@ mod tests {
         assert_eq!(rank("PMI_RANK=0"), Some(0));
         assert_eq!(rank("PMI_RANKS=4 X=PMI_RANK=5"), None);
         assert_eq!(rank("SLURM_PROCID=many"), None);
+    }
+
+    #[test]
+    fn jobs_are_what_the_environment_says() {
+        let job = |text: &str| {
+            let job = job_of(text.replace(' ', "\0").as_bytes())?;
+            Some(String::from_utf8_lossy(&job).into_owned())
+        };
+        assert_eq!(
+            job("A=1 PMIX_NAMESPACE=42 SLURM_JOB_ID=7"),
+            Some("42".into())
+        );
+        assert_eq!(job("SLURM_JOB_ID=7 SLURM_STEP_ID=0"), Some("7.0".into()));
+        assert_eq!(job("SLURM_JOB_ID=7"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     model::{
         Model,
         barrier::MAX_BARRIERS,
-        site::{MAX_PHASES, MAX_SITES},
+        site::{MAX_PHASES, MAX_SITES, PlaceId, Roles},
         thread::{MAX_ROWS, ThreadId},
     },
 };
@@ -352,6 +352,54 @@ fn another_program_begins_anew() {
     // Its first phase began with it, and so did the work of its main thread.
     assert_eq!(site.phase.sum(), 30);
     assert_eq!(site.work.sum(), 10 + 25);
+    assert_eq!(model.barriers().seen, 2);
+}
+
+#[test]
+fn what_another_process_executes_changes_no_place() {
+    let mut model = Model::new(0, false);
+    model.define_place(CallersId(5), PlaceId(3), Roles::default());
+    for (tid, time_ns) in [(1, 0), (2, 100)] {
+        for event in [
+            thread(tid, time_ns),
+            init(tid, time_ns + 1, 7, 1),
+            arrive(tid, time_ns + 10, 7, 5),
+            exit(tid, time_ns + 20),
+            // While no thread lives that has been seen.
+            Event::Exec {
+                time_ns: time_ns + 30,
+                process: 9,
+                space: 1,
+                replaced: false,
+            },
+        ] {
+            model.push(&event);
+        }
+    }
+    let sites = model.sites().all();
+    assert_eq!(sites.len(), 1);
+    assert_eq!(*sites[0].places, [PlaceId(3)]);
+}
+
+#[test]
+fn a_process_that_has_ended_leaves_its_barriers_to_nobody() {
+    let events = [
+        thread(1, 0),
+        init(1, 0, 7, 2),
+        arrive(1, 10, 7, 0),
+        exit(1, 11),
+        Event::Ended {
+            time_ns: 12,
+            process: 1,
+            space: Some(1),
+        },
+        // Another one with its number.
+        thread(2, 20),
+        init(2, 21, 7, 1),
+        arrive(2, 30, 7, 0),
+    ];
+    let model = model(&events, 0, false);
+    assert_eq!((model.totals().episodes, model.totals().incomplete), (1, 1));
     assert_eq!(model.barriers().seen, 2);
 }
 

@@ -131,8 +131,11 @@ pub fn map_lookup(map: BorrowedFd<'_>, key: u32, value: &mut [u64]) -> io::Resul
 }
 
 /// The key behind `key` in a map, the first one without it; `None` at the end.
-pub fn map_next_key(map: BorrowedFd<'_>, key: Option<u64>) -> io::Result<Option<u64>> {
-    let mut next = 0u64;
+pub fn map_next_key<const N: usize>(
+    map: BorrowedFd<'_>,
+    key: Option<[u8; N]>,
+) -> io::Result<Option<[u8; N]>> {
+    let mut next = [0; N];
     let mut attr = empty();
     // SAFETY: the variant that BPF_MAP_GET_NEXT_KEY reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
@@ -146,14 +149,14 @@ pub fn map_next_key(map: BorrowedFd<'_>, key: Option<u64>) -> io::Result<Option<
     }
 }
 
-/// Reads what is stored under a key of eight bytes into `value`, which must have
-/// the map's size; false if nothing is.
-pub fn map_read(map: BorrowedFd<'_>, key: u64, value: &mut [u8]) -> io::Result<bool> {
+/// Reads what is stored under `key` into `value`, which both must have the map's
+/// sizes; false if nothing is.
+pub fn map_read(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
     let mut attr = empty();
     // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
     element.map_fd = raw(map);
-    element.key = (&raw const key) as u64;
+    element.key = key.as_ptr() as u64;
     element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
     match bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) {
         Ok(_) => Ok(true),

@@ -1,11 +1,14 @@
 //! Which communicator of MPI is meant by its address in one of the processes.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::spaces::own;
 use crate::{
-    event::SHARED,
-    target::communicator::{self, Communicator},
+    event::{self, SHARED},
+    target::{
+        communicator::{self, Communicator, Found},
+        process,
+    },
 };
 
 /// A communicator that was freed may leave its address to another: after so long
@@ -16,8 +19,17 @@ const TRUSTED_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub struct Communicators {
     met: FxHashMap<u64, Met>,
-    objects: FxHashMap<Communicator, u64>,
+    /// Each job has a world of its own.
+    objects: FxHashMap<(Option<Job>, Communicator), u64>,
+    /// Whether any was none that is known.
+    has_others: bool,
 }
+
+/// See [`process::job`].
+type Job = Box<[u8]>;
+
+/// More communicators than this are not remembered that no process has any more.
+const MAX_OBJECTS: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Met {
@@ -35,15 +47,16 @@ impl Communicators {
             return (met.object, met.count);
         }
         let found = communicator::at(of.1, at);
+        self.has_others |= found == Found::Other;
         let met = match (found, self.met.get(&own)) {
-            (Some((communicator, size)), _) => Met {
+            (Found::Communicator(communicator, size), _) => Met {
                 until_ns: now_ns.saturating_add(TRUSTED_NS),
-                object: self.object(communicator, at),
+                object: self.object((process::job(of.1), communicator), at),
                 count: Some(size),
             },
-            // The process may have ended since.
-            (None, Some(met)) => *met,
-            (None, None) => Met {
+            // The process may have ended since, or the communicator been freed.
+            (_, Some(met)) => *met,
+            (_, None) => Met {
                 until_ns: 0,
                 object: own,
                 count: None,
@@ -53,17 +66,76 @@ impl Communicators {
         (met.object, met.count)
     }
 
+    /// Nothing lies any more where it lay in the memory of a process.
+    pub fn forget(&mut self, space: u16) {
+        self.met.retain(|own, _| event::space(*own) != space);
+    }
+
+    /// What the user should know. One that is freed may be looked at too late, so
+    /// only if none was understood.
+    pub fn note(&self) -> Option<String> {
+        (self.has_others && self.objects.is_empty()).then(|| {
+            "the communicators of this MPI are not understood (Open MPI 4 is): each process is \
+             shown at its collectives alone, without the others of its episodes"
+                .into()
+        })
+    }
+
     /// What stands for it in all processes.
-    fn object(&mut self, communicator: Communicator, at: u64) -> u64 {
+    fn object(&mut self, communicator: (Option<Job>, Communicator), at: u64) -> u64 {
         if let Some(known) = self.objects.get(&communicator) {
             return *known;
         }
         // The address by which it was met first, unless that stands for another.
+        if self.objects.len() >= MAX_OBJECTS {
+            let used: FxHashSet<u64> = self.met.values().map(|met| met.object).collect();
+            self.objects.retain(|_, object| used.contains(object));
+        }
         let mut new = own(SHARED, at);
         while self.objects.values().any(|known| *known == new) {
             new += 1;
         }
         self.objects.insert(communicator, new);
         new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_job_has_a_world_of_its_own() {
+        let mut communicators = Communicators::default();
+        let world = Communicator::default();
+        let job = |name: &str| Some(Job::from(name.as_bytes()));
+        let first = communicators.object((job("1"), world), 0x1000);
+        assert_eq!(communicators.object((job("1"), world), 0x2000), first);
+        assert_ne!(communicators.object((job("2"), world), 0x1000), first);
+        assert_ne!(communicators.object((None, world), 0x1000), first);
+    }
+
+    #[test]
+    fn jobs_without_end_leave_nothing() {
+        let mut communicators = Communicators::default();
+        for job in 0..10_000_u32 {
+            let job = Some(Job::from(job.to_ne_bytes()));
+            communicators.object((job, Communicator::default()), 0x1000);
+        }
+        assert!(communicators.objects.len() <= MAX_OBJECTS);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_noted_and_what_is_gone_is_not() {
+        let mut communicators = Communicators::default();
+        let myself = (1, std::process::id());
+        communicators.find(myself, 8, 1);
+        assert_eq!(communicators.note(), None);
+        let other = [0_u64; 512];
+        let at = other.as_ptr() as u64;
+        assert_eq!(communicators.find(myself, at, 1), (own(1, at), None));
+        assert!(communicators.note().is_some());
+        communicators.object((None, Communicator::default()), 0x1000);
+        assert_eq!(communicators.note(), None);
     }
 }

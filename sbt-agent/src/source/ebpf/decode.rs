@@ -3,72 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
-use sbt_common::{
-    Arrive, CHAIN, Callers, Condvar, Depart, Head, Init, Mapping, Memory, Thread, UNKNOWN,
-    evidence, kind, layout, read,
-};
+use sbt_common::{Arrive, Condvar, Mapping, Thread, UNKNOWN, evidence, kind, layout};
+
+mod chains;
 
 use super::{
     communicators::Communicators,
+    raw::Raw,
     spaces::{Lookup, Spaces},
 };
 use crate::event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid};
-
-/// One record, checked for kind and length.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Raw {
-    /// A thread entered a barrier.
-    Arrive(Arrive),
-    /// A chain of callers; boxed because it is long and seldom.
-    Callers(Box<Callers>),
-    /// A thread left one, ended, passed a mark, or is the agent itself: see its
-    /// kind.
-    Depart(Depart),
-    /// A thread waits on something or wakes those who do: see its kind.
-    Condvar(Condvar),
-    /// What a barrier object held.
-    Memory(Memory),
-    /// A barrier object is being initialised.
-    Init(Init),
-    /// A thread announces itself.
-    Thread(Thread),
-    /// The mappings have changed.
-    Mapping(Mapping),
-}
-
-impl Raw {
-    /// Reads a record; `None` if its kind or its length is not one of ours.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let head: Head = read(bytes.get(..size_of::<Head>())?)?;
-        match head.kind {
-            kind::ARRIVE => read(bytes).map(Self::Arrive),
-            kind::DEPART | kind::EXIT | kind::CALIBRATE | kind::MARK => {
-                read(bytes).map(Self::Depart)
-            }
-            kind::WAIT | kind::WAKE | kind::LOCK => read(bytes).map(Self::Condvar),
-            kind::CALLERS => read(bytes).map(|callers| Self::Callers(Box::new(callers))),
-            kind::MEMORY => read(bytes).map(Self::Memory),
-            kind::INIT => read(bytes).map(Self::Init),
-            kind::THREAD => read(bytes).map(Self::Thread),
-            kind::MAPPED | kind::EXEC | kind::FORK => read(bytes).map(Self::Mapping),
-            _ => None,
-        }
-    }
-
-    /// When the record was made, `CLOCK_MONOTONIC` ns.
-    pub fn time_ns(&self) -> u64 {
-        match self {
-            Self::Arrive(record) => record.clocks.time_ns,
-            Self::Condvar(record) => record.clocks.time_ns,
-            Self::Callers(record) => record.time_ns,
-            Self::Depart(record) => record.clocks.time_ns,
-            Self::Thread(record) => record.clocks.time_ns,
-            Self::Memory(record) => record.time_ns,
-            Self::Init(record) => record.time_ns,
-            Self::Mapping(record) => record.time_ns,
-        }
-    }
-}
 
 /// What a thread had used when watching it began, by its number as shown.
 pub type Baselines = HashMap<u32, (Option<u64>, Option<u64>)>;
@@ -122,9 +66,6 @@ pub struct Decoder {
     free: Vec<CallersId>,
 }
 
-/// A record may come so many epochs late.
-const EPOCHS: usize = 16;
-
 impl Decoder {
     /// A decoder for one run.
     pub fn new(start: Start) -> Self {
@@ -165,82 +106,6 @@ impl Decoder {
             out.push(Event::Lost { tid, count });
         }
         *known
-    }
-
-    /// The callers of an arrival.
-    fn callers(
-        &mut self,
-        thread: Known,
-        caller: u64,
-        epoch: u32,
-        out: &mut Vec<Event>,
-    ) -> CallersId {
-        let key = (thread.space, caller, epoch);
-        if let Some(known) = self.callers.get(&key) {
-            return *known;
-        }
-        if caller & CHAIN != 0 {
-            let chain = self.chains.get(&(caller, epoch)).cloned();
-            // Its record was stamped in the same nanosecond, if it exists.
-            return match chain {
-                Some(chain) => self.introduce(thread.process, key, chain, out),
-                None => self.introduce(thread.process, (thread.space, 0, epoch), [].into(), out),
-            };
-        }
-        let addresses = [caller];
-        let known = if caller == 0 { &[][..] } else { &addresses };
-        self.introduce(thread.process, key, known.into(), out)
-    }
-
-    fn chain(&mut self, record: &Callers) {
-        // A thread may tell of a chain that another is just telling of.
-        let count = usize::try_from(record.count).unwrap_or(usize::MAX);
-        let addresses = &record.addresses[..count.min(record.addresses.len())];
-        self.enter(record.epoch);
-        self.chains
-            .insert((record.key, record.epoch), addresses.into());
-    }
-
-    /// The number of what is called so, which is a new one if it is new.
-    fn introduce(
-        &mut self,
-        process: u32,
-        key: Called,
-        addresses: Box<[u64]>,
-        out: &mut Vec<Event>,
-    ) -> CallersId {
-        if let Some(known) = self.callers.get(&key) {
-            return *known;
-        }
-        self.enter(key.2);
-        let id = self.free.pop().unwrap_or_else(|| {
-            let new = CallersId(self.known);
-            self.known += 1;
-            new
-        });
-        self.callers.insert(key, id);
-        out.push(Event::Callers {
-            id,
-            process,
-            addresses,
-        });
-        id
-    }
-
-    /// Takes note of an epoch, and forgets the oldest for a new one: a program
-    /// that loads and unloads libraries all the time has no end of them.
-    fn enter(&mut self, epoch: u32) {
-        if self.epochs.contains(&epoch) {
-            return;
-        }
-        self.epochs.push_back(epoch);
-        if self.epochs.len() > EPOCHS
-            && let Some(oldest) = self.epochs.pop_front()
-        {
-            let gone = self.callers.extract_if(|(.., epoch), _| *epoch == oldest);
-            self.free.extend(gone.map(|(_, id)| id));
-            self.chains.retain(|(_, epoch), _| *epoch != oldest);
-        }
     }
 
     fn thread(&mut self, record: &Thread) -> Event {
@@ -310,7 +175,11 @@ impl Decoder {
                 of,
                 callers,
             },
-            kind::LOCK => Event::Lock { key, callers },
+            kind::LOCK => Event::Lock {
+                process: thread.process,
+                address: record.object,
+                callers,
+            },
             _ => Event::Wake {
                 tid,
                 clocks,
@@ -320,6 +189,11 @@ impl Decoder {
                 callers,
             },
         });
+    }
+
+    /// What the user should know.
+    pub fn note(&self) -> Option<String> {
+        self.communicators.note()
     }
 
     /// Appends what one record says to `out`.
@@ -436,14 +310,47 @@ impl Decoder {
         });
     }
 
+    /// Nothing lies any more where it lay in the memory of a process.
+    fn forget(&mut self, space: u16) {
+        let gone = self.callers.extract_if(|(of, ..), _| *of == space);
+        self.free.extend(gone.map(|(_, id)| id));
+        self.communicators.forget(space);
+    }
+
+    /// A process has ended.
+    fn end(&mut self, process: u32, time_ns: u64, out: &mut Vec<Event>) {
+        if [0, self.start.pid].contains(&process) {
+            return;
+        }
+        let space = self.spaces.ended(process);
+        if let Some(space) = space {
+            self.forget(space);
+            // The end of some may have been lost.
+            self.threads.retain(|_, thread| thread.process != process);
+        }
+        out.push(Event::Ended {
+            time_ns,
+            process,
+            space,
+        });
+    }
+
     fn mapping(&mut self, record: &Mapping, out: &mut Vec<Event>) {
         let time_ns = record.time_ns;
         let process = record.ns_tgid;
+        if record.head.kind == kind::END {
+            self.end(process, time_ns, out);
+            return;
+        }
+        if record.child != 0 {
+            // The end of one that had its number before may have been lost.
+            self.end(record.child, time_ns, out);
+        }
         out.push(match record.head.kind {
             kind::EXEC => {
                 // Addresses mean something else from here on.
                 let space = self.spaces.of(process);
-                self.callers.retain(|(of, ..), _| *of != space);
+                self.forget(space);
                 self.spaces.executed(space);
                 Event::Exec {
                     time_ns,
@@ -464,158 +371,5 @@ impl Decoder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
-        Raw::Arrive(Arrive {
-            head: Head {
-                kind: kind::ARRIVE,
-                layout: layout::GLIBC,
-                detail: 0,
-                tid,
-            },
-            clocks: sbt_common::Clocks {
-                time_ns,
-                run_ns: 1_000,
-                delay_ns: UNKNOWN,
-            },
-            object: 0x1000,
-            caller: 0x2000,
-            seq,
-            epoch: 1,
-        })
-    }
-
-    fn decode(raws: &[Raw]) -> Vec<Event> {
-        let mut decoder = Decoder::new(Start {
-            run_offset: Some(400),
-            ..Start::default()
-        });
-        let mut out = Vec::new();
-        for raw in raws {
-            decoder.decode(raw, &mut out);
-        }
-        out
-    }
-
-    #[test]
-    fn a_gap_in_a_threads_numbers_is_a_loss_of_that_thread() {
-        let out = decode(&[arrive(7, 0, 10), arrive(8, 0, 11), arrive(7, 3, 12)]);
-        let losses: Vec<_> = out
-            .iter()
-            .filter(|event| matches!(event, Event::Lost { .. }))
-            .collect();
-        assert_eq!(losses, [&Event::Lost { tid: 7, count: 2 }]);
-    }
-
-    #[test]
-    fn a_thread_that_begins_anew_unannounced_has_lost_something_but_not_billions() {
-        let out = decode(&[arrive(7, 0, 10), arrive(7, 1, 11), arrive(7, 0, 12)]);
-        assert!(out.contains(&Event::Lost { tid: 7, count: 1 }), "{out:?}");
-    }
-
-    #[test]
-    fn callers_are_introduced_once_and_clocks_are_corrected() {
-        let out = decode(&[arrive(7, 0, 10), arrive(7, 1, 12)]);
-        assert_eq!(
-            out[0],
-            Event::Callers {
-                id: CallersId(0),
-                process: 0,
-                addresses: Box::new([0x2000])
-            }
-        );
-        let expected = Clocks {
-            time_ns: 10,
-            run_ns: Some(600),
-            delay_ns: None,
-        };
-        assert!(matches!(out[1], Event::Arrive { clocks, .. } if clocks == expected));
-        assert_eq!(out.len(), 3);
-    }
-
-    #[test]
-    fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
-        let chain = |epoch| {
-            let mut addresses = [0; sbt_common::MAX_CALLERS];
-            addresses[..2].copy_from_slice(&[0x2000, 0x3000]);
-            Raw::Callers(Box::new(Callers {
-                time_ns: 9,
-                key: CHAIN | 7,
-                epoch,
-                count: 2,
-                addresses,
-                ..Callers::default()
-            }))
-        };
-        let called = |seq, epoch| {
-            let Raw::Arrive(record) = arrive(7, seq, 10) else {
-                panic!("an arrival")
-            };
-            Raw::Arrive(Arrive {
-                caller: CHAIN | 7,
-                epoch,
-                ..record
-            })
-        };
-        let out = decode(&[
-            chain(1),
-            called(0, 1),
-            chain(1),
-            chain(2),
-            called(1, 2),
-            // One that nobody has told of stands for nothing else.
-            called(2, 3),
-        ]);
-        let ids: Vec<_> = out
-            .iter()
-            .map(|event| match event {
-                Event::Callers { id, addresses, .. } => (id.0, addresses.to_vec()),
-                Event::Arrive { callers, .. } => (callers.0, Vec::new()),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        let both = vec![0x2000, 0x3000];
-        let expected = [
-            (0, both.clone()),
-            (0, vec![]),
-            (1, both),
-            (1, vec![]),
-            (2, vec![]),
-            (2, vec![]),
-        ];
-        assert_eq!(ids, expected);
-    }
-
-    #[test]
-    fn chains_of_bygone_epochs_give_their_numbers_back() {
-        let mut decoder = Decoder::new(Start::default());
-        let mut out = Vec::new();
-        for (seq, epoch) in (0..100).zip(1..) {
-            let Raw::Arrive(record) = arrive(7, seq, 10) else {
-                panic!("an arrival")
-            };
-            decoder.decode(&Raw::Arrive(Arrive { epoch, ..record }), &mut out);
-        }
-        let highest = out.iter().map(|event| match event {
-            Event::Arrive { callers, .. } => callers.0,
-            _ => 0,
-        });
-        assert_eq!(highest.max(), Some(15));
-        let introduced = out
-            .iter()
-            .filter(|event| matches!(event, Event::Callers { .. }));
-        assert_eq!(introduced.count(), 100);
-    }
-
-    #[test]
-    fn bytes_of_the_wrong_length_or_kind_are_refused() {
-        assert_eq!(Raw::parse(&[]), None);
-        assert_eq!(Raw::parse(&[kind::ARRIVE, 0, 0, 0, 0, 0, 0, 0]), None);
-        assert_eq!(Raw::parse(&[200; 56]), None);
-        let mut bytes = vec![0; size_of::<Mapping>()];
-        bytes[0] = kind::EXEC;
-        assert!(matches!(Raw::parse(&bytes), Some(Raw::Mapping(_))));
-    }
-}
+#[path = "decode_tests.rs"]
+mod tests;

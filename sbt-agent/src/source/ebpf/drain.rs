@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    decode::{Decoder, Raw, Start},
+    decode::{Decoder, Start},
+    raw::Raw,
     ring::Rings,
 };
 use crate::{
@@ -36,8 +37,14 @@ impl Pace {
     }
 }
 
-/// Reads until `stopping`, then what is left; closes the sink by dropping it.
-pub fn run(mut rings: Rings, start: Start, sink: &Sink, stopping: &AtomicBool) -> Rings {
+/// Reads until `stopping`, then what is left; closes the sink by dropping it. Gives
+/// the rings back, and what the user should know.
+pub fn run(
+    mut rings: Rings,
+    start: Start,
+    sink: &Sink,
+    stopping: &AtomicBool,
+) -> (Rings, Option<String>) {
     let mut decoder = Decoder::new(start);
     let mut raws: Vec<Raw> = Vec::new();
     let mut pace = Pace { silent: 0 };
@@ -58,7 +65,7 @@ pub fn run(mut rings: Rings, start: Start, sink: &Sink, stopping: &AtomicBool) -
         raws.clear();
         raws.shrink_to(4 * BATCH);
         if last {
-            return rings;
+            return (rings, decoder.note());
         }
         sleep(&rings, pace.next(bytes), stopping);
     }

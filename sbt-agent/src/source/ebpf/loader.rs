@@ -21,8 +21,8 @@ use aya_obj::{
 };
 use memmap2::Mmap;
 use sbt_common::{
-    Code, Config, Kmp, Lock, MAX_LOCKS, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule, State, name,
-    read,
+    Code, Config, Futex, Kmp, Lock, MAX_LOCKS, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule,
+    State, name, read,
 };
 use thiserror::Error;
 
@@ -141,29 +141,33 @@ impl Loaded {
     }
 
     /// See [`name::LOCKS`], and [`name::UNLISTED`] over all CPUs.
-    pub fn locks(&self) -> io::Result<(Vec<(u64, Lock)>, u64)> {
+    pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
         let map = self.locks.as_fd();
         let mut found = Vec::new();
-        for address in self.lock_addresses()? {
+        for key in self.futexes()? {
             let mut value = [0; size_of::<Lock>()];
-            if bpf::map_read(map, address, &mut value)? {
-                found.extend(read::<Lock>(&value).map(|lock| (address, lock)));
+            if bpf::map_read(map, &key, &mut value)? {
+                found.extend(read::<Futex>(&key).zip(read::<Lock>(&value)));
             }
         }
         Ok((found, sum_per_cpu(self.unlisted.as_fd())?))
     }
 
-    /// Forgets them.
-    pub fn clear_locks(&self) -> io::Result<()> {
-        for address in self.lock_addresses()? {
-            // Absent is what it is to be.
-            let _absent = bpf::map_remove(self.locks.as_fd(), &address.to_ne_bytes());
+    /// Forgets them, or those of a process.
+    pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
+        for key in self.futexes()? {
+            let futex = read::<Futex>(&key);
+            let is_other = |futex: Futex| process.is_some_and(|process| futex.process != process);
+            if !futex.is_some_and(is_other) {
+                // Absent is what it is to be.
+                let _absent = bpf::map_remove(self.locks.as_fd(), &key);
+            }
         }
         Ok(())
     }
 
     /// Keys come in no order, and again from the first where one has gone.
-    fn lock_addresses(&self) -> io::Result<Vec<u64>> {
+    fn futexes(&self) -> io::Result<Vec<[u8; size_of::<Futex>()]>> {
         let mut found = Vec::new();
         let mut last = None;
         while let Some(next) = bpf::map_next_key(self.locks.as_fd(), last)?

@@ -12,7 +12,7 @@ use std::{io, os::fd::AsRawFd as _, sync::atomic::AtomicU64, sync::atomic::Order
 use aya::maps::{MapData, RingBuf};
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::decode::Raw;
+use super::raw::Raw;
 
 /// More than this many records are not held back for one that is not ready.
 const MOST_PENDING: usize = 1 << 20;

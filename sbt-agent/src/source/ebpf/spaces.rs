@@ -3,9 +3,15 @@
 //! A process that was forked has other objects at the addresses of its parent's;
 //! and what several processes share may lie at another address in each.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::{SHARED, SPACE, address};
+
+/// The last number that a process can have.
+const LAST: u16 = SHARED - 1;
+
+/// More shared objects than this are not remembered that no process has any more.
+const MAX_SHARED: usize = 4096;
 
 /// Memory that processes can share, and where in it: device and inode of what
 /// is mapped, and the offset there, bytes.
@@ -30,6 +36,10 @@ pub type Lookup = fn(process: u32, address: u64) -> Memory;
 pub struct Spaces {
     lookup: Option<Lookup>,
     numbers: FxHashMap<u32, u16>,
+    /// How many numbers have been given, that of the target not counted.
+    given: u16,
+    /// Those of processes that have ended.
+    free: Vec<u16>,
     /// What stands for an object that says of itself that it is shared.
     stands: FxHashMap<u64, u64>,
     shared: FxHashMap<Shared, u64>,
@@ -51,9 +61,31 @@ impl Spaces {
         if self.lookup.is_none() {
             return 0;
         }
-        // Those beyond all others share the last number.
-        let next = u16::try_from(self.numbers.len() - 1).unwrap_or(SHARED);
-        *self.numbers.entry(process).or_insert(next.min(SHARED - 1))
+        if let Some(known) = self.numbers.get(&process) {
+            return *known;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            // Those beyond all others share the last number.
+            self.given = (self.given + 1).min(LAST);
+            self.given
+        });
+        self.numbers.insert(process, number);
+        number
+    }
+
+    /// A process has ended; its number, which may become another's, if it had one
+    /// of its own.
+    pub fn ended(&mut self, process: u32) -> Option<u16> {
+        if self.numbers.get(&process) == Some(&0) {
+            return None;
+        }
+        let number = self.numbers.remove(&process)?;
+        if number == LAST {
+            return None;
+        }
+        self.executed(number);
+        self.free.push(number);
+        Some(number)
     }
 
     /// What stands for the object at an address of a process.
@@ -94,6 +126,10 @@ impl Spaces {
             return *known;
         }
         // The address by which it was met first, unless that stands for another.
+        if self.shared.len() >= MAX_SHARED {
+            let used: FxHashSet<u64> = self.stands.values().copied().collect();
+            self.shared.retain(|_, stands| used.contains(stands));
+        }
         let mut new = own(SHARED, at);
         while self.shared.values().any(|known| *known == new) {
             new += 1;
@@ -152,6 +188,25 @@ mod tests {
         assert_eq!(object(7, 0x1040), second);
         // A process that has ended has it where its parent had.
         assert_eq!(object(10, 0x1040), second);
+    }
+
+    #[test]
+    fn numbers_of_processes_that_have_ended_become_others() {
+        let mut spaces = Spaces::new(7, Some(lookup));
+        for process in 100..200_000 {
+            let space = spaces.of(process);
+            assert_eq!(space, 1);
+            // Right where the one before had something shared.
+            assert_eq!(spaces.object(space, 0x1000), own(space, 0x1000));
+            spaces.meet(space, 7, 0x1000);
+            assert_eq!(spaces.object(space, 0x1000), own(SHARED, 0x1000));
+            assert_eq!(spaces.ended(process), Some(space));
+            assert_eq!(spaces.ended(process), None);
+        }
+        assert!(spaces.stands.is_empty());
+        // Whoever lives keeps his own, and the target always.
+        assert_eq!((spaces.of(8), spaces.of(9)), (1, 2));
+        assert_eq!((spaces.ended(7), spaces.of(7)), (None, 0));
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! What a session has found out, for a report.
+
+use super::Session;
+use crate::{
+    clock,
+    naming::Naming,
+    place::Place,
+    report::{Report, Run},
+    settings::{Conceptual, Mark},
+    source::Totals,
+};
+
+impl Session {
+    pub(super) fn report(&mut self, totals: Totals, ended: bool) -> Report {
+        self.recognition.finish(&mut self.model);
+        self.model.finish();
+        self.narrate();
+        self.notes.extend(totals.notes);
+        self.notes.extend(self.processes.notes());
+        self.notes.extend(self.recognition.notes());
+        self.notes.extend(self.governor.note());
+        self.notes.extend(self.futexes.note());
+        self.notes.extend(self.locks.note());
+        self.notes.extend(self.resolver.notes());
+        let none_found = self.model.totals().arrivals == 0;
+        let none_found_because = none_found
+            .then(|| self.resolver.why_nothing_is_found())
+            .flatten();
+        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        self.notes.extend(Naming(&self.settings).unmatched(&places));
+        let (watched, watched_omitted) = self.narrator.take_kept();
+        let run = Run {
+            watched,
+            watched_omitted,
+            ended: ended || self.exit_status.is_some(),
+            lost: totals.lost,
+            none_found_because,
+            notes: std::mem::take(&mut self.notes),
+            ..self.facts(self.end_ns)
+        };
+        Report::new(&self.model, self.resolver.places(), run)
+    }
+
+    /// What is known beside the model, up to a time.
+    pub(super) fn facts(&self, until_ns: u64) -> Run {
+        let places = self.resolver.places();
+        let naming = Naming(&self.settings);
+        let names = self.model.sites().all().iter().map(|site| {
+            let mut mine = site.places.iter();
+            mine.find_map(|id| naming.name(places.get(id.0 as usize)?))
+                .map(str::to_owned)
+        });
+        Run {
+            backend: "ebpf".into(),
+            method: self.method.clone(),
+            command: self.command.clone(),
+            pid: self.pid,
+            start_ns: self.start_ns,
+            start_unix_ns: self.start_ns + self.narrator.unix_offset_ns,
+            names: names.collect(),
+            conceptual: self.settings.phases.iter().map(written_phase).collect(),
+            marks: self.settings.marks.iter().map(written_mark).collect(),
+            warnings: self.narrator.warnings(),
+            wall_ns: until_ns.saturating_sub(self.start_ns),
+            ended: self.exit_status.is_some(),
+            exit_status: self.exit_status,
+            had_children: self.had_children,
+            children: self.children,
+            departures: self.governor.summary(),
+            locks: self.locks.report(),
+            notes: self.notes.clone(),
+            own_cpu_ns: clock::process_cpu_ns(),
+            ..Run::default()
+        }
+    }
+}
+
+fn written_phase(phase: &Conceptual) -> [String; 3] {
+    let Conceptual { name, from, to } = phase;
+    [name.clone(), from.to_string(), to.to_string()]
+}
+
+fn written_mark(mark: &Mark) -> [String; 2] {
+    let at = mark.at.to_string();
+    [mark.name.clone().unwrap_or_else(|| at.clone()), at]
+}

@@ -1,0 +1,161 @@
+//! What is done with the events that the source hands over.
+
+use std::{collections::BTreeSet, io::Write as _};
+
+use super::{Session, View};
+use crate::{
+    event::{CallersId, Event},
+    naming::Naming,
+    source::{Batch, ebpf::Scope},
+    target::process,
+};
+
+impl Session {
+    pub(super) fn take(&mut self, batch: &Batch) {
+        let mut maps_changed = BTreeSet::new();
+        let mut has_forked = false;
+        let mut someone_ended = false;
+        let mut first_replaced = false;
+        for event in batch {
+            match event {
+                Event::Exit { .. } => someone_ended = true,
+                Event::Callers {
+                    id,
+                    process,
+                    addresses,
+                } => self.called(*id, *process, addresses),
+                Event::Thread {
+                    shown, code_start, ..
+                } => {
+                    self.resolver.turn_to(shown.1);
+                    self.resolver.set_code_start(*code_start);
+                    self.processes.meet(shown.1, &mut self.model);
+                }
+                Event::Exec {
+                    replaced, process, ..
+                } => {
+                    self.executed(*process);
+                    maps_changed.insert(*process);
+                    first_replaced |= *replaced && [0, self.pid].contains(process);
+                }
+                Event::Mapped { process, .. } => {
+                    maps_changed.insert(*process);
+                }
+                Event::Forked {
+                    process,
+                    child,
+                    followed,
+                    ..
+                } => {
+                    has_forked = true;
+                    self.processes.forked(*child, *followed);
+                    if let Some(child) = child {
+                        self.resolver.forked(*process, *child);
+                    }
+                }
+                Event::Ended { process, .. } => {
+                    maps_changed.remove(process);
+                    self.leave_locks(*process);
+                    self.resolver.ended(*process);
+                    self.processes.ended(*process);
+                }
+                Event::Lock {
+                    process,
+                    address,
+                    callers,
+                } => {
+                    self.resolver.turn_to(*process);
+                    let at = (*process, *address);
+                    self.locks.found(at, *callers, &mut self.resolver);
+                    continue;
+                }
+                _ => {}
+            }
+            self.recognition
+                .push(event, &mut self.resolver, &mut self.model);
+        }
+        self.narrate();
+        View::heard(&mut self.view);
+        for process in maps_changed {
+            self.resolver.turn_to(process);
+            self.resolver.refresh();
+        }
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        self.recognition.silence(source);
+        if has_forked && let Err(error) = source.widen_for_children() {
+            self.notes.push(format!("{error:#}"));
+        }
+        if first_replaced && source.scope() == Scope::Target {
+            // The kernel had the probes bound to the first thread.
+            if let Err(error) = source.renew() {
+                self.notes.push(format!("{error:#}"));
+            }
+            self.notes.push(
+                "a thread that was not the first executed a program: the probes came on it a \
+                 moment after its start"
+                    .into(),
+            );
+        }
+        if let Err(error) = source.attach(&self.resolver.new_files()) {
+            self.notes.push(format!("{error:#}"));
+        }
+        if let Some(rules) = self.resolver.new_rules()
+            && let Err(error) = source.learn(&rules)
+        {
+            self.notes.push(format!("{error:#}"));
+        }
+        // Its first thread may end before the process does.
+        if someone_ended
+            && process::first_thread_has_ended(self.pid)
+            && process::find(self.pid).is_ok()
+            && let Err(error) = source.widen()
+        {
+            self.notes.push(format!("{error:#}"));
+        }
+    }
+
+    /// A chain of callers is new, or its number means another one now.
+    fn called(&mut self, id: CallersId, process: u32, addresses: &[u64]) {
+        self.resolver.turn_to(process);
+        let place = self.resolver.place(addresses);
+        self.recognition
+            .know(id, process, addresses, &mut self.resolver);
+        self.locks.know(id, addresses);
+        let known = &self.resolver.places()[place.0 as usize];
+        let roles = Naming(&self.settings).roles(known);
+        self.recognition.define(id, place, roles);
+    }
+
+    /// A process has executed a program: nothing lies where it lay.
+    fn executed(&mut self, process: u32) {
+        self.resolver.turn_to(process);
+        self.resolver.executed();
+        self.processes.executed(process, &mut self.model);
+        self.leave_locks(process);
+    }
+
+    /// The locks of a process are no more: it has ended, or executed a program.
+    fn leave_locks(&mut self, process: u32) {
+        if let Some(source) = &self.source
+            && let Err(error) = self.locks.leave(process, source)
+        {
+            self.notes.push(format!("forgetting locks: {error}"));
+        }
+    }
+
+    /// Tells the episodes that the model has to tell.
+    pub(super) fn narrate(&mut self) {
+        let places = self.resolver.places();
+        let text = self.narrator.tell(&mut self.model, places, &self.settings);
+        if text.is_empty() {
+            return;
+        }
+        match &mut self.view {
+            Some(view) => view.observer.told(&text),
+            // Whoever closed it does not want to read it.
+            None => drop(std::io::stderr().lock().write_all(text.as_bytes())),
+        }
+    }
+}

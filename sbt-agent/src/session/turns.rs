@@ -1,0 +1,216 @@
+//! The loop of a session: whoever has something to say has a turn.
+
+use std::{io::Write as _, time::Duration};
+
+use anyhow::Context as _;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::{
+    Ending, Session,
+    signals::Heard,
+    view::{Then, Turn, View},
+};
+use crate::{
+    live::Request,
+    report::Report,
+    screen,
+    terminal::{Relay, Terminal, stop_ourselves},
+};
+
+/// How often it is decided about departures.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How long a program that was told to end is waited for before the report is
+/// written without it.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Session {
+    pub(super) async fn run(
+        mut self,
+        deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<u8>> {
+        let deadline = self
+            .settings
+            .duration
+            .map(|duration| Instant::now() + duration);
+        let mut ending: Option<Ending> = None;
+        let mut told_to_end = false;
+        let mut ticks = ticks(TICK);
+        loop {
+            tokio::select! {
+                batch = self.batches.recv() => match batch {
+                    Some(batch) => self.take(&batch),
+                    // The source has stopped and handed everything over.
+                    None => break,
+                },
+                result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
+                    drop(result.context("waiting for the program")?);
+                    ending = Some(Ending::Target);
+                    // What it leaves behind is gone once it has been reaped.
+                    self.stop();
+                    self.reap()?;
+                }
+                heard = self.signals.next() => {
+                    let heard = heard.context("waiting for signals")?;
+                    if heard.stops() && self.view.is_some() {
+                        self.obey(Request::Suspend).await?;
+                        continue;
+                    }
+                    self.hear(heard);
+                    if heard.ends() {
+                        told_to_end = true;
+                        ending = ending.or(Some(Ending::Asked));
+                        self.stop();
+                    }
+                }
+                () = until(deadline), if ending.is_none() => {
+                    ending = Some(Ending::Asked);
+                    self.stop();
+                }
+                turn = View::turn(&mut self.view) => match turn {
+                    Turn::Due => self.show(),
+                    Turn::Asked(request) => if self.obey(request).await? == Then::End {
+                        ending = ending.or(Some(Ending::Asked));
+                        self.stop();
+                    },
+                },
+                result = Terminal::turn_of(&mut self.terminal) => {
+                    result.context("reading the program's output")?;
+                    View::has_news(&mut self.view);
+                }
+                _ = ticks.tick() => {
+                    self.recognise();
+                    self.govern();
+                    self.govern_futexes();
+                }
+            }
+        }
+        self.leave_screen()?;
+        let totals = match self.stopping.take() {
+            Some(stopping) => stopping.await.context("stopping the probes")??,
+            None => anyhow::bail!("the reader of the ring buffers ended by itself"),
+        };
+        if told_to_end || self.interrupted {
+            self.wait(Some(Instant::now() + GRACE)).await?;
+        }
+        let report = self.report(totals, ending == Some(Ending::Target));
+        self.aside(|| deliver(&report)).await?;
+        // Watching may be over when the program is not: its status is ours.
+        self.wait(None).await?;
+        if let Some(relay) = &mut self.relay {
+            relay
+                .finish()
+                .await
+                .context("writing the program's output")?;
+        }
+        Ok(self.exit_status)
+    }
+
+    /// Closes the screen: from here on the program has the real terminal.
+    pub(super) fn leave_screen(&mut self) -> anyhow::Result<()> {
+        if let Some(view) = self.view.take() {
+            let observer = view.close();
+            let off_ns = observer.off_for_ns(self.end_ns);
+            if off_ns > 0 {
+                let seconds = off_ns as f64 / 1e9;
+                self.notes.push(format!(
+                    "the probes were off for {seconds:.1} s, at the user's wish"
+                ));
+            }
+            for line in observer.into_told() {
+                let _gone = writeln!(std::io::stderr(), "{line}");
+            }
+        }
+        if let Some(mut terminal) = self.terminal.take() {
+            let ended = self.exit_status.is_some();
+            if ended {
+                terminal.take_rest();
+            }
+            let running = self.running.as_mut().filter(|_| !ended);
+            self.relay = Some(Relay::new(terminal, running).context("joining the terminals")?);
+        }
+        Ok(())
+    }
+
+    /// Does something on the real terminal, after what the program has written.
+    pub(super) async fn aside(
+        &mut self,
+        act: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let Some(relay) = &mut self.relay else {
+            return act();
+        };
+        if self.exit_status.is_some() {
+            relay
+                .finish()
+                .await
+                .context("writing the program's output")?;
+            return act();
+        }
+        while !relay.is_up_to_date() {
+            relay.turn().await.context("writing the program's output")?;
+        }
+        relay.aside(act)
+    }
+
+    /// Takes the exit status of a program that we started.
+    pub(super) fn reap(&mut self) -> anyhow::Result<()> {
+        if let Some(running) = &self.running {
+            self.exit_status = Some(running.wait()?);
+        }
+        Ok(())
+    }
+
+    /// The program gets a signal as it would without us: what the terminal
+    /// sends reaches it anyway, what was sent to us alone it gets from us. A
+    /// second interrupt ends us at once.
+    pub(super) fn hear(&mut self, heard: Heard) {
+        if heard.stops() {
+            match &mut self.relay {
+                Some(relay) => relay.aside(stop_ourselves),
+                None => stop_ourselves(),
+            }
+            return;
+        }
+        if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
+            // Nothing is dropped then.
+            screen::restore();
+            self.relay = None;
+            std::process::exit(130);
+        }
+        if let (Some(running), None) = (&self.running, self.exit_status)
+            && (!heard.from_terminal || running.is_on_pty())
+        {
+            running.signal(heard.number);
+        }
+    }
+
+    /// Waits for the program's end, or until `deadline`.
+    pub(super) async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
+        while self.running.is_some() && self.exit_status.is_none() {
+            tokio::select! {
+                result = self.pidfd.readable() => {
+                    drop(result.context("waiting for the program")?);
+                    self.reap()?;
+                }
+                heard = self.signals.next() => self.hear(heard.context("waiting for signals")?),
+                result = Relay::turn_of(&mut self.relay) => result.context("passing on what the program writes")?,
+                () = until(deadline) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

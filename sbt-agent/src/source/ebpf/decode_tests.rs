@@ -1,0 +1,239 @@
+//! Records go in, events come out.
+
+use sbt_common::{CHAIN, Callers, Head};
+
+use super::{super::spaces::Memory, *};
+
+fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
+    Raw::Arrive(Arrive {
+        head: Head {
+            kind: kind::ARRIVE,
+            layout: layout::GLIBC,
+            detail: 0,
+            tid,
+        },
+        clocks: sbt_common::Clocks {
+            time_ns,
+            run_ns: 1_000,
+            delay_ns: UNKNOWN,
+        },
+        object: 0x1000,
+        caller: 0x2000,
+        seq,
+        epoch: 1,
+    })
+}
+
+fn decode(raws: &[Raw]) -> Vec<Event> {
+    let mut decoder = Decoder::new(Start {
+        run_offset: Some(400),
+        ..Start::default()
+    });
+    let mut out = Vec::new();
+    for raw in raws {
+        decoder.decode(raw, &mut out);
+    }
+    out
+}
+
+#[test]
+fn a_gap_in_a_threads_numbers_is_a_loss_of_that_thread() {
+    let out = decode(&[arrive(7, 0, 10), arrive(8, 0, 11), arrive(7, 3, 12)]);
+    let losses: Vec<_> = out
+        .iter()
+        .filter(|event| matches!(event, Event::Lost { .. }))
+        .collect();
+    assert_eq!(losses, [&Event::Lost { tid: 7, count: 2 }]);
+}
+
+#[test]
+fn a_thread_that_begins_anew_unannounced_has_lost_something_but_not_billions() {
+    let out = decode(&[arrive(7, 0, 10), arrive(7, 1, 11), arrive(7, 0, 12)]);
+    assert!(out.contains(&Event::Lost { tid: 7, count: 1 }), "{out:?}");
+}
+
+#[test]
+fn callers_are_introduced_once_and_clocks_are_corrected() {
+    let out = decode(&[arrive(7, 0, 10), arrive(7, 1, 12)]);
+    assert_eq!(
+        out[0],
+        Event::Callers {
+            id: CallersId(0),
+            process: 0,
+            addresses: Box::new([0x2000])
+        }
+    );
+    let expected = Clocks {
+        time_ns: 10,
+        run_ns: Some(600),
+        delay_ns: None,
+    };
+    assert!(matches!(out[1], Event::Arrive { clocks, .. } if clocks == expected));
+    assert_eq!(out.len(), 3);
+}
+
+#[test]
+fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
+    let chain = |epoch| {
+        let mut addresses = [0; sbt_common::MAX_CALLERS];
+        addresses[..2].copy_from_slice(&[0x2000, 0x3000]);
+        Raw::Callers(Box::new(Callers {
+            time_ns: 9,
+            key: CHAIN | 7,
+            epoch,
+            count: 2,
+            addresses,
+            ..Callers::default()
+        }))
+    };
+    let called = |seq, epoch| {
+        let Raw::Arrive(record) = arrive(7, seq, 10) else {
+            panic!("an arrival")
+        };
+        Raw::Arrive(Arrive {
+            caller: CHAIN | 7,
+            epoch,
+            ..record
+        })
+    };
+    let out = decode(&[
+        chain(1),
+        called(0, 1),
+        chain(1),
+        chain(2),
+        called(1, 2),
+        // One that nobody has told of stands for nothing else.
+        called(2, 3),
+    ]);
+    let ids: Vec<_> = out
+        .iter()
+        .map(|event| match event {
+            Event::Callers { id, addresses, .. } => (id.0, addresses.to_vec()),
+            Event::Arrive { callers, .. } => (callers.0, Vec::new()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let both = vec![0x2000, 0x3000];
+    let expected = [
+        (0, both.clone()),
+        (0, vec![]),
+        (1, both),
+        (1, vec![]),
+        (2, vec![]),
+        (2, vec![]),
+    ];
+    assert_eq!(ids, expected);
+}
+
+/// Something about a process.
+fn mapping(kind: u8, process: u32, child: u32) -> Raw {
+    Raw::Mapping(Mapping {
+        head: Head {
+            kind,
+            ..Head::default()
+        },
+        time_ns: 20,
+        ns_tgid: process,
+        child,
+    })
+}
+
+#[test]
+fn processes_that_come_and_go_leave_nothing() {
+    let mut decoder = Decoder::new(Start {
+        pid: 5,
+        shared: Some(|_, _| Memory::Own),
+        ..Start::default()
+    });
+    let mut out = Vec::new();
+    for process in 1000..1100 {
+        let thread = Raw::Thread(Thread {
+            head: Head {
+                kind: kind::THREAD,
+                tid: process,
+                ..Head::default()
+            },
+            ns_tid: process,
+            ns_tgid: process,
+            ..Thread::default()
+        });
+        out.clear();
+        for raw in [
+            mapping(kind::FORK, 5, process),
+            thread,
+            arrive(process, 0, 10),
+            // From here on the same address is another place.
+            mapping(kind::EXEC, process, 0),
+            arrive(process, 1, 30),
+            mapping(kind::END, process, 0),
+        ] {
+            decoder.decode(&raw, &mut out);
+        }
+        let callers = |event: &Event| match event {
+            Event::Callers { id, .. } => Some(id.0),
+            _ => None,
+        };
+        let callers: Vec<u32> = out.iter().filter_map(callers).collect();
+        assert_eq!(callers, [0, 0]);
+        assert_eq!(
+            out.last(),
+            Some(&Event::Ended {
+                time_ns: 20,
+                process,
+                space: Some(1)
+            })
+        );
+    }
+    assert!(decoder.callers.is_empty() && decoder.threads.is_empty());
+    // The end of the target is told in another way.
+    out.clear();
+    decoder.decode(&mapping(kind::END, 5, 0), &mut out);
+    assert!(out.is_empty());
+}
+
+#[test]
+fn a_child_with_the_number_of_another_is_another() {
+    let mut decoder = Decoder::new(Start {
+        pid: 5,
+        shared: Some(|_, _| Memory::Own),
+        ..Start::default()
+    });
+    let mut out = Vec::new();
+    for _ in 0..2 {
+        decoder.decode(&mapping(kind::FORK, 5, 6), &mut out);
+        decoder.decode(&mapping(kind::EXEC, 6, 0), &mut out);
+    }
+    let is_end = |event: &Event| matches!(event, Event::Ended { space: Some(1), .. });
+    assert_eq!(out.iter().position(is_end), Some(3), "{out:?}");
+}
+
+#[test]
+fn chains_of_bygone_epochs_give_their_numbers_back() {
+    let mut decoder = Decoder::new(Start::default());
+    let mut out = Vec::new();
+    for (seq, epoch) in (0..100).zip(1..) {
+        let Raw::Arrive(record) = arrive(7, seq, 10) else {
+            panic!("an arrival")
+        };
+        decoder.decode(&Raw::Arrive(Arrive { epoch, ..record }), &mut out);
+    }
+    let highest = out.iter().map(|event| match event {
+        Event::Arrive { callers, .. } => callers.0,
+        _ => 0,
+    });
+    assert_eq!(highest.max(), Some(15));
+    let introduced = out
+        .iter()
+        .filter(|event| matches!(event, Event::Callers { .. }));
+    assert_eq!(introduced.count(), 100);
+}
+
+#[test]
+fn bytes_of_the_wrong_length_or_kind_are_refused() {
+    assert_eq!(Raw::parse(&[]), None);
+    assert_eq!(Raw::parse(&[kind::ARRIVE, 0, 0, 0, 0, 0, 0, 0]), None);
+    assert_eq!(Raw::parse(&[200; 56]), None);
+    let mut bytes = vec![0; size_of::<Mapping>()];
+    bytes[0] = kind::EXEC;
+    assert!(matches!(Raw::parse(&bytes), Some(Raw::Mapping(_))));
+}

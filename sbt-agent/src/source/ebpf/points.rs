@@ -1,0 +1,160 @@
+//! Which program is put where in a file, and what its probes tell it.
+
+use sbt_common::{Cookie, MarkCookie, kind, kmp};
+
+use super::{Ebpf, bpf::ProbePoint};
+use crate::target::{
+    elf::{Function, Point},
+    files::ProbedFile,
+};
+
+/// Which end of a function a probe is put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    Entry,
+    Return,
+}
+
+pub(super) const fn is_mapped(function: Function) -> bool {
+    matches!(function, Function::LinkerMapped)
+}
+
+pub(super) const fn is_init(function: Function) -> bool {
+    matches!(function, Function::BarrierInit)
+}
+
+pub(super) const fn is_wait(function: Function) -> bool {
+    matches!(function, Function::BarrierWait)
+}
+
+const fn is_team(function: Function) -> bool {
+    matches!(function, Function::Team(_))
+}
+
+const fn is_kmp(function: Function) -> bool {
+    matches!(function, Function::Kmp(_))
+}
+
+/// What a return probe tells the end of.
+pub(super) const fn is_left(function: Function) -> bool {
+    matches!(function, Function::BarrierWait | Function::TeamEnd)
+}
+
+const fn is_call(function: Function) -> bool {
+    matches!(function, Function::Call { .. })
+}
+
+const fn is_call_exit(function: Function) -> bool {
+    matches!(function, Function::CallExit)
+}
+
+const fn is_cond_wait(function: Function) -> bool {
+    matches!(function, Function::CondWait)
+}
+
+const fn is_cond_wake(function: Function) -> bool {
+    matches!(function, Function::CondWake { .. })
+}
+
+const fn is_mark(function: Function) -> bool {
+    matches!(function, Function::Mark(_))
+}
+
+/// Some functions, by what they are.
+pub(super) type Is = fn(Function) -> bool;
+
+/// What is always attached, in this order; departures come and go.
+pub(super) const ATTACHED: [(Is, &str); 8] = [
+    (is_mapped, "mapped"),
+    (is_init, "init"),
+    (is_mark, "mark"),
+    (is_call_exit, "call_exit"),
+    (is_call, "call"),
+    (is_wait, "arrive"),
+    (is_team, "team"),
+    (is_kmp, "kmp"),
+];
+
+/// What is attached unless condition variables are left alone. Who is woken is
+/// watched before who waits: a first waiter is not missed, only its waker.
+pub(super) const CONDVARS: [(Is, &str); 2] = [(is_cond_wake, "condvar"), (is_cond_wait, "condvar")];
+
+impl Ebpf {
+    /// The number of a way in the map.
+    pub(super) fn way(&self, way: &sbt_common::Kmp) -> Option<u16> {
+        let index = self.kmp.iter().position(|known| known == way)?;
+        u16::try_from(index).ok()
+    }
+
+    pub(super) fn points(&self, file: &ProbedFile, is: Is, at: At) -> Vec<ProbePoint> {
+        let points = file.points.iter();
+        points
+            .filter(|point| is(point.function))
+            .map(|point| {
+                let (entry_offset, stack_moved) = self.entry(point);
+                ProbePoint {
+                    offset: match at {
+                        At::Entry => entry_offset,
+                        At::Return => point.return_offset,
+                    },
+                    cookie: self.cookie(point, stack_moved),
+                }
+            })
+            .collect()
+    }
+
+    /// Where the probe of a call goes, and how far the stack has moved there. A
+    /// return probe puts an address of its own in the place of the caller's:
+    /// behind it the caller could not be read any more, at the same place it can.
+    pub(super) fn entry(&self, point: &Point) -> (u64, u16) {
+        let returns = is_wait(point.function) && self.may_depart;
+        if returns && point.stack_moved > 0 {
+            (point.return_offset, 0)
+        } else {
+            (point.entry_offset, point.stack_moved)
+        }
+    }
+
+    fn cookie(&self, point: &Point, stack_moved: u16) -> u64 {
+        let generation = self.generation;
+        let cookie = Cookie {
+            layout: point.layout,
+            object: 0,
+            count: 0,
+            stack_moved,
+            displacement: 0,
+            generation,
+        };
+        match point.function {
+            Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
+            Function::Call { object, count } => Cookie {
+                layout: point.layout,
+                object,
+                count,
+                ..cookie
+            }
+            .pack(),
+            Function::Team(team) => team.cookie(cookie).pack(),
+            Function::CondWait => Cookie {
+                layout: kind::WAIT,
+                ..cookie
+            }
+            .pack(),
+            Function::CondWake { most } => Cookie {
+                layout: kind::WAKE,
+                count: most,
+                ..cookie
+            }
+            .pack(),
+            Function::Kmp(place) => Cookie {
+                object: place.register,
+                count: if place.from_frame { kmp::FRAME } else { 0 }
+                    | if place.passes { kmp::PASSES } else { 0 },
+                displacement: self.way(&place.way).unwrap_or(u16::MAX),
+                ..cookie
+            }
+            .pack(),
+            _ => cookie.pack(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Bytes of a ring → records.
+
+use sbt_common::{
+    Arrive, Callers, Condvar, Depart, Head, Init, Mapping, Memory, Thread, kind, read,
+};
+
+/// One record, checked for kind and length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// A thread entered a barrier.
+    Arrive(Arrive),
+    /// A chain of callers; boxed because it is long and seldom.
+    Callers(Box<Callers>),
+    /// A thread left one, ended, passed a mark, or is the agent itself: see its
+    /// kind.
+    Depart(Depart),
+    /// A thread waits on something or wakes those who do: see its kind.
+    Condvar(Condvar),
+    /// What a barrier object held.
+    Memory(Memory),
+    /// A barrier object is being initialised.
+    Init(Init),
+    /// A thread announces itself.
+    Thread(Thread),
+    /// The mappings have changed.
+    Mapping(Mapping),
+}
+
+impl Raw {
+    /// Reads a record; `None` if its kind or its length is not one of ours.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let head: Head = read(bytes.get(..size_of::<Head>())?)?;
+        match head.kind {
+            kind::ARRIVE => read(bytes).map(Self::Arrive),
+            kind::DEPART | kind::EXIT | kind::CALIBRATE | kind::MARK => {
+                read(bytes).map(Self::Depart)
+            }
+            kind::WAIT | kind::WAKE | kind::LOCK => read(bytes).map(Self::Condvar),
+            kind::CALLERS => read(bytes).map(|callers| Self::Callers(Box::new(callers))),
+            kind::MEMORY => read(bytes).map(Self::Memory),
+            kind::INIT => read(bytes).map(Self::Init),
+            kind::THREAD => read(bytes).map(Self::Thread),
+            kind::MAPPED | kind::EXEC | kind::FORK | kind::END => read(bytes).map(Self::Mapping),
+            _ => None,
+        }
+    }
+
+    /// When the record was made, `CLOCK_MONOTONIC` ns.
+    pub fn time_ns(&self) -> u64 {
+        match self {
+            Self::Arrive(record) => record.clocks.time_ns,
+            Self::Condvar(record) => record.clocks.time_ns,
+            Self::Callers(record) => record.time_ns,
+            Self::Depart(record) => record.clocks.time_ns,
+            Self::Thread(record) => record.clocks.time_ns,
+            Self::Memory(record) => record.time_ns,
+            Self::Init(record) => record.time_ns,
+            Self::Mapping(record) => record.time_ns,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What lies where in the memory of each process.
+
+use std::path::PathBuf;
+
+use super::Resolver;
+use crate::target::{files::ProbedFile, process};
+
+/// How many mappings are remembered that are gone.
+const MAX_UNMAPPED: usize = 64;
+
+#[derive(Clone)]
+pub(super) struct Mapped {
+    start: u64,
+    end: u64,
+    offset: u64,
+    module: usize,
+    /// Whether anything was called from there.
+    used: bool,
+}
+
+/// More processes than this are not remembered if they have ended unseen.
+const MAX_ENDED: usize = sbt_common::MAX_FOLLOWED as usize;
+
+/// Of so many programs executed, chains of callers are remembered in the kernel
+/// and in what reads its records.
+const EXECUTIONS_REMEMBERED: u32 = 256;
+
+/// What lies where in the memory of one process.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    pub(super) pid: u32,
+    pub(super) program: Option<PathBuf>,
+    pub(super) code_start: Option<u64>,
+    pub(super) executions: u32,
+    pub(super) mapped: Vec<Mapped>,
+    /// What is mapped no more, nor anything in its place, the latest last.
+    pub(super) unmapped: Vec<Mapped>,
+}
+
+impl Resolver {
+    /// What is said from here on is of that process; 0 stands for the target.
+    pub fn turn_to(&mut self, process: u32) {
+        let process = if process == 0 { self.target } else { process };
+        if process == self.space.pid {
+            return;
+        }
+        let new = self.others.remove(&process).unwrap_or_else(|| Space {
+            pid: process,
+            // The program that the target was started from is known; whether this
+            // one has executed another since is not.
+            executions: 1,
+            ..Space::default()
+        });
+        let old = std::mem::replace(&mut self.space, new);
+        self.others.insert(old.pid, old);
+    }
+
+    /// A process has started another, whose memory is as its own.
+    pub fn forked(&mut self, process: u32, child: u32) {
+        self.turn_to(process);
+        if self.others.len() >= MAX_ENDED {
+            let target = self.target;
+            self.others
+                .retain(|pid, _| *pid == target || process::folder(*pid).exists());
+        }
+        let space = Space {
+            pid: child,
+            ..self.space.clone()
+        };
+        self.others.insert(child, space);
+    }
+
+    /// Where the program's code begins, for when the mappings are gone.
+    pub fn set_code_start(&mut self, address: Option<u64>) {
+        self.space.code_start = address.or(self.space.code_start);
+    }
+
+    /// The target has executed a program: the first time the one that it was
+    /// started from, later another.
+    pub fn executed(&mut self) {
+        self.space.mapped.clear();
+        self.space.unmapped.clear();
+        self.space.code_start = None;
+        if self.space.executions > 0 {
+            self.space.program = None;
+        }
+        self.space.executions += 1;
+        self.executions += 1;
+        if self.executions.is_multiple_of(EXECUTIONS_REMEMBERED) {
+            self.walks.renew();
+        }
+    }
+
+    /// A process has ended.
+    pub fn ended(&mut self, process: u32) {
+        if process == self.target {
+            return;
+        }
+        if process == self.space.pid {
+            self.turn_to(self.target);
+        }
+        self.others.remove(&process);
+    }
+
+    /// Looks at the process's mappings again. A process that is gone leaves
+    /// things as they are.
+    pub fn refresh(&mut self) {
+        let mappings = process::mappings(self.space.pid);
+        if mappings.is_empty() {
+            return;
+        }
+        let mut mapped = Vec::new();
+        for mapping in &mappings {
+            let known = self.space.mapped.iter().find(|old| {
+                old.start == mapping.start && old.end == mapping.end && old.offset == mapping.offset
+            });
+            let module =
+                match known.filter(|old| self.modules[old.module].file.shown == mapping.path) {
+                    Some(old) => Some(old.module),
+                    None => self.module(mapping),
+                };
+            if let Some(module) = module {
+                let is_same = |old: &&Mapped| old.start == mapping.start && old.module == module;
+                let used = self
+                    .space
+                    .mapped
+                    .iter()
+                    .find(is_same)
+                    .is_some_and(|old| old.used);
+                mapped.push(Mapped {
+                    start: mapping.start,
+                    end: mapping.end,
+                    offset: mapping.offset,
+                    module,
+                    used,
+                });
+            }
+        }
+        let is_gone = |old: &&Mapped| {
+            let is_same = |new: &Mapped| new.start == old.start && new.module == old.module;
+            !mapped.iter().any(is_same)
+        };
+        if self.space.mapped.iter().filter(is_gone).any(|old| old.used) {
+            self.walks.renew();
+        }
+        // What was called from there may come to be asked for later.
+        let old = std::mem::take(&mut self.space.mapped);
+        self.space.unmapped.extend(old);
+        let is_free = |old: &Mapped| {
+            let overlaps = |new: &Mapped| new.start < old.end && old.start < new.end;
+            !mapped.iter().any(overlaps)
+        };
+        self.space.unmapped.retain(is_free);
+        let excess = self.space.unmapped.len().saturating_sub(MAX_UNMAPPED);
+        self.space.unmapped.drain(..excess);
+        self.space.mapped = mapped;
+    }
+
+    pub(super) fn find(&mut self, address: u64) -> Option<(usize, u64)> {
+        let holds = |mapped: &&mut Mapped| (mapped.start..mapped.end).contains(&address);
+        let mapped = self.space.mapped.iter_mut().find(holds);
+        let mapped = mapped.or_else(|| self.space.unmapped.iter_mut().rev().find(holds))?;
+        mapped.used = true;
+        let offset = address - mapped.start + mapped.offset;
+        Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
+    }
+
+    /// For a process that has ended unseen: the program's own code lies where
+    /// the kernel said it began.
+    pub(super) fn find_in_program(&mut self, address: u64) -> Option<(usize, u64)> {
+        let start = self.space.code_start?;
+        let Some(program) = self.space.program.clone() else {
+            return self.find_in_any_program(start, address);
+        };
+        let file = ProbedFile::open(&program, &program).ok()?;
+        let module = self.add(file);
+        Some((module, self.vaddr_in_program(module, start, address)?))
+    }
+
+    /// For a child of which it is not known what it executed: where there is a call
+    /// in one of the programs that others have.
+    fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
+        (0..self.modules.len()).find_map(|module| {
+            if !self.modules[module].is_program {
+                return None;
+            }
+            let vaddr = self.vaddr_in_program(module, start, address)?;
+            let is_call = self.modules[module].is_after_call(vaddr.checked_add(1)?);
+            is_call.then_some((module, vaddr))
+        })
+    }
+
+    /// A program's own address, when its code begins at `start`.
+    fn vaddr_in_program(&self, module: usize, start: u64, address: u64) -> Option<u64> {
+        let mut segments = self.modules[module].segments.iter();
+        let first = segments.find(|segment| segment.executable)?;
+        let vaddr = address.checked_sub(start)?.checked_add(first.vaddr)?;
+        (vaddr - first.vaddr < first.memsz).then_some(vaddr)
+    }
+}
