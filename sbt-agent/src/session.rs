@@ -31,6 +31,7 @@ use crate::{
         sites::Resolver,
     },
     terminal::{Relay, Terminal, stop_ourselves},
+    words::command_line,
 };
 
 mod departures;
@@ -43,6 +44,7 @@ pub mod privilege;
 mod processes;
 mod recognition;
 mod signals;
+mod spinning;
 mod view;
 
 pub use departures::Departures;
@@ -55,6 +57,7 @@ use prepare::Prepared;
 use processes::Processes;
 use recognition::Recognition;
 use signals::{Heard, Signals};
+use spinning::Spinning;
 use view::{Then, Turn, View};
 
 /// What to watch.
@@ -155,6 +158,7 @@ struct Session {
     governor: Governor,
     futexes: futexes::Governor,
     locks: Locks,
+    spinning: Spinning,
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
@@ -211,6 +215,7 @@ impl Session {
             model,
             governor: Governor::new(settings.departures, start_ns),
             locks: Locks::default(),
+            spinning: Spinning::new(start_ns),
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
@@ -232,6 +237,7 @@ impl Session {
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
             self.locks.read(&source, self.pid);
+            self.spinning.end(self.pid, &mut self.resolver);
             self.end_ns = clock::now_ns();
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();
@@ -419,6 +425,11 @@ impl Session {
         if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
             self.set_futexes(on);
         }
+        // Without probes nobody knows whether barriers are hit.
+        if self.source.is_some() && !self.is_off() {
+            self.spinning
+                .tick(clock::now_ns(), seen, self.pid, &mut self.resolver);
+        }
     }
 
     fn set_futexes(&mut self, on: bool) {
@@ -479,6 +490,18 @@ impl Session {
         Report::new(&self.model, self.resolver.places(), run)
     }
 
+    /// What to type to watch the target like this once more: before and after the
+    /// options.
+    fn again(&self) -> [String; 2] {
+        match (&self.running, &self.command[..]) {
+            (None, _) => ["sbt attach".into(), self.pid.to_string()],
+            (_, [sbt, demo, rest @ ..]) if sbt == "sbt" && demo == "demo" => {
+                ["sbt demo".into(), command_line(rest)]
+            }
+            (_, command) => ["sbt run".into(), format!("-- {}", command_line(command))],
+        }
+    }
+
     /// What is known beside the model, up to a time.
     fn facts(&self, until_ns: u64) -> Run {
         let places = self.resolver.places();
@@ -506,6 +529,7 @@ impl Session {
             children: self.children,
             departures: self.governor.summary(),
             locks: self.locks.report(),
+            spins: self.spinning.report(&self.again()),
             notes: self.notes.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
             ..Run::default()

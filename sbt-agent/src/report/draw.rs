@@ -10,6 +10,7 @@ use super::{
     WatchedReport, locks,
     order::{Order, Process},
     place_names::{label, labels, others},
+    spin::{self, SpinReport},
 };
 use crate::{
     event::{MarkId, address},
@@ -76,6 +77,8 @@ pub struct Run {
     pub notes: Vec<String>,
     /// Locks, if anybody looked.
     pub locks: Option<Vec<locks::Found>>,
+    /// What may be barriers that spin, if anybody looked.
+    pub spins: Option<Vec<spin::Found>>,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }
@@ -127,6 +130,8 @@ impl Report {
         let threads = draw.threads();
         let unfinished = draw.unfinished();
         let because = run.none_found_because.clone();
+        let spins = run.spins.as_ref();
+        let spins = spins.map(|found| found.iter().map(SpinReport::of).collect::<Vec<_>>());
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -148,6 +153,7 @@ impl Report {
                 .locks
                 .as_ref()
                 .map(|found| locks::reports(found, &draw.places)),
+            spin_suspects: spins.clone(),
             warnings: draw.warnings(),
             watched: draw.watched(),
             watched_omitted: run.watched_omitted,
@@ -177,6 +183,7 @@ impl Report {
                 .notes
                 .into_iter()
                 .chain(because)
+                .chain(spins.iter().flatten().map(|spin| spin.text.clone()))
                 .chain(beyond_bounds(model.sites()))
                 .map(|note| without_codes(&note))
                 .collect(),

@@ -1,8 +1,7 @@
 //! What an instruction reads and writes, as far as a waiting loop is concerned.
 
 use iced_x86::{
-    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-    UsedMemory,
+    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
 /// A set of places that hold values: bits 0 to 15 are the registers, then come the
@@ -145,7 +144,10 @@ impl Words {
             }
             (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => {
                 let (root, offset) = self.origin(instruction.memory_base());
-                Some((root, offset.wrapping_add(instruction.memory_displacement64())))
+                Some((
+                    root,
+                    offset.wrapping_add(instruction.memory_displacement64()),
+                ))
             }
             (Mnemonic::Add, OpKind::Immediate8to64 | OpKind::Immediate32to64) => {
                 let (root, offset) = self.origin(to);
@@ -182,7 +184,10 @@ impl Words {
         if memory.index() != Register::None {
             return Some(0);
         }
-        let key = (if is_local { Register::FS } else { base }, memory.displacement());
+        let key = (
+            if is_local { Register::FS } else { base },
+            memory.displacement(),
+        );
         let number = self.known.iter().position(|known| *known == key);
         let number = number.unwrap_or_else(|| {
             self.known.push(key);

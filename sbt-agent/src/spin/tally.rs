@@ -26,13 +26,21 @@ pub struct Suspect {
 }
 
 /// The samples of one look: by thread, and by thread and place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Look<K: Ord> {
     all: BTreeMap<u32, u64>,
     within: BTreeMap<K, BTreeMap<u32, u64>>,
 }
 
 impl<K: Ord + Clone> Look<K> {
+    /// Without samples.
+    pub const fn new() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            within: BTreeMap::new(),
+        }
+    }
+
     /// Takes a sample of a thread: the place where it waits, if it does.
     pub fn add(&mut self, thread: u32, place: Option<K>) {
         *self.all.entry(thread).or_default() += 1;
@@ -75,7 +83,7 @@ mod tests {
     use super::*;
 
     fn look(samples: &[(u32, Option<u8>, usize)]) -> Look<u8> {
-        let mut look = Look::default();
+        let mut look = Look::new();
         for (thread, place, times) in samples {
             for _ in 0..*times {
                 look.add(*thread, *place);
@@ -93,7 +101,12 @@ mod tests {
 
     #[test]
     fn several_threads_in_one_loop_are_suspicious() {
-        let found = judged(&[(1, Some(7), 30), (1, None, 70), (2, Some(7), 50), (3, None, 9)]);
+        let found = judged(&[
+            (1, Some(7), 30),
+            (1, None, 70),
+            (2, Some(7), 50),
+            (3, None, 9),
+        ]);
         let expected = Suspect {
             threads: BTreeSet::from([1, 2]),
             samples: 80,

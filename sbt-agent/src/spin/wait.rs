@@ -245,9 +245,8 @@ impl Graph {
             return false;
         }
         let nodes = || it.nodes.iter().map(|index| &self.nodes[*index]);
-        let is_harmless = |effect: &Effect| {
-            !effect.is_work && !effect.moves_stack && effect.store.is_none()
-        };
+        let is_harmless =
+            |effect: &Effect| !effect.is_work && !effect.moves_stack && effect.store.is_none();
         if !nodes().all(|node| is_harmless(&node.effect)) || !nodes().any(|it| it.effect.loads) {
             return false;
         }
@@ -271,14 +270,12 @@ impl Graph {
                     && (values.progress & FLAGS != 0) == is_progress
             }
         };
-        let leaves = |node: &Node| {
-            node.leaves || node.after.iter().any(|after| !it.nodes.contains(after))
-        };
+        let leaves =
+            |node: &Node| node.leaves || node.after.iter().any(|after| !it.nodes.contains(after));
         // The way out is taken by what was read, and by nothing that goes on from turn
         // to turn.
-        let waits = all().any(|(node, values)| {
-            node.is_branch && leaves(node) && flags(true, false)(values)
-        });
+        let waits = all()
+            .any(|(node, values)| node.is_branch && leaves(node) && flags(true, false)(values));
         // Turns that are counted and never asked for are the program's work.
         let counts = carried.iter().any(|(_, places)| places & !FLAGS != 0);
         let asks = all().any(|(node, values)| node.is_branch && values.progress & FLAGS != 0);
@@ -287,8 +284,7 @@ impl Graph {
 
     /// What is written in a loop and used in its next turn.
     fn carried(&self, it: &Loop) -> Places {
-        let mut live: BTreeMap<usize, Places> =
-            it.nodes.iter().map(|index| (*index, 0)).collect();
+        let mut live: BTreeMap<usize, Places> = it.nodes.iter().map(|index| (*index, 0)).collect();
         loop {
             let mut changed = false;
             for &index in it.nodes.iter().rev() {
@@ -374,8 +370,7 @@ impl Graph {
                 if node.effect.is_atomic && writes_it(at) {
                     return true;
                 }
-                let (Some(&next), None, None) =
-                    (node.after.first(), node.calls, node.effect.store)
+                let (Some(&next), None, None) = (node.after.first(), node.calls, node.effect.store)
                 else {
                     return false;
                 };

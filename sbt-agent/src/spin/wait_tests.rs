@@ -94,17 +94,34 @@ fn all() -> impl Iterator<Item = (String, Built)> {
 #[test]
 fn loops_that_only_wait_are_told_from_those_that_compute() {
     for (how, built) in all() {
-        for name in ["sense_wait", "yield_wait", "ticket_wait", "count_wait", "patient_wait"] {
+        for name in [
+            "sense_wait",
+            "yield_wait",
+            "ticket_wait",
+            "count_wait",
+            "patient_wait",
+        ] {
             let found = built.waiting(name);
             assert!(!found.is_empty(), "{how}: {name}");
             for waiting in &found {
-                assert_eq!(waiting.purpose, Purpose::Barrier, "{how}: {name} {found:x?}");
+                assert_eq!(
+                    waiting.purpose,
+                    Purpose::Barrier,
+                    "{how}: {name} {found:x?}"
+                );
                 assert!(!waiting.is_nested, "{how}: {name} {found:x?}");
                 assert!(waiting.has_pointer, "{how}: {name} {found:x?}");
             }
         }
         let computing = [
-            "scan", "sum", "search", "chase", "count_until", "delay", "poll_clock", "digest",
+            "scan",
+            "sum",
+            "search",
+            "chase",
+            "count_until",
+            "delay",
+            "poll_clock",
+            "digest",
             "store_until",
         ];
         for name in computing {
@@ -156,6 +173,8 @@ fn code_may_be_anything() {
     }
     assert_eq!(recognise(&[], 0, 0, &|_| Callee::Unknown), None);
     // At the end of all addresses.
-    let end = recognise(&[0xeb, 0xfe], u64::MAX - 1, u64::MAX - 1, &|_| Callee::Unknown);
+    let end = recognise(&[0xeb, 0xfe], u64::MAX - 1, u64::MAX - 1, &|_| {
+        Callee::Unknown
+    });
     assert_eq!(end, None);
 }

@@ -25,6 +25,10 @@ use crate::{
     recognise::Relation,
 };
 
+mod spins;
+
+pub use spins::{NoFunction, SpinPlace, WaitId};
+
 struct Module {
     file: Arc<ProbedFile>,
     segments: Vec<elf::Segment>,
