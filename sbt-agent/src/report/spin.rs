@@ -89,6 +89,9 @@ fn text(found: &Found, written: &str, share_pct: f64) -> String {
         "it may be a barrier that spins, or a lock"
     };
     let next = match (&found.command, &place.barrier) {
+        (Some(command), _) if place.is_nested => {
+            format!("If it is one that each thread calls once a round, watch it: {command}")
+        }
         (Some(command), _) if place.is_barrier => format!("Watch it: {command}"),
         (Some(command), _) => format!("If it is a barrier, watch it: {command}"),
         (None, Err(NoFunction::PartOf(outer))) => format!(
@@ -123,6 +126,7 @@ mod tests {
                 binary: "p".into(),
                 offset: 0x1234,
                 is_barrier: true,
+                is_nested: false,
                 barrier,
             },
             threads: 4,
@@ -148,6 +152,17 @@ mod tests {
             report
                 .text
                 .contains("or a lock. If it is a barrier, watch it: sbt run")
+        );
+    }
+
+    #[test]
+    fn says_what_it_takes_to_be_named() {
+        let mut nested = found(Ok("meet".into()));
+        nested.place.is_nested = true;
+        let text = SpinReport::of(&nested).text;
+        assert!(
+            text.contains("that each thread calls once a round"),
+            "{text}"
         );
     }
 

@@ -20,6 +20,9 @@ use crate::{
 /// time.
 const AWAY_NS: u64 = 1_000_000_000;
 
+/// How long a look takes at least, ns.
+const LOOK_NS: u64 = 240_000_000;
+
 /// So often it is looked in a run, at most,
 const MAX_LOOKS: u32 = 10;
 
@@ -83,7 +86,8 @@ impl Known {
 /// Looks, and what has been seen.
 #[derive(Debug, Default)]
 pub struct Spinning {
-    sampler: Option<Sampler>,
+    /// While it looks: since when, ns.
+    sampler: Option<(u64, Sampler)>,
     /// Whether any look has been completed.
     has_looked: bool,
     looks: u32,
@@ -124,16 +128,18 @@ impl Spinning {
             && self.found < MAX_FOUND
     }
 
-    /// Takes what has been seen of the target `pid`; begins to look, or ends it: a
-    /// look takes from one call to the next.
+    /// Takes what has been seen of the target `pid`; begins to look, or ends it.
     pub fn tick(&mut self, now_ns: u64, seen: Seen, pid: u32, resolver: &mut Resolver) {
-        if self.sampler.is_some() {
-            self.end(pid, resolver);
+        if let Some((since_ns, _)) = self.sampler {
+            if now_ns.saturating_sub(since_ns) >= LOOK_NS {
+                self.end(pid, resolver);
+            }
         } else if self.is_due(now_ns, seen) {
             self.back_ns = now_ns.saturating_add(AWAY_NS << self.looks);
             self.looks += 1;
             // Where it is not allowed, nobody has looked.
-            self.sampler = Sampler::begin(&process::busy_first(pid)).ok();
+            let sampler = Sampler::begin(&process::busy_first(pid)).ok();
+            self.sampler = sampler.map(|sampler| (now_ns, sampler));
             resolver.turn_to(pid);
             resolver.refresh();
         }
@@ -141,7 +147,7 @@ impl Spinning {
 
     /// Ends the look that is under way, if there is one.
     pub fn end(&mut self, pid: u32, resolver: &mut Resolver) {
-        let Some(sampler) = self.sampler.take() else {
+        let Some((_, sampler)) = self.sampler.take() else {
             return;
         };
         resolver.turn_to(pid);

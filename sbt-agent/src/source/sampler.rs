@@ -33,9 +33,9 @@ const RECORD_SAMPLE: u32 = 9;
 const STACK: u32 = 128;
 
 /// A sample is taken after so much run time, ns.
-const PERIOD_NS: u64 = 2_500_000;
+const PERIOD_NS: u64 = 3_000_000;
 
-/// Memory for one thread's samples, in pages: some tens. The page before is the
+/// Memory for one thread's samples, in pages: some ninety. The page before is the
 /// kernel's. Threads times this stay below what an ordinary user may lock.
 const PAGES: usize = 4;
 

@@ -183,6 +183,11 @@ impl Graph {
         later
     }
 
+    /// From which instructions another can be reached.
+    pub fn before(&self, of: usize) -> Vec<bool> {
+        self.reached(of, None, |index| &self.before[index])
+    }
+
     /// What can be reached from an instruction, without going on from `stop`.
     fn reached<'a>(
         &self,

@@ -99,6 +99,8 @@ pub struct Waiting {
     pub purpose: Purpose,
     /// Whether it lies in a loop of the same function that does more than wait.
     pub is_nested: bool,
+    /// Whether that loop also calls functions which do more than wait.
+    pub works_between: bool,
     /// Whether the function seems to get a pointer as its first argument.
     pub has_pointer: bool,
 }
@@ -129,6 +131,7 @@ pub fn recognise(
         start: graph.nodes[*first].at,
         purpose: graph.purpose(&found, &later),
         is_nested: !later.is_disjoint(&found.nodes),
+        works_between: graph.works_between(&found, &later, callee),
         has_pointer: effect::first_is_pointer(instructions),
     })
 }
@@ -218,6 +221,24 @@ impl Values {
 }
 
 impl Graph {
+    /// Whether on a way from a loop back to it anything is called that does more than
+    /// wait. `later`: what comes after the loop.
+    fn works_between(
+        &self,
+        it: &Loop,
+        later: &BTreeSet<usize>,
+        callee: &dyn Fn(Target) -> Callee,
+    ) -> bool {
+        let before = self.before(it.head);
+        let mut between = later
+            .iter()
+            .filter(|index| !it.nodes.contains(index) && before[**index]);
+        between.any(|index| {
+            let target = self.nodes[*index].calls;
+            target.is_some_and(|target| called(target, callee, MAX_DEPTH).is_work)
+        })
+    }
+
     /// The instructions of all small loops that some are in.
     fn near(&self, nodes: &BTreeSet<usize>) -> BTreeSet<usize> {
         let loops = nodes.iter().flat_map(|index| self.loops_of(*index));

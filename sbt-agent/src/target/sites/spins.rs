@@ -38,6 +38,8 @@ pub struct SpinPlace {
     pub offset: u64,
     /// Whether the code shows it to be a barrier, and it may not be a lock as well.
     pub is_barrier: bool,
+    /// Whether the function goes on to wait there again and again.
+    pub is_nested: bool,
     /// What to give to `--barrier`, or why there is nothing to give.
     pub barrier: Result<String, NoFunction>,
 }
@@ -157,6 +159,7 @@ impl Resolver {
         let barrier = if symbol.name.is_empty() {
             Err(NoFunction::NoSymbol)
         } else if own.is_some_and(|frame| frame.inlined)
+            || waiting.works_between
             || waiting.is_nested && !self.is_called(module, symbol, image)
         {
             Err(NoFunction::PartOf(
@@ -172,6 +175,7 @@ impl Resolver {
             binary: printable(short(&shown)),
             offset: waiting.start,
             is_barrier: waiting.purpose == Purpose::Barrier,
+            is_nested: waiting.is_nested,
             barrier,
         })
     }
