@@ -22,7 +22,7 @@ fn suspects(report: &Report) -> &[Value] {
 /// The one loop that is suspected in a run of more than a second; what is wrong
 /// otherwise.
 fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
-    let report = watch(program, &[&format!("how={how}"), "rounds=500"]);
+    let report = watch(program, &[&format!("how={how}"), "rounds=400"]);
     match suspects(&report) {
         [one] => Ok((one.clone(), report)),
         others => Err(format!("{how}: {others:?}")),
@@ -68,7 +68,7 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
             let notes = report.list("notes");
             assert!(notes.contains(&found["text"]), "{report}");
             let followed = follow(&found);
-            followed.is_exactly(4 * 500, 500);
+            followed.is_exactly(4 * 400, 400);
             assert!(suspects_or_none(&followed).is_empty(), "{followed}");
             Ok(())
         });
@@ -88,7 +88,7 @@ fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
         let (found, _) = suspect(&bare, "global")?;
         assert_eq!(found["function"], "global_wait");
         assert_eq!(found["line"], Value::Null);
-        follow(&found).is_exactly(4 * 500, 500);
+        follow(&found).is_exactly(4 * 400, 400);
         Ok(())
     });
 }

@@ -8,7 +8,7 @@ use crate::{
     place::printable,
     report::spin::Found,
     source::sampler::{Sample, Sampler},
-    spin::tally::{Look, Suspect},
+    spin::tally::Tally,
     target::{
         process,
         sites::{Resolver, SpinPlace, WaitId},
@@ -18,7 +18,7 @@ use crate::{
 
 /// After this long it is looked again, ns: programs have stages. It doubles each
 /// time.
-const AWAY_NS: u64 = 1_000_000_000;
+const AWAY_NS: u64 = 500_000_000;
 
 /// How long a look takes at least, ns.
 const LOOK_NS: u64 = 240_000_000;
@@ -97,7 +97,7 @@ pub struct Spinning {
     hits: u64,
     /// Not looked before, ns.
     back_ns: u64,
-    suspects: BTreeMap<WaitId, Suspect>,
+    tally: Tally<WaitId>,
     places: BTreeMap<WaitId, SpinPlace>,
 }
 
@@ -152,25 +152,24 @@ impl Spinning {
         };
         resolver.turn_to(pid);
         let mut known = Known::default();
-        let mut look = Look::new();
         for (thread, sample) in sampler.end() {
             let found = known.wait(&sample, resolver);
-            look.add(thread, found.as_ref().map(|(id, _)| *id));
+            self.tally.add(thread, found.as_ref().map(|(id, _)| *id));
             if let Some((id, place)) = found {
                 self.places.entry(id).or_insert(place);
             }
         }
         self.has_looked = true;
-        self.found += u32::from(look.judge(&mut self.suspects));
+        self.found += u32::from(!self.tally.suspects().is_empty());
     }
 
     /// What to report, most samples first; `None` if nobody looked. `again`: what
     /// to type before and after an option to watch the target in the same way.
     pub fn report(&self, again: &[String; 2]) -> Option<Vec<Found>> {
-        let mut suspects: Vec<_> = self.suspects.iter().collect();
+        let mut suspects = self.tally.suspects();
         suspects.sort_by_key(|(_, suspect)| std::cmp::Reverse(suspect.samples));
         let found = suspects.into_iter().filter_map(|(id, suspect)| {
-            let place = self.places.get(id)?.clone();
+            let place = self.places.get(&id)?.clone();
             let option = place.barrier.as_ref().ok();
             Some(Found {
                 command: option.map(|function| {

@@ -60,6 +60,10 @@ pub struct Operand {
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of an instruction"
+)]
 pub struct Effect {
     /// Whose values it uses.
     pub reads: Places,
@@ -130,8 +134,8 @@ impl Words {
     }
 
     /// The next instruction is come to from elsewhere, where they held this.
-    pub const fn come(&mut self, holds: Holds) {
-        self.holds = holds;
+    pub const fn come(&mut self, holds: &Holds) {
+        self.holds = *holds;
     }
 
     /// Notes what an instruction leaves in the registers.

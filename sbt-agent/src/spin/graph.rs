@@ -67,7 +67,7 @@ impl Graph {
         let mut is_guess = false;
         for instruction in &instructions {
             if let Some(holds) = ahead.get(&instruction.ip()).filter(|_| is_guess) {
-                words.come(*holds);
+                words.come(holds);
                 is_guess = false;
             }
             let near = instruction.op0_kind() == OpKind::NearBranch64;
@@ -103,7 +103,7 @@ impl Graph {
             }
             if !goes_on {
                 // Most probably what was jumped to last.
-                words.come(latest);
+                words.come(&latest);
                 is_guess = true;
             }
         }

@@ -8,7 +8,7 @@ const LEAST_OF_THREAD: u64 = 2;
 /// All threads together so often,
 const LEAST_OF_ALL: u64 = 8;
 
-/// and so much of their time, in one look.
+/// and so much of their time.
 const LEAST_SHARE: f64 = 0.02;
 
 /// How many threads make it a place where they meet.
@@ -25,22 +25,23 @@ pub struct Suspect {
     pub of: u64,
 }
 
-/// The samples of one look: by thread, and by thread and place.
+/// The samples so far: by thread, and by thread and place.
 #[derive(Clone, Debug)]
-pub struct Look<K: Ord> {
+pub struct Tally<K: Ord> {
     all: BTreeMap<u32, u64>,
     within: BTreeMap<K, BTreeMap<u32, u64>>,
 }
 
-impl<K: Ord + Clone> Look<K> {
-    /// Without samples.
-    pub const fn new() -> Self {
+impl<K: Ord> Default for Tally<K> {
+    fn default() -> Self {
         Self {
             all: BTreeMap::new(),
             within: BTreeMap::new(),
         }
     }
+}
 
+impl<K: Ord + Clone> Tally<K> {
     /// Takes a sample of a thread: the place where it waits, if it does.
     pub fn add(&mut self, thread: u32, place: Option<K>) {
         *self.all.entry(thread).or_default() += 1;
@@ -54,27 +55,21 @@ impl<K: Ord + Clone> Look<K> {
         }
     }
 
-    /// Adds the places that several threads used their time in; says whether there
-    /// is one.
-    pub fn judge(&self, suspects: &mut BTreeMap<K, Suspect>) -> bool {
-        let mut any = false;
-        for (place, threads) in &self.within {
+    /// The places that several threads used their time in.
+    pub fn suspects(&self) -> Vec<(K, Suspect)> {
+        let suspects = self.within.iter().filter_map(|(place, threads)| {
             let often = || threads.iter().filter(|(_, n)| **n >= LEAST_OF_THREAD);
-            let samples: u64 = often().map(|(_, n)| n).sum();
-            let of: u64 = often().filter_map(|(thread, _)| self.all.get(thread)).sum();
-            if often().count() < LEAST_THREADS
-                || samples < LEAST_OF_ALL
-                || (samples as f64) < LEAST_SHARE * of as f64
-            {
-                continue;
-            }
-            any = true;
-            let suspect = suspects.entry(place.clone()).or_default();
-            suspect.threads.extend(often().map(|(thread, _)| *thread));
-            suspect.samples += samples;
-            suspect.of += of;
-        }
-        any
+            let suspect = Suspect {
+                threads: often().map(|(thread, _)| *thread).collect(),
+                samples: often().map(|(_, n)| n).sum(),
+                of: often().filter_map(|(thread, _)| self.all.get(thread)).sum(),
+            };
+            let is_one = suspect.threads.len() >= LEAST_THREADS
+                && suspect.samples >= LEAST_OF_ALL
+                && suspect.samples as f64 >= LEAST_SHARE * suspect.of as f64;
+            is_one.then(|| (place.clone(), suspect))
+        });
+        suspects.collect()
     }
 }
 
@@ -82,21 +77,14 @@ impl<K: Ord + Clone> Look<K> {
 mod tests {
     use super::*;
 
-    fn look(samples: &[(u32, Option<u8>, usize)]) -> Look<u8> {
-        let mut look = Look::new();
+    fn judged(samples: &[(u32, Option<u8>, usize)]) -> Vec<(u8, Suspect)> {
+        let mut tally = Tally::default();
         for (thread, place, times) in samples {
             for _ in 0..*times {
-                look.add(*thread, *place);
+                tally.add(*thread, *place);
             }
         }
-        look
-    }
-
-    fn judged(samples: &[(u32, Option<u8>, usize)]) -> BTreeMap<u8, Suspect> {
-        let mut suspects = BTreeMap::new();
-        let any = look(samples).judge(&mut suspects);
-        assert_eq!(any, !suspects.is_empty());
-        suspects
+        tally.suspects()
     }
 
     #[test]
@@ -112,7 +100,7 @@ mod tests {
             samples: 80,
             of: 150,
         };
-        assert_eq!(found, BTreeMap::from([(7, expected)]));
+        assert_eq!(found, [(7, expected)]);
     }
 
     #[test]
@@ -122,15 +110,5 @@ mod tests {
         assert!(judged(&[(1, Some(7), 3), (2, Some(7), 3)]).is_empty());
         assert!(judged(&[(1, Some(7), 5), (2, Some(7), 5), (2, None, 900)]).is_empty());
         assert!(judged(&[(1, Some(7), 90), (2, Some(8), 90)]).is_empty());
-    }
-
-    #[test]
-    fn looks_add_up() {
-        let mut suspects = BTreeMap::new();
-        let first = look(&[(1, Some(7), 10), (2, Some(7), 10), (2, None, 10)]);
-        let second = look(&[(2, Some(7), 10), (3, Some(7), 10)]);
-        assert!(first.judge(&mut suspects) && second.judge(&mut suspects));
-        let one = &suspects[&7];
-        assert_eq!((one.threads.len(), one.samples, one.of), (3, 40, 50));
     }
 }
