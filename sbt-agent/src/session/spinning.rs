@@ -32,9 +32,9 @@ const MAX_FOUND: u32 = 3;
 /// So many different addresses are looked up in one look.
 const MAX_ADDRESSES: usize = 512;
 
-/// Return addresses on top of a stack that may be in such a loop: that of what gives
-/// way, and that of its caller.
-const MAX_RETURNS: usize = 2;
+/// Return addresses on top of a stack that may be in such a loop: what reads or gives
+/// way may do so through other functions.
+const MAX_RETURNS: usize = 4;
 
 /// What is known of addresses.
 #[derive(Default)]

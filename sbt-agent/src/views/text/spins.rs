@@ -13,8 +13,14 @@ pub fn is_spin(report: &Report, note: &str) -> bool {
 pub fn spins(out: &mut String, report: &Report, style: Style) {
     for spin in report.spin_suspects.iter().flatten() {
         line(out, "");
-        for part in wrapped(&spin.text, style.width) {
+        // What is to be typed is not broken into lines.
+        let command = spin.command.as_deref();
+        let said = command.and_then(|command| spin.text.strip_suffix(command));
+        for part in wrapped(said.unwrap_or(&spin.text).trim_end(), style.width) {
             line(out, &part);
+        }
+        if let (Some(command), Some(_)) = (command, said) {
+            line(out, &format!("  {command}"));
         }
     }
 }
