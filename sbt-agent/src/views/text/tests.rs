@@ -452,6 +452,6 @@ fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
         &text,
         "4 threads spent 71 % of their CPU time in a loop of meet",
     );
-    has(&text, &format!("\n  {command}\n"));
+    has(&text, &format!("  {command}\n"));
     assert_eq!(text.matches("4 threads spent").count(), 1, "{text}");
 }
