@@ -447,7 +447,7 @@ fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
         spins: Some(vec![found]),
         ..Run::default()
     };
-    let text = text(&Program::new(true).report_of(run));
+    let text = render(&Program::new(true).report_of(run), PLAIN);
     has(
         &text,
         "4 threads spent 71 % of their CPU time in a loop of meet",
