@@ -22,6 +22,7 @@ pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod source;
+pub mod spin;
 pub mod target;
 pub mod terminal;
 pub mod views;

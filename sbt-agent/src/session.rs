@@ -32,6 +32,7 @@ mod processes;
 mod recognition;
 mod result;
 mod signals;
+mod spinning;
 mod taking;
 mod turns;
 mod upkeep;
@@ -47,6 +48,7 @@ use prepare::Prepared;
 use processes::Processes;
 use recognition::Recognition;
 use signals::Signals;
+use spinning::Spinning;
 use view::View;
 
 /// What to watch.
@@ -147,6 +149,7 @@ struct Session {
     governor: Governor,
     futexes: futexes::Governor,
     locks: Locks,
+    spinning: Spinning,
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
@@ -203,6 +206,7 @@ impl Session {
             model,
             governor: Governor::new(settings.departures, start_ns),
             locks: Locks::new(pid),
+            spinning: Spinning::new(start_ns),
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
@@ -224,6 +228,7 @@ impl Session {
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
             self.locks.read(&source);
+            self.spinning.end(self.pid, &mut self.resolver);
             self.end_ns = clock::now_ns();
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();

@@ -37,6 +37,7 @@ mod screen;
 mod screen_leave;
 mod screen_look;
 mod settings;
+mod spins;
 mod streams;
 mod terminal;
 mod watching;

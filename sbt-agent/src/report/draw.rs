@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::{
     BarrierReport, OwnCost, RecognisedReport, Report, Run, SCHEMA, StatReport, TrendReport,
-    UnfinishedReport, locks, order::Order,
+    UnfinishedReport, locks, order::Order, spin::SpinReport,
 };
 use crate::{
     event::address,
@@ -74,6 +74,8 @@ impl Report {
         let unfinished = draw.unfinished();
         let waits = model.sites().all().iter().map(|site| site.waits).sum();
         let because = run.none_found_because.clone();
+        let spins = run.spins.as_ref();
+        let spins = spins.map(|found| found.iter().map(SpinReport::of).collect::<Vec<_>>());
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -95,6 +97,7 @@ impl Report {
                 .locks
                 .as_ref()
                 .map(|found| locks::reports(found, &draw.places)),
+            spin_suspects: spins.clone(),
             warnings: draw.warnings(),
             watched: draw.watched(),
             watched_omitted: run.watched_omitted,
@@ -124,6 +127,7 @@ impl Report {
                 .notes
                 .into_iter()
                 .chain(because)
+                .chain(spins.iter().flatten().map(|spin| spin.text.clone()))
                 .chain(beyond_bounds(model.sites()))
                 .map(|note| without_codes(&note))
                 .collect(),

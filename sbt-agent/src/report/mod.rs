@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use locks::LockReport;
+use spin::SpinReport;
 
 mod asked;
 mod draw;
@@ -17,6 +18,7 @@ mod run;
 #[cfg(test)]
 mod schema;
 mod sites;
+pub mod spin;
 
 pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
@@ -97,6 +99,10 @@ pub struct Report {
     /// futexes were watched; the most time first. Null if they never were: see
     /// `--futex`.
     pub locks: Option<Vec<LockReport>>,
+    /// Loops in which threads were seen to wait while no barrier was hit: perhaps
+    /// barriers that only spin, which are not recognised; most samples first. Null if
+    /// nobody looked.
+    pub spin_suspects: Option<Vec<SpinReport>>,
     /// Sites with barrier times above the limit of `--warn-time`.
     pub warnings: Vec<WarningReport>,
     /// With `--watch` or `--watch-all`: episodes one by one, the last 10 000 at

@@ -1,6 +1,6 @@
 //! What a report takes from the session, beside the model.
 
-use super::locks;
+use super::{locks, spin};
 use crate::model::{site::SiteId, told::Told};
 
 /// What the session knows and the model does not.
@@ -51,6 +51,8 @@ pub struct Run {
     pub notes: Vec<String>,
     /// Locks, if anybody looked.
     pub locks: Option<Vec<locks::Found>>,
+    /// What may be barriers that spin, if anybody looked.
+    pub spins: Option<Vec<spin::Found>>,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }

@@ -55,6 +55,7 @@ pub fn empty() -> Snapshot {
             warnings: Vec::new(),
             watched: None,
             locks: None,
+            spin_suspects: None,
             watched_omitted: 0,
             unfinished: Vec::new(),
             efficiency: None,

@@ -5,10 +5,10 @@
 //! threads and shows no barrier, and not for long if it shows nothing.
 
 /// No barrier was hit for so long, ns.
-const QUIET_NS: u64 = 200_000_000;
+pub(super) const QUIET_NS: u64 = 200_000_000;
 
 /// The same if there were some before: it is rather a long phase then, or a hang.
-const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
+pub(super) const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
 
 /// How long it is tried, ns.
 const TRIED_NS: u64 = 2_000_000_000;

@@ -8,6 +8,7 @@ use crate::{
     report::{Report, Run},
     settings::{Conceptual, Mark},
     source::Totals,
+    words::command_line,
 };
 
 impl Session {
@@ -41,6 +42,18 @@ impl Session {
         Report::new(&self.model, self.resolver.places(), run)
     }
 
+    /// What to type to watch the target like this once more: before and after the
+    /// options.
+    fn again(&self) -> [String; 2] {
+        match (&self.running, &self.command[..]) {
+            (None, _) => ["sbt attach".into(), self.pid.to_string()],
+            (_, [sbt, demo, rest @ ..]) if sbt == "sbt" && demo == "demo" => {
+                ["sbt demo".into(), command_line(rest)]
+            }
+            (_, command) => ["sbt run".into(), format!("-- {}", command_line(command))],
+        }
+    }
+
     /// What is known beside the model, up to a time.
     pub(super) fn facts(&self, until_ns: u64) -> Run {
         let places = self.resolver.places();
@@ -68,6 +81,7 @@ impl Session {
             children: self.children,
             departures: self.governor.summary(),
             locks: self.locks.report(),
+            spins: self.spinning.report(&self.again()),
             notes: self.notes.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
             ..Run::default()

@@ -47,6 +47,11 @@ impl Session {
         if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
             self.set_futexes(on);
         }
+        // Without probes nobody knows whether barriers are hit.
+        if self.source.is_some() && !self.is_off() {
+            self.spinning
+                .tick(clock::now_ns(), seen, self.pid, &mut self.resolver);
+        }
     }
 
     pub(super) fn set_futexes(&mut self, on: bool) {

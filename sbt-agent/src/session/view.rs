@@ -215,7 +215,7 @@ impl Session {
         }
     }
 
-    fn is_off(&self) -> bool {
+    pub(super) fn is_off(&self) -> bool {
         self.view
             .as_ref()
             .is_some_and(|view| view.observer.off_ns.is_some())

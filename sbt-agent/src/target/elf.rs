@@ -26,7 +26,7 @@ use sbt_common::layout as objects;
 
 use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at, is_after_call};
-pub(super) use imports::{imported_at, jumps_through};
+pub(super) use imports::{imported_at, imported_through, jumps_through};
 
 /// More points than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;

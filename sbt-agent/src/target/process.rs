@@ -71,6 +71,24 @@ pub fn threads(pid: u32) -> u64 {
     fs::metadata(folder(pid).join("task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
+/// The threads of a process by their ids, those first that run or could.
+pub fn busy_first(pid: u32) -> Vec<u32> {
+    let state = |task: &Path| {
+        let stat = fs::read_to_string(task.join("stat")).ok()?;
+        // The name, in parentheses, may hold anything; behind it follows the state.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.trim_start().chars().next()
+    };
+    let mut threads: Vec<(bool, u32)> = tasks(pid)
+        .filter_map(|task| {
+            let thread = task.file_name()?.to_str()?.parse().ok()?;
+            Some((state(&task)? != 'R', thread))
+        })
+        .collect();
+    threads.sort_unstable();
+    threads.into_iter().map(|(_, thread)| thread).collect()
+}
+
 /// Whether a process has a thread of this number.
 pub fn has_thread(pid: u32, thread: u32) -> bool {
     thread != 0 && Path::new(&format!("/proc/{pid}/task/{thread}")).exists()

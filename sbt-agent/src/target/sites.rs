@@ -11,8 +11,10 @@ use std::{
 mod memory;
 mod module;
 mod relation;
+mod spins;
 mod system;
 
+pub use spins::{NoFunction, SpinPlace, WaitId};
 pub use system::SystemCaller;
 
 use memory::Space;

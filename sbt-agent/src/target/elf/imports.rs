@@ -18,7 +18,11 @@ pub(in crate::target) fn imported_at(
     segments: &[Segment],
     vaddr: u64,
 ) -> Option<String> {
-    let word = jumps_through(image, segments, vaddr)?;
+    imported_through(image, jumps_through(image, segments, vaddr)?)
+}
+
+/// The name of the function that the dynamic linker puts into the word at an address.
+pub(in crate::target) fn imported_through(image: &[u8], word: u64) -> Option<String> {
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
     let (_, relocation) = file
         .dynamic_relocations()?

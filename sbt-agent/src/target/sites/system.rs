@@ -26,7 +26,7 @@ pub enum SystemCaller {
 
 /// How the functions of the C library begin that wait on futexes, in a program
 /// that they are linked into.
-const WAITING: [&str; 8] = [
+pub(super) const WAITING: [&str; 8] = [
     "pthread_",
     "__pthread_",
     "__lll_",

@@ -9,10 +9,12 @@ use crate::{
 mod locks;
 mod phases;
 mod sites;
+mod spins;
 #[cfg(test)]
 mod tests;
 
 pub use sites::{facts, known, top};
+use spins::{is_spin, spins};
 
 /// Sites whose threads are shown one by one, at most.
 const DETAILED: usize = 3;
@@ -99,11 +101,13 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         " but not in child processes."
     });
     text.push_str(
-        " Barriers that only spin are not recognised: --barrier names the function of one.",
+        " Barriers that only spin are not counted by themselves: name their function with \
+         --barrier.",
     );
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
+    spins(out, report, style);
 }
 
 fn plural(n: u64, what: &str) -> String {
@@ -461,7 +465,8 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     }
     paragraph(out, &facts.join(", "), style);
     let told = |note: &&String| {
-        report.sites.is_empty() && Some(*note) == report.none_found_because.as_ref()
+        report.sites.is_empty()
+            && (Some(*note) == report.none_found_because.as_ref() || is_spin(report, note))
     };
     for note in report.notes.iter().filter(|note| !told(note)) {
         paragraph(out, &format!("note: {note}"), style);

@@ -432,7 +432,7 @@ fn without_barriers_what_is_known_is_said() {
     // What is watched for is not among what is not recognised.
     let (_, not) = words.split_once("processes that it started. ").unwrap();
     assert!(
-        not.starts_with("Barriers that only spin are not recognised: --barrier "),
+        not.starts_with("Barriers that only spin are not counted by themselves: "),
         "{words}"
     );
     let hidden = run(None, Some("prog is stripped"));
@@ -441,4 +441,37 @@ fn without_barriers_what_is_known_is_said() {
         "No barrier was used in 0 ns that could be found: prog is stripped. ",
     );
     assert!(!hidden.contains("note:"), "{hidden}");
+}
+
+#[test]
+fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
+    use crate::{report::spin::Found, target::sites::SpinPlace};
+    let command = "sbt run --barrier meet -- ./a-program --with 'an argument' --and another --more";
+    let found = Found {
+        place: SpinPlace {
+            function: Some("meet".into()),
+            file: Some("/src/spin.c".into()),
+            line: Some(31),
+            binary: "p".into(),
+            offset: 0x1234,
+            is_barrier: true,
+            is_nested: false,
+            barrier: Ok("meet".into()),
+        },
+        threads: 4,
+        samples: 71,
+        of: 100,
+        command: Some(command.into()),
+    };
+    let run = Run {
+        spins: Some(vec![found]),
+        ..Run::default()
+    };
+    let text = render(&Program::new(true).report_of(run), PLAIN);
+    has(
+        &text,
+        "4 threads spent 71 % of their CPU time in a loop of meet",
+    );
+    has(&text, &format!("  {command}\n"));
+    assert_eq!(text.matches("4 threads spent").count(), 1, "{text}");
 }

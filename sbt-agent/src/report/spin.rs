@@ -1,0 +1,192 @@
+//! What looks like a barrier that only spins.
+
+use serde::Serialize;
+
+use crate::{
+    place::{printable, short},
+    target::sites::{NoFunction, SpinPlace},
+};
+
+/// A loop in which threads were seen to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub place: SpinPlace,
+    /// How many threads were seen in it.
+    pub threads: u64,
+    /// How often,
+    pub samples: u64,
+    /// of so many samples of these threads.
+    pub of: u64,
+    /// What to type to have it watched; `None` if it cannot be.
+    pub command: Option<String>,
+}
+
+/// A loop that only waits for memory to change, in which several threads were seen
+/// while no barrier was hit: perhaps a barrier that spins.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SpinReport {
+    /// The function that the loop is in, or that was inlined there; null without
+    /// symbols.
+    pub function: Option<String>,
+    /// Its source file.
+    pub file: Option<String>,
+    /// The line of the loop.
+    pub line: Option<u32>,
+    /// The same as reports write it: by line, else by address in the file.
+    pub place: String,
+    /// `barrier`; `unclear` for what may be a lock or a flag as well.
+    pub kind: &'static str,
+    /// How many threads were seen in it.
+    pub threads: u64,
+    /// `samples` of all that were taken of these threads: of their CPU time.
+    pub share_pct: f64,
+    /// How often a thread was seen in it.
+    pub samples: u64,
+    /// A command that watches it as a barrier; null if `--barrier` cannot name it.
+    pub command: Option<String>,
+    /// All that in a sentence.
+    pub text: String,
+}
+
+impl SpinReport {
+    pub(super) fn of(found: &Found) -> Self {
+        let place = &found.place;
+        let written = match (&place.file, place.line) {
+            (Some(file), Some(line)) => format!("{}:{line}", printable(short(file))),
+            _ => format!("{}+{:#x}", place.binary, place.offset),
+        };
+        let share_pct = found.samples as f64 / found.of.max(1) as f64 * 100.0;
+        Self {
+            text: text(found, &written, share_pct),
+            function: place.function.clone(),
+            file: place.file.as_deref().map(printable),
+            line: place.line,
+            place: written,
+            kind: if place.is_barrier {
+                "barrier"
+            } else {
+                "unclear"
+            },
+            threads: found.threads,
+            share_pct,
+            samples: found.samples,
+            command: found.command.clone(),
+        }
+    }
+}
+
+fn text(found: &Found, written: &str, share_pct: f64) -> String {
+    let Found { place, threads, .. } = found;
+    let at = match &place.function {
+        Some(function) => format!("{} ({written})", printable(function)),
+        None => written.to_owned(),
+    };
+    let looks = if place.is_barrier {
+        "it looks like a barrier that spins"
+    } else {
+        "it may be a barrier that spins, or a lock"
+    };
+    let next = match (&found.command, &place.barrier) {
+        (Some(command), _) if place.is_nested => {
+            format!("If it is one that each thread calls once a round, watch it: {command}")
+        }
+        (Some(command), _) if place.is_barrier => format!("Watch it: {command}"),
+        (Some(command), _) => format!("If it is a barrier, watch it: {command}"),
+        (None, Err(NoFunction::PartOf(outer))) => format!(
+            "It is part of {}, and --barrier needs a function that each thread calls once a \
+             round: put it into one of its own that is not inlined (__attribute__((noinline)))",
+            printable(outer)
+        ),
+        (None, _) => {
+            "--barrier needs the symbol of its function: keep the program's symbols".into()
+        }
+    };
+    format!(
+        "{threads} threads spent {share_pct:.0} % of their CPU time in a loop of {at} that only \
+         waits for memory to change: {looks}. {next}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(barrier: Result<String, NoFunction>) -> Found {
+        Found {
+            command: barrier
+                .as_ref()
+                .ok()
+                .map(|name| format!("sbt run --barrier {name} -- ./p")),
+            place: SpinPlace {
+                function: Some("meet".into()),
+                file: Some("/src/spin.c".into()),
+                line: Some(31),
+                binary: "p".into(),
+                offset: 0x1234,
+                is_barrier: true,
+                is_nested: false,
+                barrier,
+            },
+            threads: 4,
+            samples: 71,
+            of: 100,
+        }
+    }
+
+    #[test]
+    fn says_what_was_seen_and_what_to_type() {
+        let report = SpinReport::of(&found(Ok("meet".into())));
+        assert_eq!(
+            report.text,
+            "4 threads spent 71 % of their CPU time in a loop of meet (spin.c:31) that only waits \
+             for memory to change: it looks like a barrier that spins. Watch it: sbt run --barrier \
+             meet -- ./p"
+        );
+        let mut unclear = found(Ok("meet".into()));
+        unclear.place.is_barrier = false;
+        let report = SpinReport::of(&unclear);
+        assert_eq!(report.kind, "unclear");
+        assert!(
+            report
+                .text
+                .contains("or a lock. If it is a barrier, watch it: sbt run")
+        );
+    }
+
+    #[test]
+    fn says_what_it_takes_to_be_named() {
+        let mut nested = found(Ok("meet".into()));
+        nested.place.is_nested = true;
+        let text = SpinReport::of(&nested).text;
+        assert!(
+            text.contains("that each thread calls once a round"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn says_why_there_is_nothing_to_type() {
+        let report = SpinReport::of(&found(Err(NoFunction::PartOf("work".into()))));
+        assert!(
+            report.text.contains("It is part of work, and"),
+            "{}",
+            report.text
+        );
+        assert_eq!(report.command, None);
+        let mut stripped = found(Err(NoFunction::NoSymbol));
+        (stripped.place.function, stripped.place.line) = (None, None);
+        let report = SpinReport::of(&stripped);
+        assert!(
+            report.text.contains("a loop of p+0x1234 that"),
+            "{}",
+            report.text
+        );
+        assert!(
+            report.text.ends_with("keep the program's symbols"),
+            "{}",
+            report.text
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! Looks for barriers that only spin, which no probe shows: samples where a target's
+//! threads are, if it has several and no barrier was hit for a while.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
+use crate::{
+    place::printable,
+    report::spin::Found,
+    source::sampler::{Sample, Sampler},
+    spin::tally::Tally,
+    target::{
+        process,
+        sites::{Resolver, SpinPlace, WaitId},
+    },
+    words::command_line,
+};
+
+/// After this long it is looked again, ns: programs have stages. It doubles each
+/// time.
+const AWAY_NS: u64 = 500_000_000;
+
+/// How long a look takes at least, ns.
+const LOOK_NS: u64 = 240_000_000;
+
+/// So often it is looked in a run, at most,
+const MAX_LOOKS: u32 = 10;
+
+/// and so often once there was something to see.
+const MAX_FOUND: u32 = 3;
+
+/// So many different addresses are looked up in one look.
+const MAX_ADDRESSES: usize = 512;
+
+/// Return addresses on top of a stack that may be in such a loop: what reads or gives
+/// way may do so through other functions.
+const MAX_RETURNS: usize = 4;
+
+/// What is known of addresses.
+#[derive(Default)]
+struct Known {
+    waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
+    returns: HashMap<u64, bool>,
+}
+
+impl Known {
+    /// What a sample shows a thread to wait in.
+    fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
+        if let Some(found) = self.at(sample.at, resolver) {
+            return Some(found);
+        }
+        // In what the loop has called, which returns to it.
+        let mut left = MAX_RETURNS;
+        for &word in &sample.stack {
+            let returns = &mut self.returns;
+            if !*returns
+                .entry(word)
+                .or_insert_with(|| resolver.is_return(word))
+            {
+                continue;
+            }
+            if let Some(found) = self.at(word.wrapping_sub(1), resolver) {
+                return Some(found);
+            }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    fn at(&mut self, address: u64, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
+        if let Some(known) = self.waits.get(&address) {
+            return known.clone();
+        }
+        if self.waits.len() >= MAX_ADDRESSES {
+            return None;
+        }
+        let found = resolver.waits_at(address);
+        self.waits.insert(address, found.clone());
+        found
+    }
+}
+
+/// Looks, and what has been seen.
+#[derive(Debug, Default)]
+pub struct Spinning {
+    /// While it looks: since when, ns.
+    sampler: Option<(u64, Sampler)>,
+    /// Whether any look has been completed.
+    has_looked: bool,
+    looks: u32,
+    found: u32,
+    /// Since when no barrier has been hit, ns, and how often before.
+    quiet_since_ns: u64,
+    hits: u64,
+    /// Not looked before, ns.
+    back_ns: u64,
+    tally: Tally<WaitId>,
+    places: BTreeMap<WaitId, SpinPlace>,
+}
+
+impl Spinning {
+    /// From this moment on, ns.
+    pub fn new(now_ns: u64) -> Self {
+        Self {
+            quiet_since_ns: now_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Whether it is time to look, by what has been seen of the target.
+    fn is_due(&mut self, now_ns: u64, seen: Seen) -> bool {
+        let hits = seen.others + seen.futexes;
+        if std::mem::replace(&mut self.hits, hits) != hits {
+            self.quiet_since_ns = now_ns;
+        }
+        let long_ns = if hits > 0 {
+            QUIET_AFTER_OTHERS_NS
+        } else {
+            QUIET_NS
+        };
+        seen.threads >= 2
+            && now_ns.saturating_sub(self.quiet_since_ns) >= long_ns
+            && now_ns >= self.back_ns
+            && self.looks < MAX_LOOKS
+            && self.found < MAX_FOUND
+    }
+
+    /// Takes what has been seen of the target `pid`; begins to look, or ends it.
+    pub fn tick(&mut self, now_ns: u64, seen: Seen, pid: u32, resolver: &mut Resolver) {
+        if let Some((since_ns, _)) = self.sampler {
+            if now_ns.saturating_sub(since_ns) >= LOOK_NS {
+                self.end(pid, resolver);
+            }
+        } else if self.is_due(now_ns, seen) {
+            self.back_ns = now_ns.saturating_add(AWAY_NS << self.looks);
+            self.looks += 1;
+            // Where it is not allowed, nobody has looked.
+            let sampler = Sampler::begin(&process::busy_first(pid)).ok();
+            self.sampler = sampler.map(|sampler| (now_ns, sampler));
+            resolver.turn_to(pid);
+            resolver.refresh();
+        }
+    }
+
+    /// Ends the look that is under way, if there is one.
+    pub fn end(&mut self, pid: u32, resolver: &mut Resolver) {
+        let Some((_, sampler)) = self.sampler.take() else {
+            return;
+        };
+        resolver.turn_to(pid);
+        let mut known = Known::default();
+        for (thread, sample) in sampler.end() {
+            let found = known.wait(&sample, resolver);
+            self.tally.add(thread, found.as_ref().map(|(id, _)| *id));
+            if let Some((id, place)) = found {
+                self.places.entry(id).or_insert(place);
+            }
+        }
+        self.has_looked = true;
+        self.found += u32::from(!self.tally.suspects().is_empty());
+    }
+
+    /// What to report, most samples first; `None` if nobody looked. `again`: what
+    /// to type before and after an option to watch the target in the same way.
+    pub fn report(&self, again: &[String; 2]) -> Option<Vec<Found>> {
+        let mut suspects = self.tally.suspects();
+        suspects.sort_by_key(|(_, suspect)| std::cmp::Reverse(suspect.samples));
+        let found = suspects.into_iter().filter_map(|(id, suspect)| {
+            let place = self.places.get(&id)?.clone();
+            let option = place.barrier.as_ref().ok();
+            Some(Found {
+                command: option.map(|function| {
+                    let option = command_line(&["--barrier".to_owned(), function.clone()]);
+                    printable(&format!("{} {option} {}", again[0], again[1]))
+                }),
+                place,
+                threads: suspect.threads.len() as u64,
+                samples: suspect.samples,
+                of: suspect.of,
+            })
+        });
+        self.has_looked.then(|| found.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    const fn seen(threads: u64, others: u64) -> Seen {
+        Seen {
+            threads,
+            others,
+            futexes: 0,
+        }
+    }
+
+    #[test]
+    fn is_due_when_several_threads_hit_no_barrier() {
+        let mut spinning = Spinning::new(0);
+        assert!(!spinning.is_due(100 * MS, seen(4, 0)));
+        assert!(!spinning.is_due(300 * MS, seen(1, 0)));
+        assert!(spinning.is_due(600 * MS, seen(2, 0)));
+        assert!(!spinning.is_due(700 * MS, seen(2, 8)), "one was hit");
+        assert!(!spinning.is_due(10_600 * MS, seen(2, 8)));
+        assert!(spinning.is_due(10_700 * MS, seen(2, 8)));
+    }
+
+    #[test]
+    fn is_never_due_while_barriers_are_hit() {
+        let mut spinning = Spinning::new(0);
+        for tick in 0..1000 {
+            assert!(!spinning.is_due(tick * 250 * MS, seen(4, 1 + tick / 8)));
+        }
+    }
+
+    #[test]
+    fn nobody_has_looked_before() {
+        assert_eq!(Spinning::new(0).report(&<[String; 2]>::default()), None);
+    }
+}

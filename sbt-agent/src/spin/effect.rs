@@ -1,0 +1,347 @@
+//! What an instruction reads and writes, as far as a waiting loop is concerned.
+
+use iced_x86::{
+    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
+
+/// A set of places that hold values: bits 0 to 15 are the registers, then come the
+/// flags, then words of the thread's own, on its stack or thread-local.
+pub type Places = u64;
+
+/// The flags.
+pub const FLAGS: Places = 1 << 16;
+
+/// The first of the thread's own words.
+const FIRST_WORD: usize = 17;
+
+/// The registers, by their bits.
+const GENERAL: [Register; 16] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+/// What a called function may change: rax, rcx, rdx, rsi, rdi, r8 to r11, and flags.
+pub const CALLER_SAVED: Places = 0b1111_1100_0111 | FLAGS;
+
+/// Where an address comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// It is one by itself.
+    Fixed,
+    /// From a register as the function found it.
+    Given(Register),
+    /// From one of the thread's own words.
+    Word(Places),
+    /// From what an instruction computed, by its address.
+    Made(u64),
+}
+
+/// An address in memory, as far as two can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    root: Root,
+    index: Register,
+    displacement: u64,
+}
+
+/// What an instruction does.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of an instruction"
+)]
+pub struct Effect {
+    /// Whose values it uses.
+    pub reads: Places,
+    /// What it overwrites.
+    pub writes: Places,
+    /// What it may overwrite.
+    pub may_write: Places,
+    /// Where in memory that is not the thread's own it reads; if that is not known,
+    /// [`Effect::loads`] tells it.
+    pub load: Option<Operand>,
+    /// Whether it reads such memory.
+    pub loads: bool,
+    /// What the address of that depends on.
+    pub address: Places,
+    /// Where it writes to such memory.
+    pub store: Option<Operand>,
+    /// Whether nobody else can come in between its reading and its writing.
+    pub is_atomic: bool,
+    /// Whether it reads a clock.
+    pub is_clock: bool,
+    /// Whether it moves the stack pointer.
+    pub moves_stack: bool,
+    /// Whether no loop that only waits has such an instruction.
+    pub is_work: bool,
+}
+
+/// What registers hold: where that comes from, and how far it is from there.
+pub type Holds = [(Root, u64); 16];
+
+/// The thread's own words in a function.
+pub struct Words {
+    /// Whether rbp points into the stack.
+    has_frame: bool,
+    known: Vec<(Register, u64)>,
+    /// What the registers hold, as far as it is known how the next instruction is
+    /// come to.
+    holds: Holds,
+    factory: InstructionInfoFactory,
+}
+
+impl Words {
+    /// Of a function that begins with these instructions.
+    pub fn of(mut beginning: impl Iterator<Item = Instruction>) -> Self {
+        let is_frame = |it: Instruction| {
+            it.mnemonic() == Mnemonic::Mov
+                && it.op0_register() == Register::RBP
+                && it.op1_register() == Register::RSP
+        };
+        Self {
+            has_frame: beginning.any(is_frame),
+            known: Vec::new(),
+            holds: GENERAL.map(|register| (Root::Given(register), 0)),
+            factory: InstructionInfoFactory::new(),
+        }
+    }
+
+    /// What an address or a register's value comes from.
+    fn origin(&self, register: Register) -> (Root, u64) {
+        if !register.is_gpr64() {
+            return (Root::Fixed, 0);
+        }
+        self.holds[register.number()]
+    }
+
+    /// What the registers hold now.
+    pub const fn holds(&self) -> Holds {
+        self.holds
+    }
+
+    /// The next instruction is come to from elsewhere, where they held this.
+    pub const fn come(&mut self, holds: &Holds) {
+        self.holds = *holds;
+    }
+
+    /// Notes what an instruction leaves in the registers.
+    fn follow(&mut self, instruction: &Instruction, effect: &Effect) {
+        let to = instruction.op0_register();
+        let new = match (instruction.mnemonic(), instruction.op1_kind()) {
+            (Mnemonic::Mov, OpKind::Register) => Some(self.origin(instruction.op1_register())),
+            (Mnemonic::Mov, OpKind::Memory) if !effect.loads && effect.reads != 0 => {
+                Some((Root::Word(effect.reads & !0xffff), 0))
+            }
+            (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => {
+                let (root, offset) = self.origin(instruction.memory_base());
+                Some((
+                    root,
+                    offset.wrapping_add(instruction.memory_displacement64()),
+                ))
+            }
+            (Mnemonic::Add, OpKind::Immediate8to64 | OpKind::Immediate32to64) => {
+                let (root, offset) = self.origin(to);
+                Some((root, offset.wrapping_add(instruction.immediate(1))))
+            }
+            _ => None,
+        };
+        for register in GENERAL {
+            if (effect.writes | effect.may_write) & 1 << register.number() != 0 {
+                let made = (Root::Made(instruction.ip()), 0);
+                self.holds[register.number()] = new.filter(|_| register == to).unwrap_or(made);
+            }
+        }
+    }
+
+    /// A call leaves nothing that is known in the registers that it may use.
+    pub fn call(&mut self, at: u64) {
+        for register in GENERAL {
+            if CALLER_SAVED & 1 << register.number() != 0 {
+                self.holds[register.number()] = (Root::Made(at), 0);
+            }
+        }
+    }
+
+    /// The word's own bit, if there is one; `None` if others may write there.
+    fn own(&mut self, memory: &UsedMemory) -> Option<Places> {
+        let base = memory.base();
+        let is_local = memory.segment() == Register::FS && base == Register::None;
+        let is_stack = base == Register::RSP || base == Register::RBP && self.has_frame;
+        if !(is_local || is_stack) {
+            return None;
+        }
+        // An element of an array of its own: nothing is known of its value.
+        if memory.index() != Register::None {
+            return Some(0);
+        }
+        let key = (
+            if is_local { Register::FS } else { base },
+            memory.displacement(),
+        );
+        let number = self.known.iter().position(|known| *known == key);
+        let number = number.unwrap_or_else(|| {
+            self.known.push(key);
+            self.known.len() - 1
+        });
+        // Too many to tell apart: they share the last bit.
+        Some(1 << (FIRST_WORD + number).min(63))
+    }
+
+    /// What an instruction does that is no call.
+    pub fn effect(&mut self, instruction: &Instruction) -> Effect {
+        let mut effect = Effect {
+            is_atomic: instruction.has_lock_prefix(),
+            ..Effect::default()
+        };
+        let (registers, memory) = {
+            let info = self.factory.info(instruction);
+            (info.used_registers().to_vec(), info.used_memory().to_vec())
+        };
+        for used in registers {
+            let full = used.register().full_register();
+            if full == Register::RSP {
+                effect.moves_stack |= !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
+                continue;
+            }
+            if full.is_segment_register() || full == Register::RIP {
+                continue;
+            }
+            let Some(bit) = register(full) else {
+                effect.is_work = true;
+                continue;
+            };
+            effect.add(used.access(), bit);
+        }
+        for memory in &memory {
+            if memory.access() == OpAccess::NoMemAccess {
+                continue;
+            }
+            if let Some(word) = self.own(memory) {
+                effect.add(memory.access(), word);
+                continue;
+            }
+            let (root, offset) = self.origin(memory.base());
+            let operand = Operand {
+                root,
+                index: memory.index(),
+                displacement: offset.wrapping_add(memory.displacement()),
+            };
+            let (reads, writes) = access(memory.access());
+            if reads {
+                effect.load = Some(operand);
+                effect.loads = true;
+                let registers = [memory.base(), memory.index()];
+                let bits = registers.map(|it| register(it.full_register()).unwrap_or(0));
+                effect.address |= bits[0] | bits[1];
+            }
+            if writes {
+                effect.store = Some(operand);
+                effect.is_atomic |= instruction.mnemonic() == Mnemonic::Xchg;
+            }
+        }
+        if instruction.rflags_read() != 0 {
+            effect.reads |= FLAGS;
+        }
+        if instruction.rflags_modified() != 0 {
+            effect.writes |= FLAGS;
+        }
+        effect.is_clock = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
+        effect.is_work |= instruction.has_rep_prefix() || is_work(instruction);
+        self.follow(instruction, &effect);
+        effect
+    }
+}
+
+impl Effect {
+    fn add(&mut self, how: OpAccess, places: Places) {
+        match how {
+            OpAccess::Read | OpAccess::CondRead => self.reads |= places,
+            OpAccess::Write => self.writes |= places,
+            OpAccess::CondWrite => self.may_write |= places,
+            OpAccess::ReadWrite => {
+                self.reads |= places;
+                self.writes |= places;
+            }
+            OpAccess::ReadCondWrite => {
+                self.reads |= places;
+                self.may_write |= places;
+            }
+            OpAccess::None | OpAccess::NoMemAccess => {}
+        }
+    }
+}
+
+/// Whether memory is read, and whether it is written.
+fn access(how: OpAccess) -> (bool, bool) {
+    match how {
+        OpAccess::Read | OpAccess::CondRead => (true, false),
+        OpAccess::Write | OpAccess::CondWrite => (false, true),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+        OpAccess::None | OpAccess::NoMemAccess => (false, false),
+    }
+}
+
+/// A general register's own bit.
+fn register(full: Register) -> Option<Places> {
+    full.is_gpr64().then(|| 1 << full.number())
+}
+
+/// Who multiplies, divides or asks the kernel does more than wait.
+fn is_work(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        Mnemonic::Mul
+            | Mnemonic::Imul
+            | Mnemonic::Div
+            | Mnemonic::Idiv
+            | Mnemonic::Mulx
+            | Mnemonic::Syscall
+            | Mnemonic::Int
+            | Mnemonic::Cpuid
+            | Mnemonic::Popcnt
+            | Mnemonic::Crc32
+    )
+}
+
+/// Whether the first argument of a function, whose code this is, is used as a
+/// whole register is, as a pointer would be.
+pub fn first_is_pointer(instructions: impl Iterator<Item = Instruction>) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    for instruction in instructions {
+        // What saves a register does not use it.
+        let is_push = instruction.mnemonic() == Mnemonic::Push;
+        if is_push && instruction.op0_kind() == OpKind::Register {
+            continue;
+        }
+        let info = factory.info(&instruction);
+        let of_it = info.used_registers().iter();
+        let mut of_it = of_it.filter(|used| used.register().full_register() == Register::RDI);
+        let read = of_it.clone().find(|used| {
+            !matches!(
+                used.access(),
+                OpAccess::None | OpAccess::Write | OpAccess::CondWrite
+            )
+        });
+        if let Some(read) = read {
+            return read.register() == Register::RDI;
+        }
+        if of_it.next().is_some() {
+            return false;
+        }
+    }
+    false
+}

@@ -1,0 +1,221 @@
+//! A function's instructions, which may follow which, and its loops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+
+use super::{
+    effect::{Effect, Holds, Words},
+    wait::Target,
+};
+
+/// How many of the first instructions are looked at for a frame pointer.
+const PROLOGUE: usize = 12;
+
+/// How far from where a thread is its function is looked at, bytes: to find the
+/// loops of much code takes long.
+const WINDOW: u64 = 8 << 10;
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub at: u64,
+    pub next_at: u64,
+    pub effect: Effect,
+    /// What it calls.
+    pub calls: Option<Target>,
+    /// Whether it goes the one way or the other.
+    pub is_branch: bool,
+    /// Whether the function may be left by it.
+    pub leaves: bool,
+    /// What may come after it, in the function.
+    pub after: Vec<usize>,
+}
+
+/// The instructions of a function, by address.
+#[derive(Debug)]
+pub struct Graph {
+    pub nodes: Vec<Node>,
+    before: Vec<Vec<usize>>,
+}
+
+/// A loop.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    /// Where it goes back to.
+    pub head: usize,
+    /// Its instructions.
+    pub nodes: BTreeSet<usize>,
+}
+
+impl Graph {
+    /// Of a function's code, which lies at `start`, near `address`. The code may be
+    /// anything.
+    pub fn new(code: &[u8], start: u64, address: u64) -> Self {
+        let decode = || {
+            let all = Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter();
+            all.take_while(|instruction| !instruction.is_invalid())
+        };
+        let mut words = Words::of(decode().take(PROLOGUE));
+        let near = |it: &Instruction| it.ip().abs_diff(address) <= WINDOW;
+        let instructions: Vec<Instruction> = decode().filter(near).collect();
+        let find = |at: u64| instructions.binary_search_by_key(&at, Instruction::ip).ok();
+        let mut nodes: Vec<Node> = Vec::with_capacity(instructions.len());
+        // What registers hold where a jump ahead leads to.
+        let mut ahead: BTreeMap<u64, Holds> = BTreeMap::new();
+        let mut latest = words.holds();
+        let mut is_guess = false;
+        for instruction in &instructions {
+            if let Some(holds) = ahead.get(&instruction.ip()).filter(|_| is_guess) {
+                words.come(holds);
+                is_guess = false;
+            }
+            let near = instruction.op0_kind() == OpKind::NearBranch64;
+            let flow = instruction.flow_control();
+            let is_call = matches!(flow, FlowControl::Call | FlowControl::IndirectCall);
+            let is_branch = flow == FlowControl::ConditionalBranch && near;
+            let goes_on = is_branch || is_call || flow == FlowControl::Next;
+            let is_jump = flow == FlowControl::UnconditionalBranch && near;
+            let to = (is_branch || is_jump).then(|| instruction.near_branch64());
+            let next = goes_on.then(|| instruction.next_ip());
+            let after: Vec<usize> = [next, to].into_iter().flatten().filter_map(find).collect();
+            nodes.push(Node {
+                at: instruction.ip(),
+                next_at: instruction.next_ip(),
+                effect: if is_call {
+                    words.call(instruction.ip());
+                    // Until somebody knows better.
+                    Effect {
+                        is_work: true,
+                        ..Effect::default()
+                    }
+                } else {
+                    words.effect(instruction)
+                },
+                calls: is_call.then(|| Target::of(instruction)),
+                is_branch,
+                leaves: after.len() < usize::from(goes_on) + usize::from(to.is_some())
+                    || !(goes_on || is_jump),
+                after,
+            });
+            if let Some(to) = to {
+                latest = *ahead.entry(to).or_insert(words.holds());
+            }
+            if !goes_on {
+                // Most probably what was jumped to last.
+                words.come(&latest);
+                is_guess = true;
+            }
+        }
+        let mut before = vec![Vec::new(); nodes.len()];
+        for (index, node) in nodes.iter().enumerate() {
+            for &after in &node.after {
+                before[after].push(index);
+            }
+        }
+        Self { nodes, before }
+    }
+
+    /// The instruction that an address is in.
+    pub fn find(&self, address: u64) -> Option<usize> {
+        let after = self.nodes.partition_point(|node| node.at <= address);
+        let index = after.checked_sub(1)?;
+        (address < self.nodes[index].next_at).then_some(index)
+    }
+
+    /// The loops that an instruction is in, the smallest first.
+    pub fn loops_of(&self, inside: usize) -> Vec<Loop> {
+        let mut loops: Vec<Loop> = Vec::new();
+        for (from, node) in self.nodes.iter().enumerate() {
+            for &head in node.after.iter().filter(|head| **head <= from) {
+                let back = self.reached(from, Some(head), |index| &self.before[index]);
+                if !back[inside] {
+                    continue;
+                }
+                let nodes = self.between(&back, head, from);
+                if nodes.contains(&inside) {
+                    add(&mut loops, head, nodes);
+                }
+            }
+        }
+        loops.sort_by_key(|it| it.nodes.len());
+        loops
+    }
+
+    /// All loops that lie inside of some instructions, these as a whole included.
+    pub fn loops_within(&self, all: &BTreeSet<usize>) -> Vec<Loop> {
+        let mut loops: Vec<Loop> = Vec::new();
+        for &from in all {
+            let heads = self.nodes[from].after.iter();
+            for &head in heads.filter(|head| **head <= from && all.contains(head)) {
+                let back = self.reached(from, Some(head), |index| &self.before[index]);
+                let nodes = self.between(&back, head, from);
+                if nodes.is_subset(all) {
+                    add(&mut loops, head, nodes);
+                }
+            }
+        }
+        loops
+    }
+
+    /// The instructions from which `back` says that the loop's end can be reached,
+    /// and which can be reached from its head.
+    fn between(&self, back: &[bool], head: usize, from: usize) -> BTreeSet<usize> {
+        let forth = self.reached(head, Some(from), |index| &self.nodes[index].after);
+        let both = back.iter().zip(&forth).enumerate();
+        both.filter(|(_, (back, forth))| **back && **forth)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// What may be executed after some instructions have been left.
+    pub fn after(&self, nodes: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let exits = nodes.iter().flat_map(|index| &self.nodes[*index].after);
+        let exits = exits.filter(|index| !nodes.contains(index));
+        let mut later = BTreeSet::new();
+        for &exit in exits {
+            if !later.contains(&exit) {
+                let reached = self.reached(exit, None, |index| &self.nodes[index].after);
+                let reached = reached.iter().enumerate().filter(|(_, is)| **is);
+                later.extend(reached.map(|(index, _)| index));
+            }
+        }
+        later
+    }
+
+    /// From which instructions another can be reached.
+    pub fn before(&self, of: usize) -> Vec<bool> {
+        self.reached(of, None, |index| &self.before[index])
+    }
+
+    /// What can be reached from an instruction, without going on from `stop`.
+    fn reached<'a>(
+        &self,
+        from: usize,
+        stop: Option<usize>,
+        next: impl Fn(usize) -> &'a Vec<usize>,
+    ) -> Vec<bool> {
+        let mut found = vec![false; self.nodes.len()];
+        found[from] = true;
+        let mut open = vec![from];
+        while let Some(index) = open.pop() {
+            if Some(index) == stop {
+                continue;
+            }
+            for &other in next(index) {
+                if !std::mem::replace(&mut found[other], true) {
+                    open.push(other);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Ways round that begin at one place are one loop.
+fn add(loops: &mut Vec<Loop>, head: usize, nodes: BTreeSet<usize>) {
+    match loops.iter_mut().find(|known| known.head == head) {
+        Some(known) => known.nodes.extend(nodes),
+        None => loops.push(Loop { head, nodes }),
+    }
+}

@@ -1,0 +1,237 @@
+//! Barriers that only spin, which are pointed at and not counted.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{
+    harness::{
+        Report, attach, best_of_three, folder, needs_root, number, quiet, run, sbt_with, start,
+        watch, watch_with,
+    },
+    programs::{Build, line, program},
+};
+
+const SPINS: Build = Build::of("spins.c");
+
+fn suspects(report: &Report) -> &[Value] {
+    let found = report.0["spin_suspects"].as_array();
+    found.unwrap_or_else(|| panic!("nobody looked: {report}"))
+}
+
+fn threads(how: &str) -> u64 {
+    if ["yield", "patient"].contains(&how) {
+        2
+    } else {
+        4
+    }
+}
+
+/// The one loop that is suspected in a run of more than a second; what is wrong
+/// otherwise.
+fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
+    // Who gives way to threads that work hardly uses any time itself: of two threads,
+    // on a machine with two processors, none has to.
+    let threads = threads(how);
+    let arguments = [format!("how={how}"), format!("threads={threads}")];
+    let report = watch(program, &[&arguments[0], &arguments[1], "rounds=400"]);
+    match suspects(&report) {
+        [one] => Ok((one.clone(), report)),
+        others => Err(format!("{how}: {others:?}")),
+    }
+}
+
+/// Follows the command that the report gives, with options to have a report from it.
+#[track_caller]
+fn follow(suspect: &Value) -> Report {
+    let command = suspect["command"].as_str().unwrap();
+    let mut words = command.split(' ');
+    assert_eq!((words.next(), words.next()), (Some("sbt"), Some("run")));
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut sbt = sbt_with(&["run", "--json", "--output"]);
+    sbt.arg(&json).args(words);
+    let finished = run(sbt).expect(0);
+    assert_eq!(finished.stderr, "", "{finished}");
+    Report::read(&json)
+}
+
+#[test]
+fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
+    needs_root!();
+    let _quiet = quiet();
+    for (how, site) in [
+        ("sense", "SITE sense"),
+        ("yield", "SITE yield"),
+        ("ticket", "SITE ticket"),
+        ("count", "SITE count"),
+        ("patient", "SITE patient"),
+    ] {
+        best_of_three(|| {
+            let (found, report) = suspect(&SPINS.path(), how)?;
+            assert_eq!(found["function"], format!("{how}_wait"), "{report}");
+            assert_eq!(found["kind"], "barrier", "{report}");
+            let (at, wanted) = (number(&found, "line"), u64::from(line("spins.c", site)));
+            assert!(at.abs_diff(wanted) <= 4, "{found}");
+            assert!((2..=4).contains(&number(&found, "threads")), "{found}");
+            let share = found["share_pct"].as_f64().unwrap();
+            if !(2.0..95.0).contains(&share) {
+                return Err(format!("{how}: {share} %"));
+            }
+            let notes = report.list("notes");
+            assert!(notes.contains(&found["text"]), "{report}");
+            let followed = follow(&found);
+            followed.is_exactly(threads(how) * 400, 400);
+            assert!(suspects_or_none(&followed).is_empty(), "{followed}");
+            Ok(())
+        });
+    }
+}
+
+/// None also where nobody looked.
+fn suspects_or_none(report: &Report) -> &[Value] {
+    report.0["spin_suspects"].as_array().map_or(&[], |all| all)
+}
+
+#[test]
+fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
+    needs_root!();
+    let bare = SPINS.flags(&["-g0"]).path();
+    best_of_three(|| {
+        let (found, _) = suspect(&bare, "global")?;
+        assert_eq!(found["function"], "global_wait");
+        assert_eq!(found["line"], Value::Null);
+        follow(&found).is_exactly(4 * 400, 400);
+        Ok(())
+    });
+}
+
+#[test]
+fn one_built_without_optimisation_is_seen() {
+    needs_root!();
+    for build in [
+        SPINS.flags(&["-O0"]),
+        SPINS.flags(&["-O0"]).compiler("clang"),
+    ] {
+        best_of_three(|| {
+            let (found, _) = suspect(&build.path(), "sense")?;
+            assert_eq!(found["function"], "sense_wait");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn one_that_is_no_function_is_placed() {
+    needs_root!();
+    best_of_three(|| {
+        let (found, _) = suspect(&SPINS.path(), "inline")?;
+        let site = u64::from(line("spins.c", "SITE inline"));
+        assert!(number(&found, "line").abs_diff(site) <= 1, "{found}");
+        assert_eq!(found["command"], Value::Null, "{found}");
+        let text = found["text"].as_str().unwrap();
+        assert!(text.contains("It is part of inlined_rounds"), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn in_a_stripped_program_the_address_is_told() {
+    needs_root!();
+    let stripped = SPINS.stripped().path();
+    best_of_three(|| {
+        let (found, _) = suspect(&stripped, "sense")?;
+        assert_eq!(found["function"], Value::Null, "{found}");
+        assert_eq!(found["command"], Value::Null, "{found}");
+        let place = found["place"].as_str().unwrap();
+        assert!(place.starts_with("spins-stripped+0x"), "{found}");
+        let text = found["text"].as_str().unwrap();
+        assert!(text.contains("needs the symbol"), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_may_be_a_lock_is_said_to_be() {
+    needs_root!();
+    best_of_three(|| {
+        let (found, _) = suspect(&SPINS.path(), "ticketlock")?;
+        assert_eq!(found["kind"], "unclear", "{found}");
+        assert!(found["text"].as_str().unwrap().contains("or a lock"));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_only_looks_like_it_is_not_pointed_at() {
+    needs_root!();
+    for how in ["lock", "exchange", "compute", "clock", "one"] {
+        let rounds = if how.contains("o") {
+            "rounds=1200"
+        } else {
+            "rounds=300"
+        };
+        let report = watch(&SPINS.path(), &[&format!("how={how}"), rounds]);
+        assert_eq!(suspects(&report), [] as [Value; 0], "{how}: {report}");
+    }
+}
+
+#[test]
+fn while_barriers_are_hit_nobody_looks() {
+    needs_root!();
+    let report = watch(&program("calls.c"), &[]);
+    assert!(report.number("episodes") > 0, "{report}");
+    assert_eq!(report.0["spin_suspects"], Value::Null, "{report}");
+    let team = Build::of("openmp.c").flags(&["-fopenmp"]).path();
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    command
+        .arg(&json)
+        .arg("--")
+        .arg(team)
+        .arg("rounds=2000")
+        .env("OMP_WAIT_POLICY", "active");
+    run(command).expect(0);
+    let report = Report::read(&json);
+    assert!(suspects_or_none(&report).is_empty(), "{report}");
+}
+
+#[test]
+fn an_attached_program_is_told_by_its_number() {
+    needs_root!();
+    let program = SPINS.path();
+    let target = start(crate::harness::command(
+        &program,
+        &["how=sense", "rounds=600"],
+    ));
+    let attached = attach(target.pid(), &[]);
+    let pid = target.pid();
+    target.finish().expect(0);
+    let report = attached.report();
+    let found = suspects(&report);
+    assert_eq!(found.len(), 1, "{report}");
+    let expected = format!("sbt attach --barrier sense_wait {pid}");
+    assert_eq!(found[0]["command"], expected, "{report}");
+}
+
+#[test]
+fn the_text_says_it_where_nothing_else_is_found() {
+    needs_root!();
+    let command = {
+        let mut command = sbt_with(&["run", "--"]);
+        command.arg(SPINS.path()).args(["how=sense", "rounds=400"]);
+        command
+    };
+    let finished = run(command).expect(0);
+    let words: Vec<_> = finished.stderr.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(words.contains("No barrier was used in"), "{finished}");
+    assert!(
+        words.contains("in a loop of sense_wait (spins.c:"),
+        "{finished}"
+    );
+    assert_eq!(words.matches("in a loop of").count(), 1, "{finished}");
+    let (_, report) = watch_with(&["--barrier", "sense_wait"], &SPINS.path(), &["rounds=50"]);
+    report.is_exactly(200, 50);
+}

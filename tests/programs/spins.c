@@ -1,0 +1,310 @@
+// Barriers that only spin, and what looks like them.
+//
+// spins [how=sense|yield|ticket|count|patient|global|inline]  barriers
+//       [how=lock|ticketlock|exchange|compute|one|clock]      none
+//       [threads=4] [rounds=100]
+//       [load=US]  each thread works so long before it comes, by its turn
+//                  one of them twice as long
+//       [late=MS]  before the first round
+#include "common.h"
+#include <sched.h>
+
+struct barrier {
+    long needed;
+    long count;
+    long sense;
+    long come;
+};
+
+struct lock {
+    long next, serving, taken;
+};
+
+static long threads, rounds, load;
+static volatile long stop, cell;
+static struct barrier barrier;
+static struct lock lock;
+static __thread long sense_of_mine;
+
+#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define STORE(x, value) __atomic_store_n(&(x), value, __ATOMIC_RELEASE)
+#define PAUSE() __builtin_ia32_pause()
+#define OWN __attribute__((noipa))
+#ifdef __clang__
+#undef OWN
+#define OWN __attribute__((noinline))
+#endif
+
+// Those who come turn their sense, whoever comes last that of the barrier.
+OWN void sense_wait(struct barrier *b)
+{
+    long mine = sense_of_mine = !sense_of_mine;
+    if (__atomic_sub_fetch(&b->count, 1, __ATOMIC_ACQ_REL) == 0) {
+        b->count = b->needed;
+        STORE(b->sense, mine);
+        return;
+    }
+    while (LOAD(b->sense) != mine) // SITE sense
+        PAUSE();
+}
+
+OWN void yield_wait(struct barrier *b)
+{
+    long mine = !LOAD(b->sense);
+    if (__atomic_sub_fetch(&b->count, 1, __ATOMIC_ACQ_REL) == 0) {
+        b->count = b->needed;
+        STORE(b->sense, mine);
+        return;
+    }
+    while (LOAD(b->sense) != mine)
+        sched_yield(); // SITE yield
+}
+
+// Nothing is set back: each round ends at a higher number.
+OWN void ticket_wait(struct barrier *b)
+{
+    long ticket = __atomic_fetch_add(&b->come, 1, __ATOMIC_ACQ_REL);
+    long end = (ticket / b->needed + 1) * b->needed;
+    while (LOAD(b->come) < end) // SITE ticket
+        ;
+}
+
+OWN int count_wait(struct barrier *b)
+{
+    long round = LOAD(b->sense);
+    if (__atomic_add_fetch(&b->come, 1, __ATOMIC_ACQ_REL) % b->needed == 0) {
+        __atomic_add_fetch(&b->sense, 1, __ATOMIC_RELEASE);
+        return 1;
+    }
+    do { // SITE count
+        PAUSE();
+    } while (LOAD(b->sense) == round);
+    return 0;
+}
+
+// Spins for a while, then gives way.
+OWN void patient_wait(struct barrier *b)
+{
+    long mine = !LOAD(b->sense);
+    if (__atomic_sub_fetch(&b->count, 1, __ATOMIC_ACQ_REL) == 0) {
+        b->count = b->needed;
+        STORE(b->sense, mine);
+        return;
+    }
+    int turns = 0;
+    while (LOAD(b->sense) != mine) { // SITE patient
+        if (++turns > 1000) {
+            sched_yield();
+            turns = 0;
+        } else {
+            PAUSE();
+        }
+    }
+}
+
+// One for all, without an argument.
+OWN void global_wait(void)
+{
+    long mine = !LOAD(barrier.sense);
+    if (__atomic_sub_fetch(&barrier.count, 1, __ATOMIC_ACQ_REL) == 0) {
+        barrier.count = barrier.needed;
+        STORE(barrier.sense, mine);
+        return;
+    }
+    while (LOAD(barrier.sense) != mine) // SITE global
+        PAUSE();
+}
+
+OWN void lock_by_test(struct lock *l)
+{
+    while (__atomic_exchange_n(&l->taken, 1, __ATOMIC_ACQUIRE))
+        while (LOAD(l->taken))
+            PAUSE();
+}
+
+OWN void lock_by_exchange(struct lock *l)
+{
+    while (__atomic_exchange_n(&l->taken, 1, __ATOMIC_ACQUIRE))
+        PAUSE();
+}
+
+OWN void lock_by_ticket(struct lock *l)
+{
+    long mine = __atomic_fetch_add(&l->next, 1, __ATOMIC_ACQ_REL);
+    while (LOAD(l->serving) != mine) // SITE ticketlock
+        PAUSE();
+}
+
+OWN long scan(const char *text)
+{
+    const char *p = text;
+    while (*p)
+        p++;
+    return p - text;
+}
+
+OWN long sum(const volatile long *values, long n)
+{
+    long all = 0;
+    for (long i = 0; i < n; i++)
+        all += values[i];
+    return all;
+}
+
+OWN long search(const long *values, long what)
+{
+    long i = 0;
+    while (values[i] != what)
+        i++;
+    return i;
+}
+
+struct item {
+    struct item *next;
+    long key;
+};
+
+OWN struct item *chase(struct item *item, long key)
+{
+    while (item->key != key)
+        item = item->next;
+    return item;
+}
+
+OWN long count_until(void)
+{
+    long n = 0;
+    while (!stop)
+        n++;
+    return n;
+}
+
+OWN void delay(const volatile long *turns)
+{
+    for (long i = 0; i < *turns; i++)
+        PAUSE();
+}
+
+OWN void poll_clock(uint64_t end)
+{
+    while (now_ns() < end)
+        ;
+}
+
+OWN uint64_t digest(uint64_t x)
+{
+    while (!stop)
+        x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+    return x;
+}
+
+OWN void store_until(void)
+{
+    while (!stop)
+        cell = 1;
+}
+
+// The barrier has no function of its own.
+OWN void inlined_rounds(struct barrier *b, long me)
+{
+    for (long round = 0; round < rounds; round++) {
+        spin_us(round % threads == me ? 2 * load : load);
+        long mine = !LOAD(b->sense);
+        if (__atomic_sub_fetch(&b->count, 1, __ATOMIC_ACQ_REL) == 0) {
+            b->count = b->needed;
+            STORE(b->sense, mine);
+        } else {
+            while (LOAD(b->sense) != mine) // SITE inline
+                PAUSE();
+        }
+    }
+}
+
+static const char *how = "sense";
+
+static int is(const char *name)
+{
+    return strcmp(how, name) == 0;
+}
+
+static void meet(void)
+{
+    if (is("sense"))
+        sense_wait(&barrier);
+    else if (is("yield"))
+        yield_wait(&barrier);
+    else if (is("ticket"))
+        ticket_wait(&barrier);
+    else if (is("count"))
+        count_wait(&barrier);
+    else if (is("patient"))
+        patient_wait(&barrier);
+    else if (is("global"))
+        global_wait();
+}
+
+static void *work(void *argument)
+{
+    static const long values[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 0};
+    long me = (long)argument;
+    uint64_t end = now_ns() + (uint64_t)(rounds * load) * 1000;
+    if (is("inline"))
+        inlined_rounds(&barrier, me);
+    else if (is("one") && me != 0)
+        spin_us(rounds * load);
+    else if (is("one"))
+        while (!stop)
+            PAUSE();
+    else if (is("clock"))
+        poll_clock(end);
+    else if (is("compute"))
+        while (now_ns() < end)
+            for (int i = 0; i < 1000; i++)
+                cell = sum(values, 16) + search(values, 0) + scan("a rather long text, with an end");
+    else
+        for (long round = 0; round < rounds; round++) {
+            if (is("lock") || is("ticketlock") || is("exchange")) {
+                if (is("lock"))
+                    lock_by_test(&lock);
+                else if (is("exchange"))
+                    lock_by_exchange(&lock);
+                else
+                    lock_by_ticket(&lock);
+                spin_us(load);
+                STORE(lock.taken, 0);
+                __atomic_add_fetch(&lock.serving, 1, __ATOMIC_RELEASE);
+                continue;
+            }
+            spin_us(round % threads == me ? 2 * load : load);
+            meet();
+        }
+    if (me == 1)
+        stop = 1;
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    if (text_option(argc, argv, "how"))
+        how = text_option(argc, argv, "how");
+    threads = option(argc, argv, "threads", 4);
+    rounds = option(argc, argv, "rounds", 100);
+    load = option(argc, argv, "load", 1000);
+    barrier.needed = barrier.count = threads;
+    sleep_us(option(argc, argv, "late", 0) * 1000);
+    // Never so; these are for whoever reads the code.
+    if (threads < 0) {
+        struct item item = {&item, 0};
+        chase(&item, count_until());
+        delay(&rounds);
+        digest((uint64_t)rounds);
+        store_until();
+    }
+    pthread_t others[threads];
+    for (long i = 1; i < threads; i++)
+        must(pthread_create(&others[i], NULL, work, (void *)i));
+    work(NULL);
+    for (long i = 1; i < threads; i++)
+        must(pthread_join(others[i], NULL));
+    return 0;
+}
