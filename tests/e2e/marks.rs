@@ -176,6 +176,8 @@ fn methods_of_rust_are_named_by_type_or_trait() {
         "--name=Team::meet=meeting",
     ];
     let (_, report) = watch_with(&options, &program, &["20"]);
+    // It is known without being named, and counts once.
+    report.is_exactly(60, 20);
     let site = report.site_at(line("barrier.rs", "SITE meet"));
     assert_eq!(number(site, "episodes"), 20, "{report}");
     assert_eq!(site["name"], "meeting", "{report}");

@@ -166,7 +166,7 @@ fn what_may_be_a_lock_is_said_to_be() {
 fn what_only_looks_like_it_is_not_pointed_at() {
     needs_root!();
     for how in ["lock", "exchange", "compute", "clock", "one"] {
-        let rounds = if how.contains("o") {
+        let rounds = if how.contains('o') {
             "rounds=1200"
         } else {
             "rounds=300"

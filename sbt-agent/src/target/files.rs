@@ -129,13 +129,18 @@ impl ProbedFile {
     /// One function is one barrier, whoever says so first; it may have marks
     /// besides.
     fn add(&mut self, new: &Point) {
-        let is_barrier =
-            |function| matches!(function, Function::BarrierWait | Function::Call { .. });
+        let is_barrier = |point: &Point| match point.function {
+            Function::BarrierWait | Function::Call { .. } => true,
+            // That of a language, and not where it is inlined into another function.
+            Function::Team(_) => point.is_of_language() && point.layout != layout::STD_INLINED,
+            _ => false,
+        };
         let is_known = self.points.iter().any(|old| {
-            (old.entry_offset, old.function) == (new.entry_offset, new.function)
-                || old.return_offset == new.return_offset
-                    && is_barrier(old.function)
-                    && is_barrier(new.function)
+            let at_entry = old.entry_offset == new.entry_offset;
+            at_entry && old.function == new.function
+                || (at_entry || old.return_offset == new.return_offset)
+                    && is_barrier(old)
+                    && is_barrier(new)
         });
         if !is_known {
             self.points.push(new.clone());

@@ -13,6 +13,7 @@ mod spins;
 #[cfg(test)]
 mod tests;
 
+use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
 
@@ -328,16 +329,18 @@ fn threads(out: &mut String, report: &Report, style: Style) {
         (thread.id, [thread.last, work_ns, thread.idle_ns])
     });
     let shown: Vec<&ThreadReport> = chosen.shown;
+    let spin = spins_much(&report.thread_time.waits);
     let mut table = Table::default();
-    table
-        .column(
-            "thread",
-            shown
-                .iter()
-                .map(|thread| thread_name(report, thread.id))
-                .collect(),
-        )
-        .column(
+    table.column(
+        "thread",
+        shown
+            .iter()
+            .map(|thread| thread_name(report, thread.id))
+            .collect(),
+    );
+    // There is room for one of the two.
+    if !spin {
+        table.column(
             "tid",
             shown
                 .iter()
@@ -346,15 +349,17 @@ fn threads(out: &mut String, report: &Report, style: Style) {
                     _ => String::new(),
                 })
                 .collect(),
-        )
+        );
+    }
+    table
         .durations("work", &each(&shown, |thread| thread.work_ns), style)
         .durations("running", &each(&shown, |thread| thread.running_ns), style)
         .durations("ready", &each(&shown, |thread| thread.ready_ns), style)
         .durations("blocked", &each(&shown, |thread| thread.blocked_ns), style)
         .durations("idle", &each(&shown, |thread| Some(thread.idle_ns)), style);
-    let spinning = each(&shown, |thread| thread.waits.spinning_ns);
-    if spinning.iter().any(Option::is_some) {
-        table.durations("spin", &spinning, style);
+    if spin {
+        let spinning = |thread: &&ThreadReport| percent(thread.waits.spinning_pct);
+        table.column("spin", shown.iter().map(spinning).collect());
     }
     table.column(
         "last",

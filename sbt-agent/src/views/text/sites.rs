@@ -9,6 +9,7 @@ use super::{
 use crate::{
     report::{
         BarrierStragglerReport, Report, SiteReport, StatReport, StragglerReport, TrendReport,
+        WaitsReport,
     },
     views::table::{Style, UNKNOWN, Unit},
 };
@@ -20,9 +21,6 @@ const SPARKS: usize = 32;
 const MOST_BARRIERS: usize = 8;
 /// Threads that take turns and are named, at most.
 const MOST_TURNS: usize = 6;
-/// Spinning is told from this share of the waiting on, per cent: a short sleep has
-/// the CPU time of going to sleep and waking up in it.
-const WORTH_TELLING: f64 = 25.0;
 /// What balance would save is told from this share of the wall time on.
 const WORTH_SAVING: f64 = 0.001;
 
@@ -173,12 +171,18 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     facts
 }
 
+/// Whether spinning is worth telling: a short sleep has the CPU time of going to sleep
+/// and waking up in it.
+pub fn spins_much(waits: &WaitsReport) -> bool {
+    waits.spinning_pct.is_some_and(|pct| pct >= 25.0)
+}
+
 /// Whether its threads spin while they wait, if they do.
 fn spinning(site: &SiteReport) -> Option<String> {
     let spinning_pct = site
         .waits
         .spinning_pct
-        .filter(|pct| *pct >= WORTH_TELLING)?;
+        .filter(|_| spins_much(&site.waits))?;
     Some(format!(
         "its threads spin: {spinning_pct:.0} % of what they wait here is on a CPU"
     ))
