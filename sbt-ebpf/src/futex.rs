@@ -248,7 +248,10 @@ pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
     let Some(lock) = (unsafe { found.cast::<Lock>().as_mut() }) else {
         return 0;
     };
-    add(&mut lock.waiting, u64::MAX);
+    // It may have been forgotten in between, and begun anew.
+    if lock.waiting != 0 {
+        add(&mut lock.waiting, u64::MAX);
+    }
     if result == AGAIN {
         return 0;
     }

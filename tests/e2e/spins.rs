@@ -107,6 +107,30 @@ fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
 }
 
 #[test]
+fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
+    needs_root!();
+    best_of_three(|| {
+        let (found, _) = suspect(&SPINS.path(), "private")?;
+        assert_eq!(found["function"], "private_wait");
+        follow(&found).is_exactly(4 * 400, 400);
+        Ok(())
+    });
+}
+
+/// Also where no barrier is hit for longer than it takes to look.
+#[test]
+fn one_that_is_watched_is_no_news() {
+    needs_root!();
+    let (_, report) = watch_with(
+        &["--barrier=sense_wait"],
+        &SPINS.path(),
+        &["how=sense", "rounds=10", "stuck=12000"],
+    );
+    report.is_exactly(4 * 10, 10);
+    assert_eq!(suspects(&report), [] as [Value; 0], "{report}");
+}
+
+#[test]
 fn one_built_without_optimisation_is_seen() {
     needs_root!();
     for build in [
@@ -206,12 +230,12 @@ fn an_attached_program_is_told_by_its_number() {
         &["how=sense", "rounds=600"],
     ));
     let attached = attach(target.pid(), &[]);
-    let pid = target.pid();
     target.finish().expect(0);
     let report = attached.report();
     let found = suspects(&report);
     assert_eq!(found.len(), 1, "{report}");
-    let expected = format!("sbt attach --barrier sense_wait {pid}");
+    // It has ended: the number would be another's.
+    let expected = "sbt attach --barrier sense_wait PID";
     assert_eq!(found[0]["command"], expected, "{report}");
 }
 

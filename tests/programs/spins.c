@@ -1,11 +1,12 @@
 // Barriers that only spin, and what looks like them.
 //
-// spins [how=sense|yield|ticket|count|patient|global|inline]  barriers
+// spins [how=sense|yield|ticket|count|patient|global|private|inline]  barriers
 //       [how=lock|ticketlock|exchange|compute|one|clock]      none
 //       [threads=4] [rounds=100]
 //       [load=US]  each thread works so long before it comes, by its turn
 //                  one of them twice as long
 //       [late=MS]  before the first round
+//       [stuck=MS] so long the first thread sleeps before it comes
 #include "common.h"
 #include <sched.h>
 
@@ -20,7 +21,7 @@ struct lock {
     long next, serving, taken;
 };
 
-static long threads, rounds, load;
+static long threads, rounds, load, stuck;
 static volatile long stop, cell;
 static struct barrier barrier;
 static struct lock lock;
@@ -115,6 +116,23 @@ OWN void global_wait(void)
         PAUSE();
 }
 
+// What it is given is the thread's own, and not the barrier.
+struct mine {
+    long sense;
+};
+
+OWN void private_wait(struct mine *me)
+{
+    me->sense = !me->sense;
+    if (__atomic_sub_fetch(&barrier.count, 1, __ATOMIC_ACQ_REL) == 0) {
+        barrier.count = barrier.needed;
+        STORE(barrier.sense, me->sense);
+        return;
+    }
+    while (LOAD(barrier.sense) != me->sense) // SITE private
+        PAUSE();
+}
+
 OWN void lock_by_test(struct lock *l)
 {
     while (__atomic_exchange_n(&l->taken, 1, __ATOMIC_ACQUIRE))
@@ -198,6 +216,19 @@ OWN uint64_t digest(uint64_t x)
     return x;
 }
 
+// A search that can be given up.
+OWN uint64_t mix_until(long turns, uint64_t x)
+{
+    for (long i = 0; i < turns; i++) {
+        if (stop)
+            break;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    return x;
+}
+
 OWN void store_until(void)
 {
     while (!stop)
@@ -227,6 +258,8 @@ static int is(const char *name)
     return strcmp(how, name) == 0;
 }
 
+static __thread struct mine mine;
+
 static void meet(void)
 {
     if (is("sense"))
@@ -241,6 +274,8 @@ static void meet(void)
         patient_wait(&barrier);
     else if (is("global"))
         global_wait();
+    else if (is("private"))
+        private_wait(&mine);
 }
 
 static void *work(void *argument)
@@ -248,6 +283,8 @@ static void *work(void *argument)
     static const long values[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 0};
     long me = (long)argument;
     uint64_t end = now_ns() + (uint64_t)(rounds * load) * 1000;
+    if (me == 0)
+        sleep_us(stuck * 1000);
     if (is("inline"))
         inlined_rounds(&barrier, me);
     else if (is("one") && me != 0)
@@ -290,6 +327,7 @@ int main(int argc, char **argv)
     threads = option(argc, argv, "threads", 4);
     rounds = option(argc, argv, "rounds", 100);
     load = option(argc, argv, "load", 1000);
+    stuck = option(argc, argv, "stuck", 0);
     barrier.needed = barrier.count = threads;
     sleep_us(option(argc, argv, "late", 0) * 1000);
     // Never so; these are for whoever reads the code.
@@ -297,7 +335,7 @@ int main(int argc, char **argv)
         struct item item = {&item, 0};
         chase(&item, count_until());
         delay(&rounds);
-        digest((uint64_t)rounds);
+        digest(mix_until(rounds, (uint64_t)rounds));
         store_until();
     }
     pthread_t others[threads];

@@ -12,8 +12,10 @@ use crate::{
 /// What is known of a lock.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Of the futex in the target.
+    /// Of the futex in its process.
     pub address: u64,
+    /// That process; `None` for those of processes that have ended, put together.
+    pub pid: Option<u32>,
     /// What it is.
     pub kind: LockKind,
     /// From where a thread waited for it last, as far as that was told.
@@ -34,8 +36,11 @@ pub struct Found {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LockReport {
-    /// Of the futex in the target, hexadecimal: of a mutex it is the mutex's.
+    /// Of the futex in its process, hexadecimal: of a mutex it is the mutex's.
     pub address: String,
+    /// That process, as in `processes`; null for those of processes that had ended,
+    /// which are put together by kind and site.
+    pub pid: Option<u32>,
     /// `mutex`; `rwlock`; `semaphore`; `libc` for one of the C library's own.
     pub kind: &'static str,
     /// From where a thread waited for it lately, as reports write it.
@@ -84,6 +89,7 @@ fn report(lock: &Found, places: &[&Place]) -> LockReport {
     let frame = place.and_then(|place| place.frames.get(place.naming_frame(&others)));
     LockReport {
         address: format!("{:#x}", lock.address),
+        pid: lock.pid,
         kind: lock.kind.name(),
         site: place.map(|place| name(place, &others)),
         function: frame

@@ -86,7 +86,7 @@ fn text(found: &Found, written: &str, share_pct: f64) -> String {
     let looks = if place.is_barrier {
         "it looks like a barrier that spins"
     } else {
-        "it may be a barrier that spins, or a lock"
+        "it may be a barrier that spins, or a lock, a queue, a flag"
     };
     let next = match (&found.command, &place.barrier) {
         (Some(command), _) if place.is_nested => {
@@ -151,7 +151,7 @@ mod tests {
         assert!(
             report
                 .text
-                .contains("or a lock. If it is a barrier, watch it: sbt run")
+                .contains("or a lock, a queue, a flag. If it is a barrier, watch it: sbt run")
         );
     }
 

@@ -348,6 +348,7 @@ fn lock(
 ) -> LockReport {
     LockReport {
         address: address.into(),
+        pid: Some(4242),
         kind,
         site: place.map(|(function, line)| format!("{function} lu.c:{line}")),
         function: place.map(|(function, _)| function.into()),

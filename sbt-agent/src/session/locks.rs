@@ -185,12 +185,13 @@ impl Locks {
         let known = self.known.iter();
         let gone = self.gone.values();
         let all = known
-            .map(|((_, address), known)| (address, known))
-            .chain(gone.map(|(address, known)| (address, known)));
-        let found = all.filter_map(|(address, known)| {
+            .map(|((pid, address), known)| (Some(*pid), address, known))
+            .chain(gone.map(|(address, known)| (None, address, known)));
+        let found = all.filter_map(|(pid, address, known)| {
             let counted = sum(&known.before, &known.now);
             (counted.waits > 0 || counted.waiting > 0).then_some(Found {
                 address: *address,
+                pid,
                 kind: known.kind?,
                 place: known.place,
                 waits: counted.waits,

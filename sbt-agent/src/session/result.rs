@@ -8,6 +8,7 @@ use crate::{
     report::{Report, Run},
     settings::{Conceptual, Mark},
     source::Totals,
+    target::process,
     words::command_line,
 };
 
@@ -45,13 +46,20 @@ impl Session {
     /// What to type to watch the target like this once more: before and after the
     /// options.
     fn again(&self) -> [String; 2] {
-        match (&self.running, &self.command[..]) {
+        let [mut before, after] = match (&self.running, &self.command[..]) {
+            // Its number may be another's now.
+            (None, _) if process::find(self.pid).is_err() => ["sbt attach".into(), "PID".into()],
             (None, _) => ["sbt attach".into(), self.pid.to_string()],
             (_, [sbt, demo, rest @ ..]) if sbt == "sbt" && demo == "demo" => {
                 ["sbt demo".into(), command_line(rest)]
             }
             (_, command) => ["sbt run".into(), format!("-- {}", command_line(command))],
+        };
+        for barrier in &self.settings.barriers {
+            let option = ["--barrier".to_owned(), barrier.to_string()];
+            before = format!("{before} {}", command_line(&option));
         }
+        [before, after]
     }
 
     /// What is known beside the model, up to a time.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use crate::{
+    clock,
     place::printable,
     report::spin::Found,
     source::sampler::{Sample, Sampler},
@@ -29,6 +30,9 @@ const MAX_LOOKS: u32 = 10;
 /// and so often once there was something to see.
 const MAX_FOUND: u32 = 3;
 
+/// How long it may take to look up what was seen, ns: meanwhile nothing else is done.
+const LOOK_UP_NS: u64 = 50_000_000;
+
 /// So many different addresses are looked up in one look.
 const MAX_ADDRESSES: usize = 512;
 
@@ -37,44 +41,54 @@ const MAX_ADDRESSES: usize = 512;
 const MAX_RETURNS: usize = 4;
 
 /// What is known of addresses.
-#[derive(Default)]
 struct Known {
     waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
     returns: HashMap<u64, bool>,
+    watched: HashMap<u64, bool>,
+    /// After that nothing more is looked up, ns.
+    until_ns: u64,
 }
 
 impl Known {
     /// What a sample shows a thread to wait in.
     fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
-        if let Some(found) = self.at(sample.at, resolver) {
-            return Some(found);
-        }
-        // In what the loop has called, which returns to it.
-        let mut left = MAX_RETURNS;
+        let mut returns = Vec::with_capacity(MAX_RETURNS);
         for &word in &sample.stack {
-            let returns = &mut self.returns;
-            if !*returns
-                .entry(word)
-                .or_insert_with(|| resolver.is_return(word))
-            {
-                continue;
+            let known = self.returns.entry(word);
+            if *known.or_insert_with(|| resolver.is_return(word)) {
+                returns.push(word);
             }
-            if let Some(found) = self.at(word.wrapping_sub(1), resolver) {
-                return Some(found);
-            }
-            left -= 1;
-            if left == 0 {
+            if returns.len() == MAX_RETURNS {
                 break;
             }
         }
-        None
+        // Waiting in a barrier that is counted is no news.
+        let mut ways = std::iter::once(sample.at).chain(returns.iter().map(|word| word - 1));
+        if ways.any(|at| self.is_watched(at, resolver)) {
+            return None;
+        }
+        if let Some(found) = self.at(sample.at, resolver) {
+            return Some(found);
+        }
+        // In what the loop has called, which returns to it. Of the program's own
+        // functions only that which was called there: a stack holds old addresses too.
+        let is_own = resolver.is_own(sample.at);
+        returns.into_iter().find_map(|word| {
+            let is_way = !is_own || resolver.has_called(word, sample.at);
+            is_way.then(|| self.at(word - 1, resolver)).flatten()
+        })
+    }
+
+    fn is_watched(&mut self, address: u64, resolver: &mut Resolver) -> bool {
+        let known = self.watched.entry(address);
+        *known.or_insert_with(|| resolver.is_watched(address))
     }
 
     fn at(&mut self, address: u64, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
         if let Some(known) = self.waits.get(&address) {
             return known.clone();
         }
-        if self.waits.len() >= MAX_ADDRESSES {
+        if self.waits.len() >= MAX_ADDRESSES || clock::now_ns() > self.until_ns {
             return None;
         }
         let found = resolver.waits_at(address);
@@ -130,11 +144,15 @@ impl Spinning {
 
     /// Takes what has been seen of the target `pid`; begins to look, or ends it.
     pub fn tick(&mut self, now_ns: u64, seen: Seen, pid: u32, resolver: &mut Resolver) {
+        let is_due = self.is_due(now_ns, seen);
         if let Some((since_ns, _)) = self.sampler {
-            if now_ns.saturating_sub(since_ns) >= LOOK_NS {
+            if self.quiet_since_ns == now_ns {
+                // Barriers are hit again: there is nothing to look for.
+                self.sampler = None;
+            } else if now_ns.saturating_sub(since_ns) >= LOOK_NS {
                 self.end(pid, resolver);
             }
-        } else if self.is_due(now_ns, seen) {
+        } else if is_due {
             self.back_ns = now_ns.saturating_add(AWAY_NS << self.looks);
             self.looks += 1;
             // Where it is not allowed, nobody has looked.
@@ -145,21 +163,44 @@ impl Spinning {
         }
     }
 
+    /// Stops looking, with nothing seen. Until `now_ns` nobody knew whether barriers
+    /// were hit.
+    pub fn give_up(&mut self, now_ns: u64) {
+        self.sampler = None;
+        self.quiet_since_ns = now_ns;
+    }
+
     /// Ends the look that is under way, if there is one.
     pub fn end(&mut self, pid: u32, resolver: &mut Resolver) {
         let Some((_, sampler)) = self.sampler.take() else {
             return;
         };
         resolver.turn_to(pid);
-        let mut known = Known::default();
-        for (thread, sample) in sampler.end() {
+        let taken = sampler.end();
+        let mut known = Known {
+            waits: HashMap::new(),
+            returns: HashMap::new(),
+            watched: HashMap::new(),
+            until_ns: clock::now_ns() + LOOK_UP_NS,
+        };
+        // Where most of them are comes first, should there be no time for all.
+        let mut often: HashMap<u64, u32> = HashMap::new();
+        for (_, sample) in &taken {
+            *often.entry(sample.at).or_default() += 1;
+        }
+        let mut often: Vec<(u64, u32)> = often.into_iter().collect();
+        often.sort_unstable_by_key(|(at, times)| (std::cmp::Reverse(*times), *at));
+        for (at, _) in often {
+            known.at(at, resolver);
+        }
+        self.has_looked |= !taken.is_empty();
+        for (thread, sample) in taken {
             let found = known.wait(&sample, resolver);
             self.tally.add(thread, found.as_ref().map(|(id, _)| *id));
             if let Some((id, place)) = found {
                 self.places.entry(id).or_insert(place);
             }
         }
-        self.has_looked = true;
         self.found += u32::from(!self.tally.suspects().is_empty());
     }
 
@@ -172,9 +213,11 @@ impl Spinning {
             let place = self.places.get(&id)?.clone();
             let option = place.barrier.as_ref().ok();
             Some(Found {
-                command: option.map(|function| {
+                command: option.and_then(|function| {
                     let option = command_line(&["--barrier".to_owned(), function.clone()]);
-                    printable(&format!("{} {option} {}", again[0], again[1]))
+                    let command = format!("{} {option} {}", again[0], again[1]);
+                    // What cannot be shown as it is cannot be typed.
+                    (printable(&command) == command).then_some(command)
                 }),
                 place,
                 threads: suspect.threads.len() as u64,

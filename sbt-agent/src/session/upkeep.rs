@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 
 use super::{Session, futexes};
-use crate::{clock, event::Event};
+use crate::{clock, event::Event, target::process};
 
 impl Session {
     /// Lets go what the recogniser holds back for too long.
@@ -49,6 +49,11 @@ impl Session {
         }
         // Without probes nobody knows whether barriers are hit.
         if self.source.is_some() && !self.is_off() {
+            // Its children are not looked at.
+            let seen = futexes::Seen {
+                threads: process::threads(self.pid),
+                ..seen
+            };
             self.spinning
                 .tick(clock::now_ns(), seen, self.pid, &mut self.resolver);
         }

@@ -235,6 +235,7 @@ impl Session {
             return Ok(());
         };
         let off_ns = clock::now_ns();
+        self.spinning.give_up(off_ns);
         source.pause();
         // What was seen before still has to come in.
         while let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await {
@@ -262,6 +263,7 @@ impl Session {
         self.recognition
             .push(&gap, &mut self.resolver, &mut self.model);
         source.resume()?;
+        self.spinning.give_up(clock::now_ns());
         if let Some(view) = &mut self.view {
             view.observer.resumed(clock::now_ns());
         }

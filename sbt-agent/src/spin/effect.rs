@@ -58,6 +58,13 @@ pub struct Operand {
     displacement: u64,
 }
 
+impl Operand {
+    /// Whether it is the same for every thread.
+    pub fn is_fixed(self) -> bool {
+        self.root == Root::Fixed && self.index == Register::None
+    }
+}
+
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(

@@ -92,6 +92,10 @@ pub enum Purpose {
 
 /// A loop that only waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of a loop"
+)]
 pub struct Waiting {
     /// The address of its first instruction.
     pub start: u64,
@@ -103,6 +107,8 @@ pub struct Waiting {
     pub works_between: bool,
     /// Whether the function seems to get a pointer as its first argument.
     pub has_pointer: bool,
+    /// Whether it waits for a variable of the program, which it was not given.
+    pub is_fixed: bool,
 }
 
 /// The loop that only waits, and that the instruction at `address` belongs to; in
@@ -133,6 +139,7 @@ pub fn recognise(
         is_nested: !later.is_disjoint(&found.nodes),
         works_between: graph.works_between(&found, &later, callee),
         has_pointer: effect::first_is_pointer(instructions),
+        is_fixed: graph.awaited(&found).any(Operand::is_fixed),
     })
 }
 
@@ -297,10 +304,23 @@ impl Graph {
         // to turn.
         let waits = all()
             .any(|(node, values)| node.is_branch && leaves(node) && flags(true, false)(values));
-        // Turns that are counted and never asked for are the program's work.
-        let counts = carried.iter().any(|(_, places)| places & !FLAGS != 0);
-        let asks = all().any(|(node, values)| node.is_branch && values.progress & FLAGS != 0);
-        waits && (!counts || asks)
+        // What is counted and never asked for is the program's work: each by itself,
+        // since a search may count its turns too.
+        let counted = carried.iter().fold(0, |all, (_, places)| all | places) & !FLAGS;
+        let mut counted = (0..Places::BITS).map(|bit| counted & (1 << bit));
+        let is_asked = |place: Places| {
+            let one: Vec<_> = carried
+                .iter()
+                .map(|(head, all)| (*head, all & place))
+                .collect();
+            let values = self.values(it, &one);
+            let mut branches = it
+                .nodes
+                .iter()
+                .filter(|index| self.nodes[**index].is_branch);
+            branches.any(|index| values[index].progress & FLAGS != 0)
+        };
+        waits && counted.all(|place| place == 0 || is_asked(place))
     }
 
     /// What is written in a loop and used in its next turn.
@@ -357,12 +377,14 @@ impl Graph {
         }
     }
 
+    /// What is read in a loop of the memory of all.
+    fn awaited(&self, it: &Loop) -> impl Iterator<Item = Operand> {
+        let nodes = it.nodes.iter();
+        nodes.filter_map(|index| self.nodes[*index].effect.load)
+    }
+
     fn purpose(&self, it: &Loop, later: &BTreeSet<usize>) -> Purpose {
-        let awaited: Vec<Operand> = it
-            .nodes
-            .iter()
-            .filter_map(|index| self.nodes[*index].effect.load)
-            .collect();
+        let awaited: Vec<Operand> = self.awaited(it).collect();
         let writes_it = |index: usize| {
             let store = self.nodes[index].effect.store;
             store.is_some_and(|store| awaited.contains(&store))

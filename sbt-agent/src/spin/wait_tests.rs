@@ -123,6 +123,7 @@ fn loops_that_only_wait_are_told_from_those_that_compute() {
             "delay",
             "poll_clock",
             "digest",
+            "mix_until",
             "store_until",
         ];
         for name in computing {

@@ -17,6 +17,9 @@ use super::{elf, files::ProbedFile, libraries::find_program};
 /// More words than this are not taken for programs: each costs milliseconds.
 const MAX_PROGRAMS: usize = 8;
 
+/// And no more are looked at: a program may be given thousands of files.
+const MAX_WORDS: usize = 256;
+
 /// How much of a script is read, bytes.
 const MAX_SCRIPT: u64 = 1 << 16;
 
@@ -64,15 +67,12 @@ pub fn programs_named(
 ) -> Vec<PathBuf> {
     let mut found = Found::default();
     found.add_script(program);
-    for argument in arguments {
-        for word in words(argument.as_bytes()) {
-            if word.starts_with(b"-") {
-                continue;
-            }
-            let word = OsStr::from_bytes(word);
-            found.add_program(find_program(word, path));
-            found.add_script(Path::new(word));
-        }
+    let words = arguments.iter().flat_map(|all| words(all.as_bytes()));
+    let words = words.filter(|word| !word.starts_with(b"-"));
+    for word in words.take(MAX_WORDS) {
+        let word = OsStr::from_bytes(word);
+        found.add_program(find_program(word, path));
+        found.add_script(Path::new(word));
     }
     found.programs
 }
@@ -98,10 +98,12 @@ impl Found {
 
     /// What a file names, if it is a script.
     fn add_script(&mut self, file: &Path) {
-        let mut text = Vec::new();
-        let is_read = elf::open_regular(file)
-            .is_ok_and(|file| file.take(MAX_SCRIPT).read_to_end(&mut text).is_ok());
-        if !is_read || !text.starts_with(b"#!") {
+        let Ok(mut file) = elf::open_regular(file) else {
+            return;
+        };
+        let (mut start, mut text) = ([0; 2], Vec::new());
+        let is_script = file.read_exact(&mut start).is_ok() && start == *b"#!";
+        if !is_script || file.take(MAX_SCRIPT).read_to_end(&mut text).is_err() {
             return;
         }
         let commands = text.iter().position(|byte| *byte == b'\n');

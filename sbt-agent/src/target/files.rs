@@ -177,12 +177,17 @@ impl ProbedFile {
 
     /// Whether it is the library of OpenMP.
     pub fn is_openmp(&self) -> bool {
+        self.is_library && self.has_openmp()
+    }
+
+    /// Whether barriers of OpenMP were found in it.
+    pub fn has_openmp(&self) -> bool {
         let is_barrier = |point: &Point| match point.function {
             Function::Kmp(_) => true,
             Function::Team(_) => point.layout == layout::GOMP,
             _ => false,
         };
-        self.is_library && self.points.iter().any(is_barrier)
+        self.points.iter().any(is_barrier)
     }
 
     /// Whether it is a program that the C library is linked into.

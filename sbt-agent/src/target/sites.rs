@@ -25,6 +25,7 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     process::{self, Mapping},
+    runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
 };
@@ -134,10 +135,23 @@ impl Resolver {
         }
     }
 
-    /// What is wanted and can be had in part only.
+    /// What is wanted and can be had in part only, and what is not understood.
     pub fn notes(&self) -> Vec<String> {
         let files: Vec<_> = self.modules.iter().map(|module| &*module.file).collect();
-        self.wanted.notes(&files)
+        let strange = files.iter().filter(|file| {
+            let defines = |image: &[u8]| runtimes::is_openmp(image);
+            !file.has_openmp() && file.image().is_ok_and(|image| defines(&image))
+        });
+        let strange = strange.map(|file| {
+            let shown = file.shown.to_string_lossy();
+            format!(
+                "{} has an OpenMP runtime that is not understood: its barriers are not seen",
+                printable(&shown)
+            )
+        });
+        let mut notes = self.wanted.notes(&files);
+        notes.extend(strange);
+        notes
     }
 
     /// Why a program may show no barrier although it has some.

@@ -9,7 +9,9 @@ mod stubs;
 mod sweep;
 mod values;
 
-use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
+use object::{
+    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, read::elf::ElfFile64,
+};
 
 use sbt_common::{
     Cookie, layout,
@@ -104,6 +106,15 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
         points.extend(gomp::points(&start, &text, &frames, segments));
     }
     points
+}
+
+/// Whether a file defines the functions of OpenMP from which its barriers are looked for.
+pub fn is_openmp(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
+        let all = file.dynamic_symbols().chain(file.symbols());
+        let mut defined = all.filter(object::ObjectSymbol::is_definition);
+        defined.any(|symbol| matches!(symbol.name(), Ok("GOMP_barrier" | "__kmpc_barrier")))
+    })
 }
 
 /// The end of a function that waits: where to put a return probe.

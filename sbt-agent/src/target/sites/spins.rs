@@ -1,6 +1,7 @@
 //! Where threads are → the loops of the program's own in which they wait.
 
 use memchr::memchr2_iter;
+use sbt_common::Cookie;
 
 use super::{Resolver, system::WAITING};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
     target::{
         debuginfo::Symbol,
-        elf::{code_at, imported_at, imported_through},
+        elf::{Function, code_at, imported_at, imported_through},
         walks::Owner,
     },
 };
@@ -61,6 +62,71 @@ impl Resolver {
             self.modules[module].owner == Owner::User
                 && self.modules[module].is_after_call(vaddr.wrapping_add(1))
         })
+    }
+
+    /// Whether an address is in code of the program's own.
+    pub fn is_own(&mut self, address: u64) -> bool {
+        let found = self.find(address);
+        found.is_some_and(|(module, _)| self.modules[module].owner == Owner::User)
+    }
+
+    /// Whether the call in front of a return address has called the function that the
+    /// instruction at an address belongs to.
+    pub fn has_called(&mut self, returns_to: u64, address: u64) -> bool {
+        let Some((module, vaddr)) = self.find(address) else {
+            return false;
+        };
+        let call = self.find(returns_to.wrapping_sub(Cookie::CALL.into()));
+        let Some((_, call)) = call.filter(|(caller, _)| *caller == module) else {
+            return false;
+        };
+        let file = std::sync::Arc::clone(&self.modules[module].file);
+        let Some(function) = self
+            .walks
+            .unwind(module, &file)
+            .and_then(|unwind| Some(unwind.function(vaddr)?.start))
+        else {
+            return false;
+        };
+        let segments = &self.modules[module].segments;
+        let image = file.image().ok();
+        let code = image.as_ref().and_then(|image| {
+            let code = code_at(image, segments, call, Cookie::CALL.into())?;
+            <[u8; 5]>::try_from(code.bytes).ok()
+        });
+        let Some([0xe8, to @ ..]) = code else {
+            return false;
+        };
+        let next = call.wrapping_add(Cookie::CALL.into());
+        next.wrapping_add_signed(i32::from_le_bytes(to).into()) == function
+    }
+
+    /// Whether an address is in a function that is watched as a barrier already.
+    pub fn is_watched(&mut self, address: u64) -> bool {
+        let Some((module, vaddr)) = self.find(address) else {
+            return false;
+        };
+        let file = std::sync::Arc::clone(&self.modules[module].file);
+        let mut barriers = file
+            .points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Call { .. }))
+            .peekable();
+        if barriers.peek().is_none() {
+            return false;
+        }
+        let Some(unwind) = self.walks.unwind(module, &file) else {
+            return false;
+        };
+        let start = |vaddr: u64| Some(unwind.function(vaddr)?.start);
+        let mine = start(vaddr);
+        let segments = &self.modules[module].segments;
+        mine.is_some()
+            && barriers.any(|point| {
+                let mut segments = segments.iter();
+                let vaddr = segments.find_map(|segment| segment.address(point.entry_offset));
+                vaddr.and_then(start) == mine
+            })
     }
 
     /// The waiting that the instruction at an address belongs to.
@@ -190,12 +256,24 @@ impl Resolver {
     ) -> Result<String, NoFunction> {
         let debug = self.debug(module).ok_or(NoFunction::NoSymbol)?;
         let means_it = |name: &&str| {
+            // Of several of that name `--barrier` would take all.
             let found = debug.functions(name).unwrap_or_default();
-            found.iter().any(|found| found.start == symbol.start)
+            found.len() == 1 && found[0].start == symbol.start
         };
         let names = [name, Some(symbol.name.as_str())];
         let name = names.into_iter().flatten().find(means_it);
         let name = printable(name.ok_or(NoFunction::NoSymbol)?);
+        let file = &self.modules[module];
+        let name = if file.is_program {
+            name
+        } else {
+            let file = file.file.shown.to_string_lossy();
+            format!("{}!{name}", printable(short(&file)))
+        };
+        // The barrier is no argument then, whatever else is one.
+        if waiting.is_fixed {
+            return Ok(format!("{name}:0"));
+        }
         // Where nothing says whether it gets a barrier, a pointer is taken for one.
         let is_told = debug.first_is_pointer(symbol.start).is_some();
         if is_told || waiting.has_pointer {
