@@ -482,3 +482,23 @@ fn a_late_team_does_not_count_the_time_before_it_lived() {
     // The first team's includes what the program did before.
     assert_eq!(site.phase.sum(), 100 + 99 + 99);
 }
+
+/// A communicator of MPI that could not be read: nobody knows who else was there.
+#[test]
+fn a_rank_of_unknown_many_completes_nothing() {
+    let arrives = |kind| Event::Arrive {
+        tid: 1,
+        clocks: Clocks::at(100),
+        object: 7,
+        kind,
+        callers: CallersId(0),
+    };
+    let counted = |kind| {
+        let events = [thread(1, 0), arrives(kind), depart(1, 200), exit(1, 300)];
+        let model = model(&events, 0, true);
+        let totals = model.totals();
+        (totals.episodes, totals.incomplete)
+    };
+    assert_eq!(counted(Kind::Mpi), (0, 1));
+    assert_eq!(counted(Kind::User), (1, 0));
+}
