@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     int world = MPI_Comm_c2f(MPI_COMM_WORLD);
     for (volatile long round = 0; round < rounds; round++) {
         mpi_barrier_(&world, &error); // SITE first
-        sleep_us(200 * rank);
+        sleep_us(2000 * rank);
         mpi_barrier_(&world, &error); // SITE second
     }
     MPI_Finalize();

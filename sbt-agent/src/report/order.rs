@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use crate::model::{Model, thread::ThreadId};
 
 /// Those that met a barrier or passed a mark, in the order of their birth,
-/// from 0; where they are of several processes, one process after the other.
+/// from 0; where they are of several processes, one process after the other. The row
+/// that several share is the last one of its process.
 pub struct Order {
     numbers: Vec<u32>,
     /// Their processes, in order.
@@ -42,7 +43,10 @@ impl Order {
         let mut born: Vec<usize> = (0..rows.len())
             .filter(|index| rows[*index].arrivals > 0 || marked.contains(index))
             .collect();
-        born.sort_by_key(|index| (rows[*index].since_ns, rows[*index].shown));
+        born.sort_by_key(|index| {
+            let row = &rows[*index];
+            (row.threads > 1, row.since_ns, row.shown)
+        });
         let mut processes = processes(model, born.iter().map(|index| rows[*index].shown.1));
         let place: HashMap<u32, usize> = (0..)
             .zip(&processes)

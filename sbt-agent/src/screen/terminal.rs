@@ -248,8 +248,9 @@ impl Screen {
         let mut terminal = Terminal::new(backend)?;
         let keys = Tty::open(None)?.file;
         let mut snapshot = self.latest.borrow_and_update().clone();
-        // The library hears of a new size from here on.
-        event::poll(INSTANT)?;
+        // The library hears of a new size from here on. It may have read what was
+        // pressed until now, which nobody will find in the terminal any more.
+        let mut has_read = event::poll(INSTANT)?;
         self.ask_size();
         let mut drawn: Option<Instant> = None;
         let mut is_old = true;
@@ -279,7 +280,8 @@ impl Screen {
                 terminal.draw(|frame| state.draw(frame, &snapshot))?;
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
-            let has_keys = wait_for_keys(&keys, if is_old { wait.min(LOOK) } else { LOOK })?;
+            let wait = if is_old { wait.min(LOOK) } else { LOOK };
+            let has_keys = std::mem::take(&mut has_read) || wait_for_keys(&keys, wait)?;
             let size_now = size().ok();
             if size_now != size_then {
                 size_then = size_now;
