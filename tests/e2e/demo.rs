@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Report, best_of_three, folder, needs_root, number, quiet, run, sbt_with};
+use crate::harness::{Report, best_of_three, folder, needs_root, number, run, sbt_with};
 
 fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
     let folder = folder();
@@ -113,8 +113,7 @@ fn every_program_is_watched_and_right() {
 
 #[test]
 fn lu_in_blocks_has_a_straggler() {
-    needs_root!();
-    let _alone = quiet();
+    needs_root!(alone);
     best_of_three(|| {
         let (_, report) = demo("lu-block", "0.3", 0);
         let site = site(&report, "update_rows");
@@ -137,8 +136,7 @@ fn lu_in_blocks_has_a_straggler() {
 
 #[test]
 fn lu_cyclic_is_more_even_than_lu_in_blocks() {
-    needs_root!();
-    let _alone = quiet();
+    needs_root!(alone);
     best_of_three(|| {
         let [block, cyclic] =
             ["lu-block", "lu-cyclic"].map(|name| spread(&running(name, "update_rows")));
@@ -154,8 +152,7 @@ fn lu_cyclic_is_more_even_than_lu_in_blocks() {
 
 #[test]
 fn tiles_that_do_not_go_evenly_give_one_thread_more() {
-    needs_root!();
-    let _alone = quiet();
+    needs_root!(alone);
     best_of_three(|| {
         let (tiles, even) = (
             running("matmul-tiles", "multiply"),
@@ -173,8 +170,7 @@ fn tiles_that_do_not_go_evenly_give_one_thread_more() {
 
 #[test]
 fn the_tree_sum_leaves_threads_without_work_and_the_flat_one_does_not() {
-    needs_root!();
-    let _alone = quiet();
+    needs_root!(alone);
     best_of_three(|| {
         let (tree, flat) = (
             running("radix", "tree_sum"),
@@ -190,8 +186,7 @@ fn the_tree_sum_leaves_threads_without_work_and_the_flat_one_does_not() {
 
 #[test]
 fn the_serial_panel_belongs_to_two_threads_and_shrinks_when_shared() {
-    needs_root!();
-    let _alone = quiet();
+    needs_root!(alone);
     best_of_three(|| {
         let [serial, shared] = ["lu-serial", "lu-parallel"].map(|name| {
             let (_, report) = demo(name, "0.3", 0);
@@ -220,8 +215,7 @@ fn the_serial_panel_belongs_to_two_threads_and_shrinks_when_shared() {
 
 #[test]
 fn the_triangle_of_pairs_is_uneven_until_folded() {
-    needs_root!();
-    let _alone = quiet();
+    needs_root!(alone);
     best_of_three(|| {
         for function in ["pair_forces", "potential_energy"] {
             let (block, folded) = (

@@ -7,7 +7,7 @@ use std::{
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::{Duration, Instant},
 };
@@ -39,9 +39,19 @@ pub fn skipped(why: &str, test: &str) {
     }
 }
 
-/// Leaves a test that needs real probes, and counts it, where there are none.
+/// Leaves a test that needs real probes, and counts it, where there are none. With
+/// `alone`, no other that needs them runs meanwhile: for those that measure time, or
+/// how threads share the processors.
 macro_rules! needs_root {
     () => {
+        let _among_others = $crate::harness::among_others();
+        $crate::harness::needs_root!(check);
+    };
+    (alone) => {
+        let _alone = $crate::harness::alone();
+        $crate::harness::needs_root!(check);
+    };
+    (check) => {
         if !$crate::harness::is_root() {
             fn here() {}
             let name = std::any::type_name_of_val(&here);
@@ -52,11 +62,16 @@ macro_rules! needs_root {
 }
 pub(crate) use needs_root;
 
-/// Held by tests that measure time, so that they at least do not disturb each
-/// other.
-pub fn quiet() -> MutexGuard<'static, ()> {
-    static QUIET: Mutex<()> = Mutex::new(());
-    QUIET.lock().unwrap_or_else(PoisonError::into_inner)
+static RUNNING: RwLock<()> = RwLock::new(());
+
+/// Held by a test while others may run.
+pub fn among_others() -> RwLockReadGuard<'static, ()> {
+    RUNNING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test while none other that holds anything may run.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    RUNNING.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program under test: that of `SBT_BIN`, else built here and now.

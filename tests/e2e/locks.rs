@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, needs_root, number, quiet, watch_with},
+    harness::{Report, needs_root, number, watch_with},
     programs::{line, program},
 };
 
@@ -26,8 +26,7 @@ fn lock<'a>(report: &'a Report, kind: &str, line: u32) -> &'a Value {
 
 #[test]
 fn contended_locks_are_counted_with_their_times() {
-    needs_root!();
-    let _quiet = quiet();
+    needs_root!(alone);
     let (finished, report) = watch_with(
         &["--futex=on"],
         &program("locks.c"),
@@ -71,8 +70,7 @@ fn nobody_looked_is_not_none() {
 
 #[test]
 fn locks_of_children_are_counted_in_each() {
-    needs_root!();
-    let _quiet = quiet();
+    needs_root!(alone);
     let inner = program("locks.c");
     let one = format!("{} how=mutex threads=2 hold=5", inner.display());
     let (finished, report) = watch_with(

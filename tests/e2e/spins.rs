@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::{
     harness::{
-        Report, attach, best_of_three, folder, needs_root, number, quiet, run, sbt_with, start,
-        watch, watch_with,
+        Report, attach, best_of_three, folder, needs_root, number, run, sbt_with, start, watch,
+        watch_with,
     },
     programs::{Build, line, program},
 };
@@ -58,8 +58,7 @@ fn follow(suspect: &Value) -> Report {
 
 #[test]
 fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
-    needs_root!();
-    let _quiet = quiet();
+    needs_root!(alone);
     for (how, site) in [
         ("sense", "SITE sense"),
         ("yield", "SITE yield"),
@@ -95,7 +94,7 @@ fn suspects_or_none(report: &Report) -> &[Value] {
 
 #[test]
 fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
-    needs_root!();
+    needs_root!(alone);
     let bare = SPINS.flags(&["-g0"]).path();
     best_of_three(|| {
         let (found, _) = suspect(&bare, "global")?;
@@ -108,7 +107,7 @@ fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
 
 #[test]
 fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
-    needs_root!();
+    needs_root!(alone);
     best_of_three(|| {
         let (found, _) = suspect(&SPINS.path(), "private")?;
         assert_eq!(found["function"], "private_wait");
@@ -120,7 +119,7 @@ fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
 /// Also where no barrier is hit for longer than it takes to look.
 #[test]
 fn one_that_is_watched_is_no_news() {
-    needs_root!();
+    needs_root!(alone);
     let (_, report) = watch_with(
         &["--barrier=sense_wait"],
         &SPINS.path(),
@@ -132,7 +131,7 @@ fn one_that_is_watched_is_no_news() {
 
 #[test]
 fn one_built_without_optimisation_is_seen() {
-    needs_root!();
+    needs_root!(alone);
     for build in [
         SPINS.flags(&["-O0"]),
         SPINS.flags(&["-O0"]).compiler("clang"),
@@ -147,7 +146,7 @@ fn one_built_without_optimisation_is_seen() {
 
 #[test]
 fn one_that_is_no_function_is_placed() {
-    needs_root!();
+    needs_root!(alone);
     best_of_three(|| {
         let (found, _) = suspect(&SPINS.path(), "inline")?;
         let site = u64::from(line("spins.c", "SITE inline"));
@@ -161,7 +160,7 @@ fn one_that_is_no_function_is_placed() {
 
 #[test]
 fn in_a_stripped_program_the_address_is_told() {
-    needs_root!();
+    needs_root!(alone);
     let stripped = SPINS.stripped().path();
     best_of_three(|| {
         let (found, _) = suspect(&stripped, "sense")?;
@@ -177,7 +176,7 @@ fn in_a_stripped_program_the_address_is_told() {
 
 #[test]
 fn what_may_be_a_lock_is_said_to_be() {
-    needs_root!();
+    needs_root!(alone);
     best_of_three(|| {
         let (found, _) = suspect(&SPINS.path(), "ticketlock")?;
         assert_eq!(found["kind"], "unclear", "{found}");
@@ -188,7 +187,7 @@ fn what_may_be_a_lock_is_said_to_be() {
 
 #[test]
 fn what_only_looks_like_it_is_not_pointed_at() {
-    needs_root!();
+    needs_root!(alone);
     for how in ["lock", "exchange", "compute", "clock", "one"] {
         let rounds = if how.contains('o') {
             "rounds=1200"
@@ -202,7 +201,7 @@ fn what_only_looks_like_it_is_not_pointed_at() {
 
 #[test]
 fn while_barriers_are_hit_nobody_looks() {
-    needs_root!();
+    needs_root!(alone);
     let report = watch(&program("calls.c"), &[]);
     assert!(report.number("episodes") > 0, "{report}");
     assert_eq!(report.0["spin_suspects"], Value::Null, "{report}");
@@ -223,7 +222,7 @@ fn while_barriers_are_hit_nobody_looks() {
 
 #[test]
 fn an_attached_program_is_told_by_its_number() {
-    needs_root!();
+    needs_root!(alone);
     let program = SPINS.path();
     let target = start(crate::harness::command(
         &program,
@@ -241,7 +240,7 @@ fn an_attached_program_is_told_by_its_number() {
 
 #[test]
 fn the_text_says_it_where_nothing_else_is_found() {
-    needs_root!();
+    needs_root!(alone);
     let command = {
         let mut command = sbt_with(&["run", "--"]);
         command.arg(SPINS.path()).args(["how=sense", "rounds=400"]);
