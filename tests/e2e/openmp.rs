@@ -115,6 +115,13 @@ fn a_stripped_program_with_llvm_openmp_shows_its_barriers() {
     needs_root!();
     let report = watch(&LLVM.stripped().path(), &["rounds=20", "nested=0"]);
     report.is_exactly(4 * (20 * 5 + 20 + 1), 20 * 5 + 20 + 1);
+    // It was compiled with -g: its calls say where they are.
+    let barrier = report.site_at(line("openmp.c", "SITE barrier"));
+    assert_eq!(number(barrier, "episodes"), 20, "{report}");
+    for site in report.sites() {
+        let file = site["file"].as_str().unwrap_or_default();
+        assert!(file.ends_with("openmp.c"), "{report}");
+    }
 }
 
 #[test]

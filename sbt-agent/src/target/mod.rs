@@ -8,6 +8,7 @@ pub mod debuginfo;
 pub mod elf;
 pub mod executes;
 pub mod files;
+mod ident;
 mod keeper;
 pub mod launch;
 pub mod libraries;

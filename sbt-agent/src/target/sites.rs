@@ -24,6 +24,7 @@ use super::{
     debuginfo::DebugInfo,
     elf,
     files::{FileId, ProbedFile},
+    ident,
     process::{self, Mapping},
     runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},
@@ -223,7 +224,7 @@ impl Resolver {
             if depth > 0 && !self.modules[module].is_after_call(vaddr + 1) {
                 break;
             }
-            let frames = self.frames(module, vaddr);
+            let frames = self.frames_of_call(module, vaddr);
             let name = frames.last().and_then(|frame| frame.function.as_deref());
             let owner = self.modules[module].owner.of_function(name);
             links.push(Link {
@@ -293,6 +294,33 @@ impl Resolver {
                 inlined: frame.inlined,
             })
             .collect()
+    }
+
+    /// The same of a call; one of LLVM's OpenMP may say itself where it is, if the debug
+    /// information does not.
+    fn frames_of_call(&mut self, module: usize, vaddr: u64) -> Vec<Frame> {
+        let mut frames = self.frames(module, vaddr);
+        let has_line = frames.last().is_some_and(|frame| frame.line.is_some());
+        if has_line || !self.modules.iter().any(|module| module.file.has_openmp()) {
+            return frames;
+        }
+        let file = Arc::clone(&self.modules[module].file);
+        let function = self.walks.unwind(module, &file);
+        let function = function.and_then(|unwind| Some(unwind.function(vaddr)?.start));
+        let said = function.and_then(|function| {
+            let segments = &self.modules[module].segments;
+            ident::said(&file.image().ok()?, segments, function, vaddr + 1)
+        });
+        if let Some(said) = said {
+            let named = frames.pop().and_then(|frame| frame.function);
+            frames.push(Frame {
+                function: named.or(Some(said.function)),
+                file: Some(said.file),
+                line: Some(said.line),
+                inlined: false,
+            });
+        }
+        frames
     }
 
     fn debug(&self, module: usize) -> Option<&DebugInfo> {
