@@ -4,7 +4,7 @@
 //! numbers, then a text `;file;function;line;column;;`. Programs compiled with debug
 //! information have the lines there, and keep them if they are stripped.
 
-use std::str;
+use std::{collections::HashMap, ffi::CStr};
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -12,7 +12,10 @@ use iced_x86::{
 };
 use object::{LittleEndian, Object as _, RelocationTarget, read::elf::ElfFile64};
 
-use super::elf::{Segment, code_at};
+use super::{
+    elf::{Segment, code_at, data_at},
+    registers::KEPT,
+};
 
 /// Where the flags lie in an `ident_t`, and the address of its text, bytes.
 const FLAGS: u64 = 4;
@@ -22,7 +25,7 @@ const TEXT: u64 = 16;
 const BY_COMPILER: u32 = 2;
 
 /// The longest text that is read, bytes.
-const MAX_TEXT: u64 = 4096;
+const MAX_TEXT: usize = 4096;
 
 /// So much of a function is read, bytes.
 const MAX_FUNCTION: u64 = 1 << 20;
@@ -46,58 +49,61 @@ pub(super) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64)
         .filter(|it| *it <= MAX_FUNCTION)?;
     let code = code_at(image, segments, function, length)?;
     let ident = first_argument(code.bytes, function, next)?;
-    let word = |address: u64, length: u64| Some(code_at(image, segments, address, length)?.bytes);
-    let flags = u32::from_le_bytes(word(ident + FLAGS, 4)?.try_into().ok()?);
-    if flags & BY_COMPILER == 0 {
+    let flags = data_at(image, segments, ident + FLAGS)?.first_chunk()?;
+    if u32::from_le_bytes(*flags) & BY_COMPILER == 0 {
         return None;
     }
     let at = ident + TEXT;
     let text = match relocated(image, at) {
         Some(text) => text,
-        None => u64::from_le_bytes(word(at, 8)?.try_into().ok()?),
+        None => u64::from_le_bytes(*data_at(image, segments, at)?.first_chunk()?),
     };
-    let segment = segments.iter().find(|it| it.file_offset(text).is_some())?;
-    let left = segment.vaddr + segment.filesz - text;
-    let text = word(text, left.min(MAX_TEXT))?;
-    let end = text.iter().position(|byte| *byte == 0)?;
-    parse(str::from_utf8(&text[..end]).ok()?)
+    let text = data_at(image, segments, text)?;
+    let text = &text[..text.len().min(MAX_TEXT)];
+    parse(CStr::from_bytes_until_nul(text).ok()?.to_str().ok()?)
 }
 
-/// The address in rdi at a call, as the instructions before it have put it there.
+/// The address in rdi at a call, as the instructions before it have put it there. What
+/// they compute is not followed, and of jumps only that none goes on after them: what
+/// this finds otherwise is no `ident_t`, or one of the same function.
 fn first_argument(code: &[u8], start: u64, next: u64) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
-    let mut argument = None;
+    let mut held = HashMap::new();
     let mut instruction = Instruction::default();
     let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         if instruction.next_ip() == next {
-            return argument.filter(|_| instruction.mnemonic() == Mnemonic::Call);
+            let is_call = instruction.mnemonic() == Mnemonic::Call;
+            return held.remove(&Register::RDI).filter(|_| is_call);
         }
-        let is_rdi = instruction.op_count() > 0
-            && instruction.op0_kind() == OpKind::Register
-            && instruction.op0_register().full_register() == Register::RDI;
-        match instruction.mnemonic() {
-            Mnemonic::Lea if is_rdi && instruction.is_ip_rel_memory_operand() => {
-                argument = Some(instruction.ip_rel_memory_address());
+        let value = match instruction.mnemonic() {
+            Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
+                Some(instruction.ip_rel_memory_address())
             }
-            Mnemonic::Mov if is_rdi && instruction.op1_kind() == OpKind::Immediate32 => {
-                argument = Some(instruction.immediate32().into());
+            Mnemonic::Mov if instruction.op1_kind() == OpKind::Immediate32 => {
+                Some(instruction.immediate32().into())
             }
-            // It may be another's now.
-            Mnemonic::Call => argument = None,
-            _ => {
-                let info = factory.info(&instruction);
-                let mut used = info.used_registers().iter();
-                let writes = |access| {
-                    !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead)
-                };
-                if used
-                    .any(|it| it.register().full_register() == Register::RDI && writes(it.access()))
-                {
-                    argument = None;
-                }
+            Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => {
+                held.get(&instruction.op1_register()).copied()
             }
+            // They may be another's now.
+            Mnemonic::Call | Mnemonic::Jmp | Mnemonic::Ret => {
+                held.retain(|register, _| KEPT.contains(register));
+                continue;
+            }
+            _ => None,
+        };
+        for used in factory.info(&instruction).used_registers() {
+            if !matches!(
+                used.access(),
+                OpAccess::None | OpAccess::Read | OpAccess::CondRead
+            ) {
+                held.remove(&used.register().full_register());
+            }
+        }
+        if let Some(value) = value.filter(|_| instruction.op0_kind() == OpKind::Register) {
+            held.insert(instruction.op0_register().full_register(), value);
         }
     }
     None
@@ -151,5 +157,11 @@ mod tests {
         assert_eq!(at(&[&lea, &call, &call]), None);
         assert_eq!(at(&[&lea, &clear]), None);
         assert_eq!(at(&[&[0xbf, 0, 1, 0, 0], &call]), Some(0x100));
+        // Put aside before a loop.
+        let aside = [0x48, 0x8d, 0x1d, 0x10, 0, 0, 0]; // lea 0x10(%rip),%rbx
+        let back = [0x48, 0x89, 0xdf]; // mov %rbx,%rdi
+        assert_eq!(at(&[&aside, &call, &back, &call]), Some(0x1017));
+        let computed = [0x48, 0x83, 0xc3, 1]; // add $1,%rbx
+        assert_eq!(at(&[&aside, &computed, &back, &call]), None);
     }
 }

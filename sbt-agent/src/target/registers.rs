@@ -16,6 +16,16 @@ pub const ARGUMENTS: [Register; 6] = [
 /// Those of no argument that a called function may change as well.
 pub const OTHER_VOLATILE: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
 
+/// Those that a called function leaves as they were.
+pub const KEPT: [Register; 6] = [
+    Register::RBX,
+    Register::RBP,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
 /// Those that may hold an object beside [`ARGUMENTS`], behind which they are
 /// numbered.
 const OTHERS: [Register; 9] = [

@@ -20,16 +20,33 @@ pub(in crate::target) fn code_at<'a>(
     vaddr: u64,
     size: u64,
 ) -> Option<Code<'a>> {
-    let (offset, left) = segments
-        .iter()
-        .filter(|segment| segment.executable)
-        .find_map(|segment| {
-            let offset = segment.file_offset(vaddr)?;
-            Some((offset, segment.filesz - (offset - segment.offset)))
-        })?;
-    let bytes = image.get(usize::try_from(offset).ok()?..)?;
-    let bytes = &bytes[..bytes.len().min(usize::try_from(size.min(left)).ok()?)];
+    let executable = segments.iter().filter(|segment| segment.executable);
+    let (offset, bytes) = bytes_in(image, executable, vaddr)?;
+    let bytes = &bytes[..bytes.len().min(usize::try_from(size).ok()?)];
     (!bytes.is_empty()).then_some(Code { offset, bytes })
+}
+
+/// What the file puts into memory from `vaddr` on, to the end of its segment.
+pub(in crate::target) fn data_at<'a>(
+    image: &'a [u8],
+    segments: &[Segment],
+    vaddr: u64,
+) -> Option<&'a [u8]> {
+    Some(bytes_in(image, segments.iter(), vaddr)?.1)
+}
+
+fn bytes_in<'a, 's>(
+    image: &'a [u8],
+    mut segments: impl Iterator<Item = &'s Segment>,
+    vaddr: u64,
+) -> Option<(u64, &'a [u8])> {
+    let (offset, left) = segments.find_map(|segment| {
+        let offset = segment.file_offset(vaddr)?;
+        Some((offset, segment.filesz - (offset - segment.offset)))
+    })?;
+    let bytes = image.get(usize::try_from(offset).ok()?..)?;
+    let left = bytes.len().min(usize::try_from(left).ok()?);
+    Some((offset, &bytes[..left]))
 }
 
 /// Whether the instruction before an address may be a call: `call rel32`, or one

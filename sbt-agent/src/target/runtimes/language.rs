@@ -25,7 +25,7 @@ use super::{Team, sweep::Code};
 use crate::target::{
     elf::{Function, Point, Segment, code_at},
     prologue::is_emulated,
-    registers::number,
+    registers::{KEPT, number},
 };
 
 /// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash`
@@ -249,14 +249,6 @@ enum Origin {
 /// instructions, right after the call at `call`: so what they go by is the same
 /// before it.
 fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> Option<Team> {
-    const KEPT: [Register; 6] = [
-        Register::RBX,
-        Register::RBP,
-        Register::R12,
-        Register::R13,
-        Register::R14,
-        Register::R15,
-    ];
     let mut info = InstructionInfoFactory::new();
     let mut written: Vec<Register> = Vec::new();
     let mut loaded: Vec<(Register, Origin)> = Vec::new();
