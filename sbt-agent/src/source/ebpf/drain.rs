@@ -15,23 +15,27 @@ use crate::{
     source::{BATCH, Sink},
 };
 
-/// How long to sleep between two passes, by how much the last one found. A
+/// How long to sleep between two passes, by how much the last ones found. A
 /// program that fills the ring to a quarter before that wakes us.
+#[derive(Default)]
 struct Pace {
+    /// Passes one after the other that found little, and of those the last that found
+    /// nothing.
+    calm: u32,
     silent: u32,
 }
 
 impl Pace {
     fn next(&mut self, bytes: usize) -> Duration {
-        if bytes == 0 {
-            self.silent = self.silent.saturating_add(1);
-        } else {
-            self.silent = 0;
-        }
-        Duration::from_millis(match (bytes, self.silent) {
-            (65_536.., _) => 5,
-            (1.., _) | (0, ..=50) => 20,
-            // Nothing for a second.
+        let count = |passes: u32, goes_on| if goes_on { passes.saturating_add(1) } else { 0 };
+        self.calm = count(self.calm, bytes < 65_536);
+        self.silent = count(self.silent, bytes == 0);
+        // Each pass wakes two threads, which costs more than what it reads.
+        Duration::from_millis(match (self.calm, self.silent) {
+            (0, _) => 5,
+            // What begins is looked at soon: it may be short.
+            (..=50, _) => 20,
+            (_, ..=50) => 40,
             _ => 100,
         })
     }
@@ -47,7 +51,7 @@ pub fn run(
 ) -> (Rings, Option<String>) {
     let mut decoder = Decoder::new(start);
     let mut raws: Vec<Raw> = Vec::new();
-    let mut pace = Pace { silent: 0 };
+    let mut pace = Pace::default();
     loop {
         let last = stopping.load(Ordering::Acquire);
         let bytes = rings.drain(clock::now_ns(), &mut raws);
@@ -89,4 +93,25 @@ fn sleep(rings: &Rings, time: Duration, stopping: &AtomicBool) {
     // SAFETY: `polls` is an array of `count` initialised elements. An error
     // (a signal) only ends the sleep early.
     unsafe { libc::poll(polls.as_mut_ptr(), count, millis) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_less_is_found_the_rarer_are_the_passes() {
+        let mut pace = Pace::default();
+        let mut after = |bytes, passes: u32| {
+            let times: Vec<_> = (0..passes).map(|_| pace.next(bytes).as_millis()).collect();
+            *times.last().unwrap()
+        };
+        assert_eq!(after(100, 1), 20);
+        assert_eq!(after(100, 50), 40);
+        assert_eq!(after(0, 50), 40);
+        assert_eq!(after(0, 1), 100);
+        assert_eq!(after(100, 1), 40);
+        assert_eq!(after(65_536, 1), 5);
+        assert_eq!(after(100, 1), 20);
+    }
 }
