@@ -7,12 +7,14 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use aya_obj::generated::{perf_event_attr, perf_event_mmap_page};
+use aya_obj::generated::perf_event_mmap_page;
+
+use super::perf;
 
 /// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK`.
 const SOFTWARE: u32 = 1;
@@ -127,10 +129,8 @@ impl Ring {
     }
 
     fn event(thread: u32, only_user: bool) -> io::Result<OwnedFd> {
-        // SAFETY: a structure of integers, unions and bit fields: zero is valid.
-        let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
+        let mut attr = perf::attr()?;
         attr.type_ = SOFTWARE;
-        attr.size = u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?;
         attr.config = CPU_CLOCK;
         attr.__bindgen_anon_1.sample_period = PERIOD_NS;
         attr.sample_type = SAMPLE;
@@ -138,23 +138,7 @@ impl Ring {
         attr.sample_stack_user = STACK;
         attr.set_exclude_kernel(u64::from(only_user));
         attr.set_exclude_hv(1);
-        // SAFETY: `attr` outlives the call.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attr,
-                thread.cast_signed(),
-                -1,
-                -1,
-                8, // PERF_FLAG_FD_CLOEXEC
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the kernel has just given this descriptor to us alone.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        perf::open(&attr, thread)
     }
 
     /// What has been written so far. Nobody has read before, and what finds no room

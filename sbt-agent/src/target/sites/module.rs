@@ -2,7 +2,13 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
-use crate::target::{debuginfo::DebugInfo, elf, files::ProbedFile, walks::Owner};
+use crate::target::{
+    debuginfo::{DebugInfo, Symbol},
+    elf,
+    files::ProbedFile,
+    unwind::Unwind,
+    walks::Owner,
+};
 
 pub(super) struct Module {
     pub(super) file: Arc<ProbedFile>,
@@ -40,4 +46,22 @@ impl Module {
         let mut segments = self.segments.iter();
         segments.find_map(|segment| segment.address(offset))
     }
+}
+
+/// The function that an address lies in. Without its symbols it still has its entry for
+/// unwinding.
+pub(super) fn function_at(
+    debug: Option<&DebugInfo>,
+    unwind: Option<&Unwind>,
+    address: u64,
+) -> Option<Symbol> {
+    let named = debug.and_then(|debug| debug.spanning(&[address]).pop().flatten());
+    named.or_else(|| {
+        let function = unwind?.function(address)?;
+        Some(Symbol {
+            name: String::new(),
+            start: function.start,
+            size: function.end - function.start,
+        })
+    })
 }

@@ -1,10 +1,7 @@
 //! How two calls of the target's code stand to each other.
 
-use super::Resolver;
-use crate::{
-    recognise::Relation,
-    target::{alternatives, debuginfo::Symbol},
-};
+use super::{Resolver, module::function_at};
+use crate::{recognise::Relation, target::alternatives};
 
 /// So many functions around a wait, and around a wake, may belong to a barrier.
 const MAX_RELATED: usize = 3;
@@ -53,20 +50,9 @@ impl Resolver {
         let Ok(image) = module.file.image() else {
             return Relation::Unknown;
         };
-        // Without its symbols a function still has its entry for unwinding.
         let unwind = self.walks.unwind(wake.0, &module.file);
         let debug = self.debug(wake.0);
-        let function = |address: u64| {
-            let named = debug.and_then(|debug| debug.spanning(&[address]).pop().flatten());
-            named.or_else(|| {
-                let function = unwind.as_ref()?.function(address)?;
-                Some(Symbol {
-                    name: String::new(),
-                    start: function.start,
-                    size: function.end - function.start,
-                })
-            })
-        };
+        let function = |address: u64| function_at(debug, unwind.as_deref(), address);
         alternatives::relation(&image, &module.segments, &function, wait.1, wake.1)
     }
 }

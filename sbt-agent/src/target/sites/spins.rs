@@ -3,7 +3,7 @@
 use memchr::memchr2_iter;
 use sbt_common::Cookie;
 
-use super::{Resolver, system::WAITING};
+use super::{Resolver, module::function_at, system::WAITING};
 use crate::{
     place::{Frame, printable, short},
     spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
@@ -140,17 +140,7 @@ impl Resolver {
         let image = file.image().ok()?;
         let segments = &self.modules[module].segments;
         let debug = self.debug(module);
-        let function = |address: u64| {
-            let named = debug.and_then(|debug| debug.spanning(&[address]).pop().flatten());
-            named.or_else(|| {
-                let function = unwind.as_ref()?.function(address)?;
-                Some(Symbol {
-                    name: String::new(),
-                    start: function.start,
-                    size: function.end - function.start,
-                })
-            })
-        };
+        let function = |address: u64| function_at(debug, unwind.as_deref(), address);
         let symbol = function(vaddr)?;
         let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
         if file.is_of_runtime(&symbol.name) || file.is_static() && is_waiting(&symbol.name) {

@@ -1,0 +1,49 @@
+//! Perf events, as the kernel opens them.
+
+use std::{
+    io,
+    os::fd::{FromRawFd as _, OwnedFd},
+};
+
+use aya_obj::generated::perf_event_attr;
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+
+/// An event with nothing set but its size.
+///
+/// # Errors
+///
+/// None that occurs: the size of the structure is out of range.
+pub fn attr() -> io::Result<perf_event_attr> {
+    // SAFETY: a structure of integers, unions and bit fields: zero is valid.
+    let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
+    attr.size = u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?;
+    Ok(attr)
+}
+
+/// Opens an event of one thread, on whatever CPU it runs. What the event points to must
+/// live as long as this call.
+///
+/// # Errors
+///
+/// Those of the system call.
+pub fn open(attr: &perf_event_attr, thread: u32) -> io::Result<OwnedFd> {
+    // SAFETY: `attr` outlives the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attr),
+            thread.cast_signed(),
+            -1,
+            -1,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
