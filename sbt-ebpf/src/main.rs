@@ -97,10 +97,24 @@ fn tell_arrival(
     slot: &mut thread::Slot,
     cookie: Cookie,
     object: u64,
+    callers: (u64, u32),
+) {
+    tell_arrival_and_wake(task, slot, cookie, object, callers, false);
+}
+
+/// The same; `now`: the reader is to come at once.
+#[inline(always)]
+fn tell_arrival_and_wake(
+    task: &Task,
+    slot: &mut thread::Slot,
+    cookie: Cookie,
+    object: u64,
     (caller, epoch): (u64, u32),
+    now: bool,
 ) {
     let seq = slot.next_seq();
-    let sent = send(Wake::at(seq), || Arrive {
+    let wake = if now { Wake::Now } else { Wake::at(seq) };
+    let sent = send(wake, || Arrive {
         head: head(kind::ARRIVE, cookie.layout, task.tid()),
         clocks: task.clocks(),
         object,
@@ -168,7 +182,14 @@ pub fn call(ctx: ProbeContext) -> u32 {
         tell_count(&task, slot, cookie, object, argument(cookie.count) as u32);
     }
     let callers = walk::callers(&task, slot, at, caller, regs.rbp);
-    tell_arrival(&task, slot, cookie, object, callers);
+    // What a communicator is stands in the target's memory, for how long nobody knows:
+    // it is to be looked at before it is freed.
+    let trust = thread::trust();
+    let is_new = cookie.layout == layout::MPI && slot.must_tell(object, trust);
+    if is_new {
+        slot.has_read(object, trust);
+    }
+    tell_arrival_and_wake(&task, slot, cookie, object, callers, is_new);
     0
 }
 

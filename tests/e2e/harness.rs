@@ -491,7 +491,8 @@ impl std::fmt::Display for Report {
             shorten(&mut value[field]);
         }
         for site in value["sites"].as_array_mut().into_iter().flatten() {
-            shorten(&mut site["threads"]);
+            // The last may be a word of how many more there are.
+            site.get_mut("threads").map(shorten);
         }
         write!(f, "{value:#}")
     }

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::mpsc::error::TrySendError;
+
 use super::{
     decode::{Decoder, Start},
     raw::Raw,
@@ -12,7 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    source::{BATCH, Sink},
+    source::{BATCH, Batch, Sink},
 };
 
 /// How long to sleep between two passes, by how much the last ones found. A
@@ -52,6 +54,7 @@ pub fn run(
     let mut decoder = Decoder::new(start);
     let mut raws: Vec<Raw> = Vec::new();
     let mut pace = Pace::default();
+    let mut batch = Batch::new();
     loop {
         let last = stopping.load(Ordering::Acquire);
         let bytes = rings.drain(clock::now_ns(), &mut raws);
@@ -59,19 +62,33 @@ pub fn run(
             rings.drain_rest(&mut raws);
         }
         for chunk in raws.chunks(BATCH) {
-            let mut batch = Vec::with_capacity(chunk.len() + 16);
             for raw in chunk {
                 decoder.decode(raw, &mut batch);
             }
-            // Fails only if the reader is gone, and then nobody wants it.
-            let _gone = sink.blocking_send(batch);
+            hand_over(sink, &mut batch, last);
         }
         raws.clear();
         raws.shrink_to(4 * BATCH);
         if last {
+            hand_over(sink, &mut batch, last);
             return (rings, decoder.note());
         }
         sleep(&rings, pace.next(bytes), stopping);
+    }
+}
+
+/// Hands over what there is. Many small batches are put together rather than waited with
+/// until there is room for them: what records point to in the target's memory is to be
+/// read soon.
+fn hand_over(sink: &Sink, batch: &mut Batch, last: bool) {
+    if batch.is_empty() {
+        return;
+    }
+    match sink.try_send(std::mem::take(batch)) {
+        Err(TrySendError::Full(small)) if small.len() < BATCH && !last => *batch = small,
+        // Fails only if the reader is gone, and then nobody wants it.
+        Err(TrySendError::Full(all)) => drop(sink.blocking_send(all)),
+        Ok(()) | Err(TrySendError::Closed(_)) => {}
     }
 }
 
@@ -113,5 +130,27 @@ mod tests {
         assert_eq!(after(100, 1), 40);
         assert_eq!(after(65_536, 1), 5);
         assert_eq!(after(100, 1), 20);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_put_together() {
+        let (sink, mut reader) = tokio::sync::mpsc::channel(1);
+        let gap = |time_ns| crate::event::Event::Gap { time_ns };
+        let mut batch = vec![gap(1)];
+        hand_over(&sink, &mut batch, false);
+        assert_eq!(batch, []);
+        batch.push(gap(2));
+        hand_over(&sink, &mut batch, false);
+        batch.push(gap(3));
+        hand_over(&sink, &mut batch, false);
+        assert_eq!(batch, [gap(2), gap(3)]);
+        assert_eq!(reader.try_recv().unwrap(), [gap(1)]);
+        hand_over(&sink, &mut batch, true);
+        assert_eq!(reader.try_recv().unwrap(), [gap(2), gap(3)]);
+        // Nobody reads any more.
+        drop(reader);
+        batch.push(gap(4));
+        hand_over(&sink, &mut batch, true);
+        assert_eq!(batch, []);
     }
 }
