@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Report, best_of_three, folder, needs_root, number, run, sbt_with};
+use crate::harness::{Report, best_of_three, each, folder, needs_root, number, run, sbt_with};
 
 fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
     let folder = folder();
@@ -37,12 +37,6 @@ fn site<'a>(report: &'a Report, function: &str) -> &'a Value {
     };
     let found = report.sites().iter().find(is_it);
     found.unwrap_or_else(|| panic!("no {function} in {report}"))
-}
-
-/// Something of each thread at a site.
-fn each(site: &Value, field: &str) -> Vec<u64> {
-    let threads = site["threads"].as_array().unwrap();
-    threads.iter().map(|thread| number(thread, field)).collect()
 }
 
 /// CPU time of each thread at a site of a demo: two CPUs cannot run four threads at once, so their

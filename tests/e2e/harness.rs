@@ -515,6 +515,12 @@ pub fn number(value: &Value, field: &str) -> u64 {
         .unwrap_or_else(|| panic!("no number {field} in {value:#}"))
 }
 
+/// A figure of each thread at a site.
+pub fn each(site: &Value, field: &str) -> Vec<u64> {
+    let threads = site["threads"].as_array().unwrap();
+    threads.iter().map(|thread| number(thread, field)).collect()
+}
+
 /// Runs a program under `sbt run` with `options`, and reads the JSON report.
 #[track_caller]
 pub fn watch_with(options: &[&str], program: &Path, arguments: &[&str]) -> (Finished, Report) {

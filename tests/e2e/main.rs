@@ -19,6 +19,7 @@ mod chains;
 mod cli;
 mod condvars;
 mod demo;
+mod efficiency;
 mod families;
 mod futex;
 mod kill;

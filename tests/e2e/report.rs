@@ -9,7 +9,7 @@ use crate::{
     programs::{line, program},
 };
 
-fn text_of(options: &[&str], program: &Path, arguments: &[&str]) -> String {
+pub fn text_of(options: &[&str], program: &Path, arguments: &[&str]) -> String {
     let mut command = sbt_with(&["run"]);
     command.args(options).arg("--").arg(program).args(arguments);
     // The same on every machine.

@@ -4,6 +4,7 @@
 use super::{
     Model,
     barrier::{Barrier, BarrierId, round_after},
+    efficiency::Usage,
     episode::{Episode, Left, Member, Seat},
     lanes::Doing,
     site::{Done, Part, SiteId},
@@ -93,6 +94,11 @@ impl Model {
     /// says better. Returns how many still sit in it.
     fn conclude(&mut self, episode: &mut Episode, was: Before, last_ns: Option<u64>) -> usize {
         let mut inside = 0;
+        let mut path_ns = 0;
+        for member in &episode.members {
+            let arrived_ns = member.arrived.time_ns;
+            path_ns = path_ns.max(self.usage.work(member.chain, worked(member), arrived_ns));
+        }
         for (index, member) in episode.members.iter_mut().enumerate() {
             let live = self.threads.live(member.tid);
             let live = live.filter(|live| {
@@ -107,6 +113,7 @@ impl Model {
                 continue;
             };
             inside += 1;
+            Usage::follow(&mut live.chain, path_ns);
             live.since = last_ns.map(|time_ns| Since {
                 clocks: Clocks {
                     time_ns,
@@ -192,6 +199,13 @@ impl Model {
         self.sites.shared = self.threads.shared();
         let barrier = self.barriers.get(id).number;
         self.sites.record(site, barrier, &done, &self.parts);
+        if let Some((busy, shares)) = self.sweep.run(&episode.members) {
+            self.busy.merge(&busy);
+            self.sites.record_busy(site, &done, &busy, shares);
+            for share in shares {
+                self.threads.row(share.row).normalised_ns += share.normalised_ns;
+            }
+        }
         for part in &self.parts {
             let row = self.threads.row(part.row);
             row.episodes += 1;
@@ -202,7 +216,11 @@ impl Model {
             row.split.add(part.split);
         }
         if let Some((straggler, _)) = done.straggler {
-            self.threads.row(straggler).last += 1;
+            let work = self.parts.iter().find(|part| part.row == straggler);
+            let work_ns = work.and_then(|part| part.work_ns).unwrap_or(0);
+            let row = self.threads.row(straggler);
+            row.last += 1;
+            row.path_ns = row.path_ns.saturating_add(work_ns);
         }
         self.draw(&episode, last_ns);
         let roles = self.sites.get(site).roles;
@@ -306,6 +324,14 @@ pub(super) fn next_open(barrier: &mut Barrier) -> Episode {
     std::mem::replace(&mut barrier.open, next)
 }
 
+/// How long a member had worked when it arrived, ns, and how that splits up; `None` if
+/// it is not known since when.
+fn worked(member: &Member) -> Option<(u64, Split)> {
+    let since = member.since?.clocks;
+    let work_ns = member.arrived.time_ns.saturating_sub(since.time_ns);
+    Some((work_ns, Split::between(since, member.arrived)))
+}
+
 /// What a member did, in an episode whose last thread arrived at `last_ns`.
 fn part(member: &Member, last_ns: u64) -> Part {
     let arrived = member.arrived;
@@ -315,15 +341,11 @@ fn part(member: &Member, last_ns: u64) -> Part {
     };
     Part {
         row: member.row,
-        work_ns: member
-            .since
-            .map(|since| arrived.time_ns.saturating_sub(since.clocks.time_ns)),
+        work_ns: worked(member).map(|(work_ns, _)| work_ns),
         idle_ns: last_ns - arrived.time_ns,
         release_ns: left.map(|left| left.time_ns.saturating_sub(last_ns)),
         wait: left.map(|left| Wait::between(arrived, left)),
-        split: member.since.map_or_else(Split::default, |since| {
-            Split::between(since.clocks, arrived)
-        }),
+        split: worked(member).map_or_else(Split::default, |(_, split)| split),
     }
 }
 

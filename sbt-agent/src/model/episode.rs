@@ -2,6 +2,7 @@
 
 use super::{
     barrier::BarrierId,
+    efficiency::Chain,
     site::{PlaceId, SiteId},
     thread::{Before, Since, ThreadId},
 };
@@ -36,6 +37,8 @@ pub struct Member {
     pub since: Option<Since>,
     /// Whether and when it left, `d_i`.
     pub left: Left,
+    /// Where it stood for the efficiencies before.
+    pub chain: Chain,
 }
 
 /// What is known of a departure.

@@ -10,9 +10,12 @@
 //! is done for a whole episode is done once for each of its members.
 
 pub mod barrier;
+pub mod busy;
 mod closing;
 pub mod conceptual;
+pub mod efficiency;
 pub mod episode;
+pub mod gains;
 pub mod histogram;
 pub mod lanes;
 pub mod marks;
@@ -33,7 +36,9 @@ use rustc_hash::FxHashMap;
 
 use crate::event::{CallersId, Clocks, Event, Kind, SHARED, Tid, space};
 use barrier::{Barrier, BarrierId, Barriers, Entry, possible_count};
+use busy::{Busy, Sweep};
 use conceptual::Conceptual;
+use efficiency::{Chain, Efficiency, Usage};
 #[cfg(test)]
 use episode::Episode;
 use episode::{Left, Member};
@@ -129,6 +134,8 @@ pub struct Model {
     ranks: FxHashMap<u32, u32>,
     conceptual: Conceptual,
     marks: Marks,
+    usage: Usage,
+    busy: Busy,
     /// Kept only for whoever looks on.
     lanes: Option<Lanes>,
     telling: Telling,
@@ -143,6 +150,7 @@ pub struct Model {
     blurred_ns: Option<u64>,
     /// Kept to be filled again: no allocation per episode.
     spare: Vec<Vec<Member>>,
+    sweep: Sweep,
     parts: Vec<Part>,
     set: Vec<PlaceId>,
     /// All that was ever counted as complete.
@@ -157,6 +165,7 @@ impl Model {
         Self {
             start_ns,
             departures,
+            usage: Usage::new(start_ns),
             ..Self::default()
         }
     }
@@ -200,6 +209,21 @@ impl Model {
             Some(unfinished(BarrierId(id), site, barrier))
         })
         .collect()
+    }
+
+    /// How well the threads were used until `now_ns`; `None` where too little was seen.
+    pub fn efficiency(&self, now_ns: u64) -> Option<Efficiency> {
+        let working = self.threads.all_living().filter_map(|live| {
+            let since = live.since.filter(|_| live.seat.is_none())?;
+            Some((live.chain, since.clocks.time_ns))
+        });
+        let counts = (self.totals.episodes, self.totals.incomplete);
+        self.usage.efficiency(now_ns, working, counts)
+    }
+
+    /// Time by the number of busy threads, each episode's for itself.
+    pub const fn busy(&self) -> &Busy {
+        &self.busy
     }
 
     /// Conceptual phases, in the order of the bits of [`Roles`].
@@ -275,7 +299,7 @@ impl Model {
                 ..
             } => {
                 if self.threads.is_another(*tid, *since) {
-                    self.bury(*tid);
+                    self.bury(*tid, since.time_ns);
                     // What it did before is missing, or was taken for the other's.
                     self.threads.meet(*tid, since.time_ns);
                 }
@@ -413,8 +437,11 @@ impl Model {
             .filter(|since| working && since.before != Before::Start)
         {
             let work = clocks.time_ns.saturating_sub(since.clocks.time_ns);
+            let split = Split::between(since.clocks, clocks);
             row.work.add(Some(work));
-            row.split.add(Split::between(since.clocks, clocks));
+            row.split.add(split);
+            let work = Some((work, split));
+            self.usage.work(live.chain, work, clocks.time_ns);
         }
         if let Some(seat) = live.seat.take() {
             let barrier = self.barriers.get(seat.barrier);
@@ -427,12 +454,13 @@ impl Model {
             // whoever looks for the reason of a hang wants to know.
             self.mark_left(seat, Left::Unseen);
         }
-        self.bury(tid);
+        self.bury(tid, clocks.time_ns);
     }
 
-    fn bury(&mut self, tid: Tid) {
+    fn bury(&mut self, tid: Tid, time_ns: u64) {
         if let Some(live) = self.threads.live(tid) {
             self.conceptual.leave(live.row);
+            self.usage.leave(live.chain, time_ns);
         }
         self.threads.bury(tid);
     }
@@ -464,10 +492,14 @@ impl Model {
             live.hint = None;
             live.seat = None;
             live.mark = None;
+            if is_alone {
+                live.chain = Chain::default();
+            }
         }
         self.barriers.forget(process);
         if is_alone {
             self.start_ns = time_ns;
+            self.usage = Usage::new(time_ns);
             self.first_end_ns = None;
         }
     }

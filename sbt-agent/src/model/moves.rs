@@ -38,6 +38,7 @@ impl Model {
         let lost = std::mem::take(&mut live.lost) && !kind.is_recognised();
         let (last_episode, last_round) = (live.last_episode, live.last_round);
         let unseated_ns = live.unseated_ns.take();
+        self.usage.arrive(&mut live.chain, live.born_ns);
         let member = Member {
             tid,
             row: live.row,
@@ -51,6 +52,7 @@ impl Model {
                 since.before != Before::Start || Some(since.clocks.time_ns) > self.blurred_ns
             }),
             left: Left::NotYet,
+            chain: live.chain,
         };
         let key = key(live.process, object);
         let id = self.barrier(key, kind);

@@ -1,6 +1,6 @@
 //! Gaps in the watching, and beginning to count again.
 
-use super::{Model, Totals, marks::Marks};
+use super::{Model, Totals, busy::Busy, efficiency::Usage, marks::Marks};
 
 impl Model {
     /// Nothing was seen until `time_ns`: every barrier may be in any round, and
@@ -22,6 +22,7 @@ impl Model {
         // A thread that was born meanwhile may have been in anything.
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));
         self.conceptual.abandon_all();
+        self.usage.interrupt();
     }
 
     /// Counts everything from zero on, from `time_ns`. What is going on goes on,
@@ -42,6 +43,11 @@ impl Model {
             ..Totals::default()
         };
         self.start_ns = time_ns;
+        self.busy = Busy::default();
+        self.usage.reset(time_ns);
+        for live in self.threads.living() {
+            Usage::follow(&mut live.chain, 0);
+        }
         #[cfg(test)]
         self.log.clear();
     }

@@ -6,6 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::{
     barrier::BarrierId,
+    busy::{Busy, Share},
+    gains::Gains,
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
@@ -86,6 +88,10 @@ pub struct SiteThread {
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
+    /// Its normalised processor time: see [`super::busy`], ns.
+    pub normalised_ns: f64,
+    /// Its work where it came last, ns.
+    pub path_ns: u64,
 }
 
 /// Who came last at one of a site's barriers.
@@ -135,6 +141,10 @@ pub struct Site {
     /// Of those with more than one participant: sum of (max - mean) n / (n - 1),
     /// and of max, ns.
     uneven: (f64, f64),
+    /// The straggler's path, and what could be gained.
+    pub gains: Gains,
+    /// Time by the number of busy threads, of its episodes' members.
+    pub busy: Busy,
     /// Who came last, in their order.
     pub ledger: Ledger,
     /// The same by barrier, by [`super::barrier::Barrier::number`]: of the
@@ -171,6 +181,8 @@ impl Site {
             gain_ns: 0.0,
             longest_ns: 0,
             uneven: (0.0, 0.0),
+            gains: Gains::default(),
+            busy: Busy::default(),
             ledger: Ledger::default(),
             by_barrier: FxHashMap::default(),
             participants: 0,
@@ -404,6 +416,8 @@ pub struct Phase {
     pub phase: Stat,
     /// Work of each thread in it.
     pub work: Stat,
+    /// Time by the number of busy threads.
+    pub busy: Busy,
 }
 
 impl Sites {
@@ -504,8 +518,13 @@ impl Sites {
             } else {
                 site.ledger.note(straggler, lead_ns);
             }
+            let part = parts.iter().find(|part| part.row == straggler);
+            let work_ns = part.and_then(|part| part.work_ns);
+            let release_ns = parts.iter().filter_map(|part| part.release_ns).max();
+            site.gains.add(work_ns, lead_ns, release_ns);
             if let Some(thread) = site.thread(straggler, &mut self.pairs) {
                 thread.last += 1;
+                thread.path_ns = thread.path_ns.saturating_add(work_ns.unwrap_or(0));
             }
         }
         let phase_ns = done.phase.map(|(_, phase_ns)| phase_ns);
@@ -521,6 +540,24 @@ impl Sites {
         if let Some((before, phase_ns)) = done.phase {
             site.phase.add(phase_ns);
             self.record_phase((before, id), phase_ns, parts);
+        }
+    }
+
+    /// Takes in how many threads were busy before the episode that was recorded last.
+    pub fn record_busy(&mut self, id: SiteId, done: &Done, busy: &Busy, shares: &[Share]) {
+        let site = &mut self.all[id.index()];
+        site.busy.merge(busy);
+        for share in shares {
+            if done.straggler.is_some_and(|(last, _)| last == share.row) {
+                site.gains.weighted_ns += share.weighted_ns;
+            }
+            if let Some(thread) = site.thread(share.row, &mut self.pairs) {
+                thread.normalised_ns += share.normalised_ns;
+            }
+        }
+        let phase = done.phase.map(|(before, _)| (before, id));
+        if let Some(phase) = phase.and_then(|phase| self.phases.get_mut(&phase)) {
+            phase.busy.merge(busy);
         }
     }
 

@@ -2,7 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{barrier::BarrierId, episode::Seat, site::SiteId, stats::KnownSum, waits::Waits};
+use super::{
+    barrier::BarrierId, efficiency::Chain, episode::Seat, site::SiteId, stats::KnownSum,
+    waits::Waits,
+};
 use crate::event::{Clocks, MarkId, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.
@@ -73,7 +76,7 @@ impl SplitSum {
 }
 
 /// What stays of a thread: sums over the whole run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// Thread and process id, as the user sees them.
     pub shown: (u32, u32),
@@ -100,6 +103,10 @@ pub struct Row {
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
+    /// Its normalised processor time: see [`super::busy`], ns.
+    pub normalised_ns: f64,
+    /// Its work where it came last, on which all others waited, ns.
+    pub path_ns: u64,
     /// It has ended; not told of a row that several share.
     pub ended: bool,
 }
@@ -156,6 +163,8 @@ pub struct Live {
     pub unseated_ns: Option<u64>,
     /// The mark that it passed last, and when.
     pub mark: Option<(MarkId, Clocks)>,
+    /// Where it stands for the efficiencies.
+    pub chain: Chain,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -297,6 +306,7 @@ impl Threads {
             lost: false,
             unseated_ns: None,
             mark: None,
+            chain: Chain::default(),
         })
     }
 

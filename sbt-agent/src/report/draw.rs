@@ -3,6 +3,7 @@
 mod asked;
 mod sites;
 mod threads;
+mod usage;
 
 use std::rc::Rc;
 
@@ -102,7 +103,8 @@ impl Report {
             watched: draw.watched(),
             watched_omitted: run.watched_omitted,
             unfinished,
-            efficiency: None,
+            efficiency: draw.efficiency(),
+            parallelism: usage::parallelism(model.busy()),
             verdicts: None,
             hang: None,
             own_cost: OwnCost {

@@ -19,6 +19,7 @@ mod run;
 mod schema;
 mod sites;
 pub mod spin;
+mod usage;
 
 pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
@@ -29,6 +30,7 @@ pub use sites::{
     BarrierStragglerReport, EachReport, PhaseReport, SiteReport, SiteThreadReport, StatReport,
     StragglerReport, TrendReport,
 };
+pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
@@ -112,8 +114,11 @@ pub struct Report {
     pub watched_omitted: u64,
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
-    /// Not computed by this version.
-    pub efficiency: Option<()>,
+    /// How well the threads were used; null where too little was seen: no episode, more
+    /// than a tenth as many incomplete as complete ones, or watching interrupted.
+    pub efficiency: Option<EfficiencyReport>,
+    /// Over all episodes; null if of none all beginnings were seen.
+    pub parallelism: Option<ParallelismReport>,
     /// Not computed by this version.
     pub verdicts: Option<()>,
     /// Not computed by this version.
@@ -223,6 +228,11 @@ pub struct ThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither: asleep in the kernel.
     pub blocked_ns: Option<u64>,
+    /// Its work before it came last, while which the others waited.
+    pub path_ns: u64,
+    /// Normalised processor time (Quartz): its work, each moment divided by the number of
+    /// threads that were busy then.
+    pub npt_ns: u64,
     /// How that was waited.
     #[serde(flatten)]
     pub waits: WaitsReport,

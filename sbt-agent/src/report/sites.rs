@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::WaitsReport;
+use super::{ParallelismReport, WaitsReport, WhatIfReport};
 
 /// A site: from where a barrier is called.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +49,17 @@ pub struct SiteReport {
     pub lost_wall_pct: Option<f64>,
     /// Wall time that perfect balance would save.
     pub gain_ns: u64,
+    /// What else would be saved.
+    pub what_if: WhatIfReport,
+    /// Work of whoever came last: the critical path's part here.
+    pub path_ns: u64,
+    /// `path_ns` of that of all sites; null if there is none.
+    pub path_pct: Option<f64>,
+    /// The same, each moment counted as often as threads did not work, and once more: high
+    /// where the path runs through what one does alone.
+    pub weighted_path_pct: Option<f64>,
+    /// How many threads were busy in the phases that end here; null if it is unknown.
+    pub parallelism: Option<ParallelismReport>,
     /// 0: even, 100: one thread does it all.
     pub imbalance_pct: Option<f64>,
     /// From the last arrival of the episode before to the last of this: one
@@ -188,6 +199,10 @@ pub struct SiteThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither.
     pub blocked_ns: Option<u64>,
+    /// Its work where it came last.
+    pub path_ns: u64,
+    /// Its normalised processor time.
+    pub npt_ns: u64,
     /// How often it came last.
     pub last: u64,
     /// The same work, idle and release times one by one.
@@ -222,4 +237,6 @@ pub struct PhaseReport {
     pub phase_ns: Option<StatReport>,
     /// Of each thread.
     pub work_ns: Option<StatReport>,
+    /// How many were busy; null if it is unknown.
+    pub parallelism: Option<ParallelismReport>,
 }

@@ -7,7 +7,7 @@ use crate::{
     report::{
         ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
         PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
-        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WaitsReport,
+        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WaitsReport, WhatIfReport,
         locks::LockReport,
     },
 };
@@ -59,6 +59,7 @@ pub fn empty() -> Snapshot {
             watched_omitted: 0,
             unfinished: Vec::new(),
             efficiency: None,
+            parallelism: None,
             verdicts: None,
             hang: None,
             own_cost: OwnCost {
@@ -139,6 +140,8 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
             running_ns: Some(share.0 * episodes),
             ready_ns: Some(0),
             blocked_ns: Some(0),
+            path_ns: 0,
+            npt_ns: 0,
             last: share.3 * episodes / 100,
             each: EachReport {
                 work_ns: Some(stat(episodes, share.0)),
@@ -172,6 +175,11 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         waits: waits(idle * episodes / 50),
         lost_wall_pct: Some((idle * episodes) as f64 / (n * 124 * S / 10) as f64 * 100.0),
         gain_ns: (max_work - work / n) * episodes,
+        what_if: WhatIfReport::default(),
+        path_ns: 0,
+        path_pct: None,
+        weighted_path_pct: None,
+        parallelism: None,
         imbalance_pct: Some((1.0 - (work / n) as f64 / max_work as f64) * 100.0),
         phase_ns: Some(stat(episodes, max_work)),
         barrier_ns: Some(stat(episodes, barrier)),
@@ -231,6 +239,8 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 running_ns: Some(work / 10 * 9),
                 ready_ns: Some(work / 100),
                 blocked_ns: Some(work / 100 * 9),
+                path_ns: 0,
+                npt_ns: 0,
                 waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
             }
         })
@@ -258,6 +268,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             episodes: site.episodes,
             phase_ns: site.phase_ns.clone(),
             work_ns: site.work_ns.clone(),
+            parallelism: None,
         })
         .collect();
     snapshot.histograms = sites.iter().map(histogram).collect();

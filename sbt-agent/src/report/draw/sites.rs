@@ -8,6 +8,7 @@ use super::{
     },
     Draw, ns, stat,
     threads::waits,
+    usage::{parallelism, pct, what_if},
 };
 use crate::{
     model::{
@@ -19,15 +20,16 @@ use crate::{
 
 impl Draw<'_> {
     pub(super) fn sites(&self) -> Vec<SiteReport> {
+        let paths = self.paths();
         let mut sites: Vec<SiteReport> = (0..)
             .zip(self.model.sites().all())
-            .map(|(id, site)| self.site(id, site))
+            .map(|(id, site)| self.site(id, site, paths))
             .collect();
         sites.sort_by_key(|site| (std::cmp::Reverse(site.lost_ns), site.id));
         sites
     }
 
-    fn site(&self, id: u32, site: &Site) -> SiteReport {
+    fn site(&self, id: u32, site: &Site, (path, weight): (f64, f64)) -> SiteReport {
         let mine = || {
             let ids = site.places.iter();
             ids.filter_map(|place| self.places.get(place.0 as usize).copied())
@@ -64,6 +66,11 @@ impl Draw<'_> {
             waits: waits(site.waits),
             lost_wall_pct: self.lost_wall_pct(site),
             gain_ns: ns(site.gain_ns),
+            what_if: what_if(&site.gains),
+            path_ns: site.gains.path_ns,
+            path_pct: pct(site.gains.path_ns as f64, path),
+            weighted_path_pct: pct(site.gains.weighted_ns, weight),
+            parallelism: parallelism(&site.busy),
             imbalance_pct: site.imbalance_pct(),
             phase_ns: stat(&site.phase),
             barrier_ns: stat(&site.barrier),
@@ -165,6 +172,7 @@ impl Draw<'_> {
                 episodes: phase.phase.count(),
                 phase_ns: stat(&phase.phase),
                 work_ns: stat(&phase.work),
+                parallelism: parallelism(&phase.busy),
             })
             .collect();
         phases.sort_by_key(|phase| (phase.from, phase.to));
@@ -183,6 +191,8 @@ fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {
         running_ns: thread.split.running.get(),
         ready_ns: thread.split.ready.get(),
         blocked_ns: thread.split.blocked.get(),
+        path_ns: thread.path_ns,
+        npt_ns: ns(thread.normalised_ns),
         last: thread.last,
         each: EachReport {
             work_ns: stat(&thread.work),

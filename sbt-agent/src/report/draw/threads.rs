@@ -5,7 +5,7 @@ use super::{
         ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
         order::Process,
     },
-    Draw,
+    Draw, ns,
 };
 use crate::{
     model::{
@@ -58,6 +58,8 @@ fn thread(id: u32, label: String, row: &Row) -> ThreadReport {
         running_ns: running.get(),
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),
+        path_ns: row.path_ns,
+        npt_ns: ns(row.normalised_ns),
         waits: waits(row.waits),
     }
 }

@@ -12,6 +12,7 @@ mod sites;
 mod spins;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use sites::spins_much;
 pub use sites::{facts, known, top};
@@ -34,6 +35,7 @@ pub fn render(report: &Report, style: Style) -> String {
         nothing_found(&mut out, report, style);
     } else {
         summary(&mut out, report, style);
+        usage::efficiency(&mut out, report, style);
         phases::warnings(&mut out, report, style);
         sites::barriers(&mut out, report, style);
         let lost: u64 = report.sites.iter().map(|site| site.lost_ns).sum();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Chosen, MOST_ROWS, NO_BREAK, Table, choose, count, duration, each, is_shared, line, name,
-    others, percent, plural, rest, thread_name, wrapped,
+    others, percent, plural, rest, thread_name, usage, wrapped,
 };
 use crate::{
     report::{
@@ -84,6 +84,7 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     if !site.callers.is_empty() {
         facts.push(format!("called from {}", site.callers.join(" < ")));
     }
+    facts.extend(usage::usage(report, site, style));
     facts.extend(trend(&site.trend, style));
     for fact in facts {
         let one = wrapped(&fact, style.width - 2);

@@ -1,0 +1,357 @@
+//! How well the threads are used: the efficiencies of POP, and the path that they follow.
+//!
+//! POP (Performance Optimisation and Productivity, "POP Standard Metrics") factors the
+//! parallel efficiency into load balance, serialisation and transfer. The time that an
+//! ideal barrier would leave is the longest path through the phases (Jiang's execution
+//! graph): each episode ends at the longest of what its members have behind them. For one
+//! team it is the sum of the longest works; teams side by side have paths of their own.
+//!
+//! Threads that come one after the other, in waves, are one place in the program: a
+//! thread that begins takes the place of one that has ended.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::thread::Split;
+
+/// Of how many episodes more than one may be incomplete, before nothing can be said.
+const MOST_INCOMPLETE: u64 = 10;
+
+/// Where a thread stands, as far as efficiency goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// The place that it takes; `None` before its first arrival.
+    place: Option<u32>,
+    /// The longest path that leads to the episode it was in last, ns.
+    path_ns: u64,
+}
+
+/// The sums over a run.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    start_ns: u64,
+    /// Useful work at each place, ns.
+    places: Vec<u64>,
+    free: BinaryHeap<Reverse<u32>>,
+    /// The longest path so far, ns.
+    path_ns: u64,
+    /// When the last of the threads that took part ended, ns, if all have.
+    empty_since_ns: Option<u64>,
+    /// Work of which it is known how long it lacked a CPU, and how long it did, ns.
+    work_ns: u64,
+    ready_ns: u64,
+    /// Nothing was watched for a while.
+    interrupted: bool,
+}
+
+/// What they come to. The first four are shares of 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Efficiency {
+    /// Sum of useful work / (threads × wall time): load balance × serialisation ×
+    /// transfer.
+    pub parallel: f64,
+    /// Mean / most useful work of a thread.
+    pub load_balance: f64,
+    /// Most useful work of a thread / the longest path: imbalance that moves from one
+    /// thread to another makes it small.
+    pub serialisation: f64,
+    /// The longest path / wall time: what the barriers themselves, and a lack of CPUs,
+    /// leave.
+    pub transfer: f64,
+    /// Of the threads' work, not waiting for a CPU; `None` if that is unknown.
+    pub cpu_availability: Option<f64>,
+    /// Sum of useful work / wall time.
+    pub speedup: f64,
+    /// Useful work / the rest of the threads' time; `None` if there is no rest.
+    pub granularity: Option<f64>,
+    /// Threads that took part at the same time, at most.
+    pub threads: usize,
+    /// The longest path, ns.
+    pub path_ns: u64,
+}
+
+/// Useful work of an interval: without the time for which it lacked a CPU, as far as that
+/// is known.
+pub fn useful(work_ns: u64, split: Split) -> u64 {
+    work_ns.saturating_sub(split.ready_ns.unwrap_or(0))
+}
+
+impl Usage {
+    /// Of what is watched from `start_ns` on.
+    pub fn new(start_ns: u64) -> Self {
+        Self {
+            start_ns,
+            ..Self::default()
+        }
+    }
+
+    /// A thread arrives, which was born at `born_ns`.
+    pub fn arrive(&mut self, chain: &mut Chain, born_ns: Option<u64>) {
+        if chain.place.is_some() {
+            return;
+        }
+        self.empty_since_ns = None;
+        let place = self.free.pop().map_or_else(
+            || {
+                self.places.push(0);
+                u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+            },
+            |Reverse(place)| place,
+        );
+        // Whoever started it had to come so far.
+        let before_ns = born_ns.map_or(0, |born_ns| born_ns.saturating_sub(self.start_ns));
+        *chain = Chain {
+            place: Some(place),
+            path_ns: before_ns,
+        };
+    }
+
+    /// A thread that took part has worked until `until_ns`. Returns the path to there.
+    pub fn work(&mut self, chain: Chain, work: Option<(u64, Split)>, until_ns: u64) -> u64 {
+        let Some((work_ns, split)) = work else {
+            return chain.path_ns;
+        };
+        // It may have begun before we began to count.
+        let most = until_ns.saturating_sub(self.start_ns);
+        let useful_ns = useful(work_ns, split).min(most);
+        if let Some(place) = chain.place.and_then(|it| self.places.get_mut(it as usize)) {
+            *place = place.saturating_add(useful_ns);
+        }
+        if let Some(ready_ns) = split.ready_ns {
+            self.work_ns = self.work_ns.saturating_add(work_ns);
+            self.ready_ns = self.ready_ns.saturating_add(ready_ns);
+        }
+        let path_ns = chain.path_ns.saturating_add(useful_ns).min(most);
+        self.path_ns = self.path_ns.max(path_ns);
+        path_ns
+    }
+
+    /// All members of an episode have come; the path to its end is known.
+    pub fn follow(chain: &mut Chain, path_ns: u64) {
+        chain.path_ns = path_ns;
+    }
+
+    /// A thread has ended.
+    pub fn leave(&mut self, chain: Chain, time_ns: u64) {
+        if let Some(place) = chain.place {
+            self.free.push(Reverse(place));
+            if self.free.len() == self.places.len() {
+                self.empty_since_ns = Some(time_ns);
+            }
+        }
+    }
+
+    /// Nothing was watched for a while: what was done then is unknown.
+    pub const fn interrupt(&mut self) {
+        self.interrupted = true;
+    }
+
+    /// All from `start_ns` on; who takes part still does.
+    pub fn reset(&mut self, start_ns: u64) {
+        self.places.fill(0);
+        *self = Self {
+            start_ns,
+            places: std::mem::take(&mut self.places),
+            free: std::mem::take(&mut self.free),
+            empty_since_ns: self.empty_since_ns,
+            ..Self::default()
+        };
+    }
+
+    /// What all of it comes to at `now_ns`, with what threads are working at since then:
+    /// where each stands, and since when (ns). `None` where too little was seen.
+    pub fn efficiency(
+        &self,
+        now_ns: u64,
+        working: impl Iterator<Item = (Chain, u64)>,
+        (episodes, incomplete): (u64, u64),
+    ) -> Option<Efficiency> {
+        let wall_ns = now_ns.saturating_sub(self.start_ns);
+        let too_few = episodes == 0 || incomplete > episodes / MOST_INCOMPLETE;
+        if too_few || self.interrupted || wall_ns == 0 || self.places.is_empty() {
+            return None;
+        }
+        let mut now = self.clone();
+        for (chain, since_ns) in working {
+            let work_ns = now_ns.saturating_sub(since_ns);
+            if chain.place.is_some() {
+                now.work(chain, Some((work_ns, Split::default())), now_ns);
+            }
+        }
+        // After the last of them somebody else has gone on.
+        let after_ns = self.empty_since_ns.map_or(0, |since_ns| {
+            now_ns.saturating_sub(since_ns.max(self.start_ns))
+        });
+        let sum_ns: u64 = now.places.iter().fold(0, |sum, it| sum.saturating_add(*it));
+        let most_ns = now.places.iter().copied().max().unwrap_or(0);
+        // A place's threads may overlap by moments.
+        let path_ns = (now.path_ns + after_ns).max(most_ns).min(wall_ns);
+        let (n, wall, sum) = (now.places.len() as f64, wall_ns as f64, sum_ns as f64);
+        let (most, path) = (most_ns as f64, path_ns as f64);
+        (sum_ns > 0).then(|| Efficiency {
+            parallel: sum / (n * wall),
+            load_balance: sum / n / most,
+            serialisation: most / path,
+            transfer: path / wall,
+            cpu_availability: (now.work_ns > 0)
+                .then(|| 1.0 - (now.ready_ns as f64 / now.work_ns as f64).min(1.0)),
+            speedup: sum / wall,
+            granularity: (n * wall > sum).then(|| sum / (n * wall - sum)),
+            threads: now.places.len(),
+            path_ns,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(ready_ns: u64) -> Split {
+        Split {
+            ready_ns: Some(ready_ns),
+            ..Split::default()
+        }
+    }
+
+    /// Phases of a team by the works of its members; each ends with the longest.
+    fn run(phases: &[&[u64]]) -> Efficiency {
+        let mut usage = Usage::new(1000);
+        let mut chains = vec![Chain::default(); phases[0].len()];
+        for chain in &mut chains {
+            usage.arrive(chain, Some(1000));
+        }
+        let mut time_ns = 1000;
+        for works in phases {
+            let begin_ns = time_ns;
+            let mut path_ns = 0;
+            for (chain, work_ns) in chains.iter().zip(*works) {
+                let work = Some((*work_ns, ready(0)));
+                path_ns = path_ns.max(usage.work(*chain, work, begin_ns + work_ns));
+                time_ns = time_ns.max(begin_ns + work_ns);
+            }
+            for chain in &mut chains {
+                Usage::follow(chain, path_ns);
+            }
+            // What the barrier itself takes.
+            time_ns += 10;
+        }
+        let episodes = phases.len() as u64;
+        usage
+            .efficiency(time_ns, std::iter::empty(), (episodes, 0))
+            .unwrap()
+    }
+
+    fn near(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-9, "{value} {expected}");
+    }
+
+    #[test]
+    fn the_factors_are_those_of_pop() {
+        // One thread always works more.
+        let it = run(&[&[100, 50], &[100, 50]]);
+        near(it.load_balance, 0.75);
+        near(it.serialisation, 1.0);
+        near(it.transfer, 200.0 / 220.0);
+        near(it.parallel, 300.0 / (2.0 * 220.0));
+        near(it.speedup, 300.0 / 220.0);
+        near(it.granularity.unwrap(), 300.0 / 140.0);
+        near(it.cpu_availability.unwrap(), 1.0);
+        // The same, in turns.
+        let it = run(&[&[100, 50], &[50, 100]]);
+        near(it.load_balance, 1.0);
+        near(it.serialisation, 0.75);
+    }
+
+    #[test]
+    fn the_factors_multiply_up_and_the_parts_sum_to_the_wall_time() {
+        for phases in [
+            &[&[7, 900, 30][..], &[5, 5, 5], &[100, 3, 20]][..],
+            &[&[1, 1, 1]],
+            &[&[0, 10, 0], &[10, 0, 0], &[0, 0, 10]],
+        ] {
+            let it = run(phases);
+            near(
+                it.load_balance * it.serialisation * it.transfer,
+                it.parallel,
+            );
+            let wall = it.speedup / it.parallel / it.threads as f64;
+            near(wall, 1.0);
+            // Of the threads' time: useful, uneven, moving from thread to thread, the
+            // barriers'.
+            let serial = it.serialisation * it.transfer;
+            let parts = [
+                it.parallel,
+                serial - it.parallel,
+                it.transfer - serial,
+                1.0 - it.transfer,
+            ];
+            near(parts.iter().sum(), 1.0);
+            assert!(parts.iter().all(|part| *part >= 0.0), "{it:?}");
+        }
+    }
+
+    #[test]
+    fn teams_side_by_side_have_paths_of_their_own() {
+        let mut usage = Usage::new(0);
+        let mut chains = [Chain::default(); 2];
+        for chain in &mut chains {
+            usage.arrive(chain, Some(0));
+        }
+        for chain in &mut chains {
+            let path_ns = usage.work(*chain, Some((90, Split::default())), 90);
+            Usage::follow(chain, path_ns);
+        }
+        let it = usage.efficiency(100, std::iter::empty(), (2, 0)).unwrap();
+        assert_eq!(it.path_ns, 90);
+        near(it.parallel, 0.9);
+        assert_eq!(it.cpu_availability, None);
+    }
+
+    #[test]
+    fn a_place_is_taken_again() {
+        let mut usage = Usage::new(0);
+        for wave in 0..10 {
+            let mut chain = Chain::default();
+            usage.arrive(&mut chain, Some(wave * 100));
+            usage.work(chain, Some((80, ready(20))), wave * 100 + 80);
+            usage.leave(chain, wave * 100 + 80);
+        }
+        let it = usage.efficiency(1000, std::iter::empty(), (10, 0)).unwrap();
+        assert_eq!(it.threads, 1);
+        near(it.parallel, 0.6);
+        near(it.cpu_availability.unwrap(), 0.75);
+        // Until each began, and after the last, somebody else went on.
+        near(it.transfer, 0.98);
+    }
+
+    #[test]
+    fn what_goes_on_counts_until_now() {
+        let mut usage = Usage::new(0);
+        let mut chain = Chain::default();
+        usage.arrive(&mut chain, Some(0));
+        assert_eq!(usage.work(chain, None, 50), 0);
+        let it = usage.efficiency(100, [(chain, 40)].into_iter(), (1, 0));
+        near(it.unwrap().parallel, 0.6);
+        let other = [(Chain::default(), 0)].into_iter();
+        assert_eq!(usage.efficiency(100, other, (1, 0)), None);
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        let mut usage = Usage::new(0);
+        let mut chain = Chain::default();
+        let none = std::iter::empty;
+        assert_eq!(usage.efficiency(10, none(), (1, 0)), None);
+        usage.arrive(&mut chain, Some(0));
+        usage.work(chain, Some((5, Split::default())), 5);
+        assert!(usage.efficiency(10, none(), (10, 1)).is_some());
+        assert_eq!(usage.efficiency(10, none(), (9, 1)), None);
+        assert_eq!(usage.efficiency(10, none(), (0, 0)), None);
+        usage.reset(6);
+        assert_eq!(usage.efficiency(10, none(), (1, 0)), None);
+        usage.work(chain, Some((5, Split::default())), 8);
+        near(usage.efficiency(10, none(), (1, 0)).unwrap().parallel, 0.5);
+        usage.interrupt();
+        assert_eq!(usage.efficiency(10, none(), (1, 0)), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! How well the threads were used.
+
+use super::{
+    super::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport},
+    Draw,
+};
+use crate::model::{busy::Busy, gains::Gains};
+
+impl Draw<'_> {
+    pub(super) fn efficiency(&self) -> Option<EfficiencyReport> {
+        let end_ns = self.run.start_ns + self.run.wall_ns;
+        let it = self.model.efficiency(end_ns)?;
+        Some(EfficiencyReport {
+            parallel: it.parallel,
+            load_balance: it.load_balance,
+            serialisation: it.serialisation,
+            transfer: it.transfer,
+            cpu_availability: it.cpu_availability,
+            speedup: it.speedup,
+            granularity: it.granularity,
+            threads: u32::try_from(it.threads).unwrap_or(u32::MAX),
+            path_ns: it.path_ns,
+        })
+    }
+
+    /// Of the straggler's paths at all sites: their length, and their weight.
+    pub(super) fn paths(&self) -> (f64, f64) {
+        let sites = self.model.sites().all().iter();
+        sites.fold((0.0, 0.0), |(path, weight), site| {
+            let gains = &site.gains;
+            (path + gains.path_ns as f64, weight + gains.weighted_ns)
+        })
+    }
+}
+
+/// A part of all, per cent; `None` of nothing.
+pub(super) fn pct(part: f64, all: f64) -> Option<f64> {
+    (all > 0.0).then(|| part / all * 100.0)
+}
+
+pub(super) fn parallelism(busy: &Busy) -> Option<ParallelismReport> {
+    Some(ParallelismReport {
+        mean_busy: busy.mean()?,
+        busy_ns: busy.any_ns(),
+        times: busy
+            .times()
+            .map(|(busy, ns)| BusyReport {
+                busy: u32::try_from(busy).unwrap_or(u32::MAX),
+                ns,
+            })
+            .collect(),
+    })
+}
+
+pub(super) fn what_if(gains: &Gains) -> WhatIfReport {
+    let [tenth, quarter, half] = gains.faster_ns;
+    WhatIfReport {
+        straggler_10_pct_faster_ns: tenth,
+        straggler_25_pct_faster_ns: quarter,
+        straggler_50_pct_faster_ns: half,
+        no_release_ns: gains.release.get(),
+    }
+}
