@@ -23,7 +23,7 @@ pub fn efficiency(out: &mut String, report: &Report, style: Style) {
     let times = if style.unicode { '×' } else { 'x' };
     let mut text = format!(
         "efficiency {:.2} = balance {:.2} {times} serial {:.2} {times} transfer {:.2}; speed-up \
-         {:.2} of {}",
+         {:.1} of {}",
         it.parallel, it.load_balance, it.serialisation, it.transfer, it.speedup, it.threads,
     );
     if let Some(cpus) = it.cpu_availability.filter(|cpus| *cpus < ENOUGH_CPUS) {
