@@ -40,4 +40,5 @@ mod settings;
 mod spins;
 mod streams;
 mod terminal;
+mod verdicts;
 mod watching;

@@ -15,6 +15,7 @@ pub mod conceptual;
 pub mod episode;
 pub mod histogram;
 pub mod lanes;
+pub mod late;
 pub mod marks;
 mod moves;
 mod restart;

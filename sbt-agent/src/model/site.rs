@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     barrier::BarrierId,
+    late::Late,
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
@@ -137,7 +138,9 @@ pub struct Site {
     uneven: (f64, f64),
     /// Who came last, in their order.
     pub ledger: Ledger,
-    /// The same by barrier, by [`super::barrier::Barrier::number`]: of the
+    /// What they did, against the others.
+    pub late: Late,
+    /// The stragglers by barrier, by [`super::barrier::Barrier::number`]: of the
     /// first [`MAX_NAMED_BARRIERS`]. Each may have stragglers of its own.
     pub by_barrier: FxHashMap<u64, AtBarrier>,
     /// Participants, summed over episodes.
@@ -172,6 +175,7 @@ impl Site {
             longest_ns: 0,
             uneven: (0.0, 0.0),
             ledger: Ledger::default(),
+            late: Late::default(),
             by_barrier: FxHashMap::default(),
             participants: 0,
             trend: Trend::default(),
@@ -497,6 +501,7 @@ impl Sites {
             }
         }
         site.note_balance(parts);
+        site.late.add(done, parts);
         site.note_barrier(barrier, done, parts, &mut self.at_barriers);
         if let Some((straggler, lead_ns)) = done.straggler {
             if Some(straggler) == self.shared {

@@ -87,6 +87,7 @@ impl Report {
             threads,
             processes: draw.processes(),
             children: run.children,
+            cpus: run.cpus,
             barriers: draw.barriers(),
             sites: draw.sites(),
             phases: draw.phases(),
@@ -104,6 +105,7 @@ impl Report {
             unfinished,
             efficiency: None,
             verdicts: None,
+            no_verdict_because: None,
             hang: None,
             own_cost: OwnCost {
                 events: totals.arrivals + totals.departures + hits,

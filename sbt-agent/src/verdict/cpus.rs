@@ -1,0 +1,135 @@
+//! More threads than CPUs.
+
+use super::words::whole;
+use crate::report::{Figure, Report, VerdictReport};
+
+/// Without a CPU for this share of the threads' time, per cent: the tenth that
+/// disturbances of a few per cent cannot be. Below it more threads than CPUs do no
+/// harm, as where some of them always wait for something else.
+const READY: f64 = 10.0;
+
+/// Threads that are on a CPU for this share of their waits, per cent, and asleep for
+/// no more than the rest of a half, spin: whoever sleeps is on one only on the way to
+/// sleep and back. The rest they are without a CPU.
+const SPINNING: f64 = 25.0;
+const ASLEEP: f64 = 50.0;
+
+/// That there are too few CPUs.
+pub struct Shortage {
+    /// Threads at a time.
+    pub threads: u32,
+    /// CPUs that they may use.
+    pub cpus: u32,
+    /// How much of their time they were ready and had none, per cent.
+    pub ready_pct: f64,
+}
+
+/// Whether there are too few CPUs for the threads; `None` if not, or if that is not
+/// known.
+pub fn shortage(report: &Report) -> Option<Shortage> {
+    let cpus = report.cpus?;
+    let threads = threads_at_a_time(report);
+    let ready_pct = ready_pct(report)?;
+    let is_short = threads > cpus && ready_pct >= READY;
+    is_short.then_some(Shortage {
+        threads,
+        cpus,
+        ready_pct,
+    })
+}
+
+/// As many as meet at one barrier, or, if that is more, as live at a time on average.
+fn threads_at_a_time(report: &Report) -> u32 {
+    let meet = report
+        .barriers
+        .iter()
+        .filter(|barrier| barrier.episodes > 0);
+    let meet = meet.filter_map(|barrier| barrier.participants).max();
+    let live = report.thread_time.total_ns as f64 / report.wall_ns.max(1) as f64;
+    let live = u32::try_from(whole(live)).unwrap_or(u32::MAX);
+    meet.unwrap_or(0).max(live)
+}
+
+/// Of all threads' time, in work and in waits.
+fn ready_pct(report: &Report) -> Option<f64> {
+    let time = &report.thread_time;
+    let ready = report.threads.iter().filter_map(|thread| thread.ready_ns);
+    let ready: Vec<u64> = ready.collect();
+    if ready.is_empty() || time.total_ns == 0 {
+        return None;
+    }
+    let in_work = ready.iter().map(|ns| *ns as f64).sum::<f64>();
+    let waits = time.idle_ns as f64 + time.release_ns.unwrap_or(0) as f64;
+    let in_waits = match (time.waits.spinning_pct, time.waits.asleep_pct) {
+        (Some(spinning), Some(asleep)) => waits * (100.0 - spinning - asleep).max(0.0) / 100.0,
+        _ => 0.0,
+    };
+    Some((in_work + in_waits) / time.total_ns as f64 * 100.0)
+}
+
+/// The spinning of threads that wait, if those that work lack the CPUs.
+fn harmful_spinning(report: &Report) -> Option<(Shortage, f64)> {
+    let waits = &report.thread_time.waits;
+    let (spinning, asleep) = (waits.spinning_pct?, waits.asleep_pct?);
+    let spins = spinning >= SPINNING && asleep <= ASLEEP;
+    Some((shortage(report).filter(|_| spins)?, spinning))
+}
+
+fn evidence(short: &Shortage) -> [(&'static str, Figure); 4] {
+    [
+        ("share_pct", Figure::Real(short.ready_pct)),
+        ("ready_pct", Figure::Real(short.ready_pct)),
+        ("threads", Figure::Whole(short.threads.into())),
+        ("cpus", Figure::Whole(short.cpus.into())),
+    ]
+}
+
+fn cpus(number: u32) -> String {
+    format!("{number} CPU{}", if number == 1 { "" } else { "s" })
+}
+
+/// Threads spin at barriers while others lack a CPU.
+pub fn spinning(report: &Report) -> Option<VerdictReport> {
+    let (short, spinning_pct) = harmful_spinning(report)?;
+    let text = format!(
+        "spinning while others lack a CPU: {} threads share {}; those that wait at barriers are \
+         on a CPU for {spinning_pct:.0} % of it, and {:.0} % of thread time goes by without one: \
+         let them sleep (OMP_WAIT_POLICY=passive for OpenMP) or start no more threads than CPUs",
+        short.threads,
+        cpus(short.cpus),
+        short.ready_pct,
+    );
+    let mut evidence: std::collections::BTreeMap<_, _> = evidence(&short).into();
+    evidence.insert("spinning_pct", Figure::Real(spinning_pct));
+    Some(VerdictReport {
+        kind: "spinning-while-others-lack-cpus",
+        site: None,
+        thread: None,
+        text,
+        evidence,
+    })
+}
+
+/// More threads want to run than there are CPUs.
+pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
+    if harmful_spinning(report).is_some() {
+        return None;
+    }
+    let short = shortage(report)?;
+    let text = format!(
+        "more threads than CPUs: {} threads share {}, and are ready without one for {:.0} % of \
+         their time: start {}, or give the program more CPUs; until then compare `running`, not \
+         `work`",
+        short.threads,
+        cpus(short.cpus),
+        short.ready_pct,
+        short.cpus,
+    );
+    Some(VerdictReport {
+        kind: "more-threads-than-cpus",
+        site: None,
+        thread: None,
+        text,
+        evidence: evidence(&short).into(),
+    })
+}
