@@ -8,11 +8,10 @@ use crate::report::{Figure, Report, VerdictReport};
 /// harm, as where some of them always wait for something else.
 const READY: f64 = 10.0;
 
-/// Threads that are on a CPU for this share of their waits, per cent, and asleep for
-/// no more than the rest of a half, spin: whoever sleeps is on one only on the way to
-/// sleep and back. The rest they are without a CPU.
-const SPINNING: f64 = 25.0;
-const ASLEEP: f64 = 50.0;
+/// Threads that wait on a CPU rather than asleep spin, if it is for at least this share
+/// of their waits, per cent: whoever sleeps is on one only on the way to sleep and back.
+/// Most of the waits both may be ready without a CPU here, so the share is small.
+const SPINNING: f64 = 2.0;
 
 /// That there are too few CPUs.
 pub struct Shortage {
@@ -71,7 +70,7 @@ fn ready_pct(report: &Report) -> Option<f64> {
 fn harmful_spinning(report: &Report) -> Option<(Shortage, f64)> {
     let waits = &report.thread_time.waits;
     let (spinning, asleep) = (waits.spinning_pct?, waits.asleep_pct?);
-    let spins = spinning >= SPINNING && asleep <= ASLEEP;
+    let spins = spinning >= SPINNING && spinning > asleep;
     Some((shortage(report).filter(|_| spins)?, spinning))
 }
 
@@ -92,9 +91,8 @@ fn cpus(number: u32) -> String {
 pub fn spinning(report: &Report) -> Option<VerdictReport> {
     let (short, spinning_pct) = harmful_spinning(report)?;
     let text = format!(
-        "spinning while others lack a CPU: {} threads share {}; those that wait at barriers are \
-         on a CPU for {spinning_pct:.0} % of it, and {:.0} % of thread time goes by without one: \
-         let them sleep (OMP_WAIT_POLICY=passive for OpenMP) or start no more threads than CPUs",
+        "spinning while others lack a CPU: {} threads share {}; who waits at a barrier stays \
+         on one, and {:.0} % of thread time goes by without: let them sleep (OMP_WAIT_POLICY=passive for OpenMP) or start no more threads than CPUs",
         short.threads,
         cpus(short.cpus),
         short.ready_pct,

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::report::{Figure, LateReport, Report, SiteReport, StragglerReport, VerdictReport};
 
-/// A phase in which one thread works alone for this share of it is serial: it can
-/// never be more than 1 / 0.8 = 1.25 times as fast as with one thread, however many
-/// there are (Amdahl, AFIPS 1967).
+/// A phase is serial if whoever comes last works alone for this share of its work: then
+/// it is no more than 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS
+/// 1967).
 const ALONE: f64 = 0.8;
 
 /// Mean over longest: what POP calls acceptable for the balance of load.
@@ -88,10 +88,14 @@ fn few(report: &Report, site: &SiteReport) -> String {
 /// One thread works while all others wait.
 pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
-    let alone = late.lead_ns as f64 / late.phase_ns.max(1) as f64;
-    if alone < ALONE {
+    // Who was only woken late has no more work than the others; and of two that work
+    // the one has no lead over the other.
+    let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
+    let alone_ns = (last_ns - others_ns).min(late.lead_ns as f64);
+    if alone_ns < ALONE * last_ns {
         return None;
     }
+    let alone = late.lead_ns as f64 / late.phase_ns.max(1) as f64;
     let is_one = straggler.pattern == "persistent" && site.straggler_by_barrier.is_empty();
     let whose = match straggler.pattern {
         _ if is_one => who(report, straggler.thread),
@@ -202,9 +206,14 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
     if straggler.pattern != "alternating" {
         return None;
     }
+    let how = match straggler.sequence {
+        "turns" => "a few threads come last in turns",
+        "stretches" => "one of a few threads comes last for a while, then another",
+        _ => "mostly one of a few threads comes last",
+    };
     let text = format!(
-        "alternating stragglers at {}: mostly one of a few threads comes last ({}), working {}; \
-         {}: divide what they do in turns among all",
+        "alternating stragglers at {}: {how} ({}), working {}; {}: divide what they do more than \
+         others among all",
         site.called(),
         few(report, site),
         longer(late),

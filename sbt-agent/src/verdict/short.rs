@@ -1,29 +1,33 @@
 //! Phases as short as the barrier takes.
 
 use super::{
-    FEW, WORTH,
+    FEW, WORTH, cpus,
     words::{Cost, time},
 };
 use crate::report::{Figure, Report, SiteReport, VerdictReport};
 
 /// What it costs to wake a thread, ns, where that was not seen at the barrier: a
 /// sleeping thread goes on some 10 µs after it was woken, and in virtual machines
-/// some 50.
+/// some 50. What takes more than twice this is more than being woken.
 const WAKE_NS: u64 = 25_000;
 
 /// Whoever comes last may work this many times as long as the barrier takes: above
 /// it the work is to blame and not the barrier.
 const STRAGGLER: u64 = 4;
 
-/// The work between two barriers is no more than what it costs to get through one.
+/// The work between two barriers is no more than what it costs to get through one. Not
+/// told where threads lack CPUs: what they need to get going again is a CPU then.
 pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    if cpus::shortage(report).is_some() {
+        return None;
+    }
     let late = site.straggler.as_ref()?.late.as_ref()?;
     if late.episodes < FEW {
         return None;
     }
     let work_ns = site.work_ns.as_ref()?.p50;
     let release = site.release_ns.as_ref();
-    let barrier_ns = release.map_or(WAKE_NS, |release| release.p50);
+    let barrier_ns = release.map_or(WAKE_NS, |release| release.p50.min(2 * WAKE_NS));
     // Where departures were not watched all the time, work has the release in it.
     let limit_ns = match report.departures {
         Some(true) => barrier_ns,

@@ -410,6 +410,11 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
     // Departures were never watched: what is known of others has to do.
     program.run.departures = Some(false);
     program.only("phase-too-short");
+    // What threads lack to get going again is a CPU.
+    program.run.departures = Some(true);
+    program.rounds(1000, |_| vec![[2 * US, 18 * US, 0]; 2]);
+    program.run.cpus = Some(1);
+    assert_eq!(program.kinds(), ["more-threads-than-cpus"]);
     // The barrier is as fast as the phase is short.
     let mut program = Program::new(2);
     program.release_ns = 100;
