@@ -209,7 +209,6 @@ fn the_faults_of_the_demos_are_named() {
     needs_root!(alone);
     for (demo, kind, function) in [
         ("lu-block", "persistent-straggler", "update_rows"),
-        ("lu-serial", "serial-phase", "factor_panel"),
         ("water", "persistent-straggler", "pair_forces"),
         ("matmul-tiles", "persistent-straggler", "multiply"),
     ] {

@@ -106,7 +106,7 @@ fn the_last(report: &Report, site: &SiteReport) -> String {
 
 /// The last was asleep in the kernel.
 pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late) = Cost::of(report, site)?;
+    let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
     let part = Part::of(&excess, excess.blocked, late)?;
     let lock = lock(report, late);
@@ -163,7 +163,7 @@ fn lock<'a>(report: &'a Report, late: &LateReport) -> Option<&'a LockReport> {
 
 /// The last was ready to run, and had no CPU.
 pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late) = Cost::of(report, site)?;
+    let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
     let part = Part::of(&excess, excess.ready, late)?;
     // Then the run has a verdict that says so of all its sites.

@@ -47,7 +47,8 @@ fn of_work<'a>(
     let straggler = site.straggler.as_ref()?;
     let (cost, _) = Cost::of(report, site)?;
     let late = straggler.late.as_ref()?;
-    (!for_want_of_a_cpu(late)).then_some((cost, late, straggler))
+    let is_of_work = cost.is_of_work(report) && !for_want_of_a_cpu(late);
+    is_of_work.then_some((cost, late, straggler))
 }
 
 /// How many times as long the last works as the others do on average.
@@ -148,9 +149,11 @@ fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
 
 /// The same thread is late again and again, or has most of the work.
 pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, _) = Cost::of(report, site)?;
+    let (cost, late) = Cost::of(report, site)?;
     let straggler = site.straggler.as_ref()?;
-    let late = straggler.late.as_ref()?;
+    if !cost.is_of_work(report) {
+        return None;
+    }
     let same = straggler.pattern == "persistent" && !for_want_of_a_cpu(late);
     let most = runs_most(report, site).filter(|_| straggler.pattern != "alternating");
     let (thread, who_does_what) = match most {

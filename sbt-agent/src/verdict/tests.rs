@@ -32,6 +32,8 @@ struct Program {
     clocks: Vec<Clocks>,
     /// From the last arrival until a thread goes on.
     release_ns: u64,
+    /// By how much thread 0 goes on later than that.
+    woken_late_ns: u64,
     /// Threads spin in barriers for this part of the wait, per cent; else they sleep.
     spins: u64,
     run: Run,
@@ -68,6 +70,7 @@ impl Program {
             model,
             clocks: vec![clocks; threads],
             release_ns: 20 * US,
+            woken_late_ns: 0,
             spins: 0,
             run: Run {
                 cpus: Some(64),
@@ -103,7 +106,8 @@ impl Program {
             });
         }
         for (tid, arrived) in arrivals {
-            let time_ns = last_ns + self.release_ns;
+            let woken_late_ns = u64::from(tid == 1) * self.woken_late_ns;
+            let time_ns = last_ns + self.release_ns + woken_late_ns;
             let spun = (time_ns - arrived.time_ns) * self.spins / 100;
             let clocks = Clocks {
                 time_ns,
@@ -252,6 +256,21 @@ fn any_thread_late_is_a_dynamic_imbalance() {
     program.rounds(60, |round| but(8, round % 2 * 5, runs(7), runs(4)));
     let verdict = program.only("alternating-stragglers");
     says(&verdict, &["(T0 50 %, T5 50 %), working 1.8 times as long"]);
+}
+
+#[test]
+fn who_was_woken_late_has_no_more_work() {
+    let mut program = Program::new(4);
+    program.woken_late_ns = 3 * MS;
+    program.rounds(20, |_| vec![runs(8); 4]);
+    let report = program.report();
+    // It always comes last, and nobody can give it less of the work.
+    assert_eq!(
+        report.sites[0].straggler.as_ref().unwrap().pattern,
+        "persistent"
+    );
+    let because = judge(&report).unwrap_err();
+    assert!(because.contains("but at no site"), "{because}");
 }
 
 #[test]
@@ -431,7 +450,7 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
     let mut program = Program::new(4);
     program.meet(0, &but(4, 0, runs(100), [100 * US, 0, 0]));
     for _ in 0..20 {
-        program.meet(0, &vec![runs(10); 4]);
+        program.meet(0, &[runs(10); 4]);
     }
     let verdict = program.only("serial-start");
     assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
@@ -444,7 +463,7 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
     );
     // After a longer run it does not matter.
     for _ in 0..80 {
-        program.meet(0, &vec![runs(10); 4]);
+        program.meet(0, &[runs(10); 4]);
     }
     assert_eq!(program.kinds(), ["no-problem"]);
 }
@@ -474,7 +493,7 @@ fn what_was_hardly_measured_is_not_judged() {
 #[test]
 fn what_costs_most_comes_first_and_only_the_worst_are_told() {
     let mut program = Program::new(4);
-    program.meet(1, &vec![runs(1); 4]);
+    program.meet(1, &[runs(1); 4]);
     for _ in 0..20 {
         program.meet(0, &but(4, 1, runs(5), runs(4)));
         program.meet(1, &but(4, 2, runs(9), runs(4)));

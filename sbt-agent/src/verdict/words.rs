@@ -70,6 +70,12 @@ impl Cost {
         ))
     }
 
+    /// Whether what the last did longer than the others is worth a word. If not, it came
+    /// last because it began late: it was woken late.
+    pub fn is_of_work(&self, report: &Report) -> bool {
+        self.gain_ns as f64 * 100.0 >= super::WORTH * report.wall_ns as f64
+    }
+
     /// The end of a sentence, before what to do.
     pub fn words(&self, report: &Report) -> String {
         let share = self.share_pct;
