@@ -1,7 +1,7 @@
 //! More threads than CPUs.
 
 use super::words::whole;
-use crate::report::{Figure, Report, VerdictReport};
+use crate::report::{Figure, Report, ThreadReport, VerdictReport};
 
 /// Without a CPU for this share of the threads' time, per cent: the tenth that
 /// disturbances of a few per cent cannot be. Below it more threads than CPUs do no
@@ -28,8 +28,8 @@ pub struct Shortage {
 pub fn shortage(report: &Report) -> Option<Shortage> {
     let cpus = report.cpus?;
     let threads = threads_at_a_time(report);
-    let ready_pct = ready_pct(report)?;
-    let is_short = threads > cpus && ready_pct >= READY;
+    let (ready_pct, wanted) = wanted(report)?;
+    let is_short = threads > cpus && ready_pct >= READY && wanted > f64::from(cpus);
     is_short.then_some(Shortage {
         threads,
         cpus,
@@ -49,21 +49,33 @@ fn threads_at_a_time(report: &Report) -> u32 {
     meet.unwrap_or(0).max(live)
 }
 
-/// Of all threads' time, in work and in waits.
-fn ready_pct(report: &Report) -> Option<f64> {
+/// How much of their time all threads were ready without a CPU, in work and in waits,
+/// per cent; and how many CPUs they would have used on average. If these are fewer than
+/// there are, it is others that take them.
+fn wanted(report: &Report) -> Option<(f64, f64)> {
     let time = &report.thread_time;
-    let ready = report.threads.iter().filter_map(|thread| thread.ready_ns);
-    let ready: Vec<u64> = ready.collect();
-    if ready.is_empty() || time.total_ns == 0 {
+    let sum = |f: fn(&ThreadReport) -> Option<u64>| {
+        let known: Vec<u64> = report.threads.iter().filter_map(f).collect();
+        (!known.is_empty()).then(|| known.iter().map(|ns| *ns as f64).sum::<f64>())
+    };
+    let running = sum(|thread| thread.running_ns)?;
+    let ready = sum(|thread| thread.ready_ns)?;
+    if time.total_ns == 0 {
         return None;
     }
-    let in_work = ready.iter().map(|ns| *ns as f64).sum::<f64>();
-    let waits = time.idle_ns as f64 + time.release_ns.unwrap_or(0) as f64;
-    let in_waits = match (time.waits.spinning_pct, time.waits.asleep_pct) {
-        (Some(spinning), Some(asleep)) => waits * (100.0 - spinning - asleep).max(0.0) / 100.0,
-        _ => 0.0,
+    let waits = (time.idle_ns as f64 + time.release_ns.unwrap_or(0) as f64) / 100.0;
+    let (spinning, ready_in_waits) = match (time.waits.spinning_pct, time.waits.asleep_pct) {
+        (Some(spinning), Some(asleep)) => {
+            let ready = (100.0 - spinning - asleep).max(0.0);
+            (spinning * waits, ready * waits)
+        }
+        _ => (0.0, 0.0),
     };
-    Some((in_work + in_waits) / time.total_ns as f64 * 100.0)
+    let ready = ready + ready_in_waits;
+    Some((
+        ready / time.total_ns as f64 * 100.0,
+        (running + spinning + ready) / report.wall_ns.max(1) as f64,
+    ))
 }
 
 /// The spinning of threads that wait, if those that work lack the CPUs.
