@@ -25,5 +25,6 @@ pub mod source;
 pub mod spin;
 pub mod target;
 pub mod terminal;
+pub mod verdict;
 pub mod views;
 pub mod words;

@@ -13,6 +13,7 @@ use crate::{
     settings::Settings,
     source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
     target::{
+        cpus,
         launch::{self, Held, Invoker, Running},
         process,
         pty::Pty,
@@ -155,6 +156,8 @@ struct Session {
     exit_status: Option<u8>,
     had_children: Option<bool>,
     children: bool,
+    /// How many CPUs the target may use, as last seen.
+    cpus: Option<u32>,
     interrupted: bool,
     notes: Vec<String>,
 }
@@ -215,6 +218,7 @@ impl Session {
             exit_status: None,
             had_children: None,
             children: source_children,
+            cpus: cpus::allowed(pid),
             interrupted: false,
             notes: Vec::new(),
         };

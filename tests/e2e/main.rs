@@ -41,4 +41,5 @@ mod settings;
 mod spins;
 mod streams;
 mod terminal;
+mod verdicts;
 mod watching;

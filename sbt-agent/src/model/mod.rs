@@ -18,6 +18,7 @@ pub mod episode;
 pub mod gains;
 pub mod histogram;
 pub mod lanes;
+pub mod late;
 pub mod marks;
 mod moves;
 mod restart;

@@ -8,6 +8,7 @@ use super::{
     barrier::BarrierId,
     busy::{Busy, Share},
     gains::Gains,
+    late::Late,
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
@@ -147,7 +148,9 @@ pub struct Site {
     pub busy: Busy,
     /// Who came last, in their order.
     pub ledger: Ledger,
-    /// The same by barrier, by [`super::barrier::Barrier::number`]: of the
+    /// What they did, against the others.
+    pub late: Late,
+    /// The stragglers by barrier, by [`super::barrier::Barrier::number`]: of the
     /// first [`MAX_NAMED_BARRIERS`]. Each may have stragglers of its own.
     pub by_barrier: FxHashMap<u64, AtBarrier>,
     /// Participants, summed over episodes.
@@ -184,6 +187,7 @@ impl Site {
             gains: Gains::default(),
             busy: Busy::default(),
             ledger: Ledger::default(),
+            late: Late::default(),
             by_barrier: FxHashMap::default(),
             participants: 0,
             trend: Trend::default(),
@@ -511,6 +515,7 @@ impl Sites {
             }
         }
         site.note_balance(parts);
+        site.late.add(done, parts);
         site.note_barrier(barrier, done, parts, &mut self.at_barriers);
         if let Some((straggler, lead_ns)) = done.straggler {
             if Some(straggler) == self.shared {

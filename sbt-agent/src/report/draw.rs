@@ -88,6 +88,7 @@ impl Report {
             threads,
             processes: draw.processes(),
             children: run.children,
+            cpus: run.cpus,
             barriers: draw.barriers(),
             sites: draw.sites(),
             phases: draw.phases(),
@@ -106,6 +107,7 @@ impl Report {
             efficiency: draw.efficiency(),
             parallelism: usage::parallelism(model.busy()),
             verdicts: None,
+            no_verdict_because: None,
             hang: None,
             own_cost: OwnCost {
                 events: totals.arrivals + totals.departures + hits,

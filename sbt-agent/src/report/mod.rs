@@ -20,6 +20,7 @@ mod schema;
 mod sites;
 pub mod spin;
 mod usage;
+mod verdict;
 
 pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
@@ -27,10 +28,11 @@ pub use asked::{
 };
 pub use run::Run;
 pub use sites::{
-    BarrierStragglerReport, EachReport, PhaseReport, SiteReport, SiteThreadReport, StatReport,
-    StragglerReport, TrendReport,
+    BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
+    SiteThreadReport, StatReport, StragglerReport, TrendReport,
 };
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
+pub use verdict::{Figure, VerdictReport};
 
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
@@ -84,6 +86,9 @@ pub struct Report {
     pub processes: Vec<ProcessReport>,
     /// Whether processes that the target started were watched too.
     pub children: bool,
+    /// CPUs that the target may run on, all its threads together, as last known; null if
+    /// that could not be asked.
+    pub cpus: Option<u32>,
     /// In the order of first sight. Of more than 4096, those that were silent
     /// longest are no longer listed; the totals contain them.
     pub barriers: Vec<BarrierReport>,
@@ -119,8 +124,12 @@ pub struct Report {
     pub efficiency: Option<EfficiencyReport>,
     /// Over all episodes; null if of none all beginnings were seen.
     pub parallelism: Option<ParallelismReport>,
-    /// Not computed by this version.
-    pub verdicts: Option<()>,
+    /// Why threads waited for each other, what explains most of their time first; one
+    /// at most for a site, and 5 in all. `no-problem` alone if nothing is wrong. Null
+    /// if that cannot be said: see `no_verdict_because`.
+    pub verdicts: Option<Vec<VerdictReport>>,
+    /// Why there are no verdicts; null if there are.
+    pub no_verdict_because: Option<String>,
     /// Not computed by this version.
     pub hang: Option<()>,
     /// What watching cost.

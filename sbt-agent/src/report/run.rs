@@ -28,6 +28,8 @@ pub struct Run {
     pub had_children: Option<bool>,
     /// Whether its children were watched too.
     pub children: bool,
+    /// CPUs that the target may run on.
+    pub cpus: Option<u32>,
     /// Why no barrier could be found.
     pub none_found_because: Option<String>,
     /// Events lost, wherever.

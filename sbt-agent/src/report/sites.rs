@@ -86,6 +86,15 @@ pub struct SiteReport {
     pub threads: Vec<SiteThreadReport>,
 }
 
+impl SiteReport {
+    /// What it is called: the user's name, or all places that it is called from.
+    pub fn called(&self) -> String {
+        self.name
+            .as_deref()
+            .map_or_else(|| self.places.join(" | "), crate::place::printable)
+    }
+}
+
 /// Statistics of a stream of durations, ns.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -140,6 +149,48 @@ pub struct StragglerReport {
     pub changes: u64,
     /// By how much the last came after the one before it, mean.
     pub mean_lead_ns: u64,
+    /// What whoever came last did before, against the others: why it was late. Null if
+    /// no episode followed another one with all of its work known.
+    pub late: Option<LateReport>,
+}
+
+/// What whoever came last did before, against the others: sums over the episodes
+/// that followed another one and in which all work is known. The first of the
+/// program is none of them, since its phase holds the program's start.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LateReport {
+    /// How many they are.
+    pub episodes: u64,
+    /// In how many of them it is known how work splits up.
+    pub split_episodes: u64,
+    /// Participants, mean.
+    pub participants: f64,
+    /// Their phase times.
+    pub phase_ns: u64,
+    /// Waiting for others, of all threads.
+    pub idle_ns: u64,
+    /// By how much the last came after the one before it: in that time no other
+    /// thread had work.
+    pub lead_ns: u64,
+    /// Of whoever came last.
+    pub last: LateTimesReport,
+    /// Of all others, the mean of each episode.
+    pub others: LateTimesReport,
+}
+
+/// Work, and how it splits up, in the `split_episodes`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LateTimesReport {
+    /// From the departure before to the arrival.
+    pub work_ns: u64,
+    /// Of it, on a CPU; null if that is known of no episode.
+    pub running_ns: Option<u64>,
+    /// Of it, runnable without a CPU; likewise.
+    pub ready_ns: Option<u64>,
+    /// Of it, neither: asleep in the kernel; likewise.
+    pub blocked_ns: Option<u64>,
 }
 
 /// Who comes last at one of a site's barriers.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::{
     live::{Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Snapshot, Watching},
     report::{
-        ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
-        PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
-        ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WaitsReport, WhatIfReport,
-        locks::LockReport,
+        ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
+        OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
+        StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport,
+        VerdictReport, WaitsReport, WhatIfReport, locks::LockReport,
     },
 };
 
@@ -61,6 +61,7 @@ pub fn empty() -> Snapshot {
             efficiency: None,
             parallelism: None,
             verdicts: None,
+            no_verdict_because: None,
             hang: None,
             own_cost: OwnCost {
                 events: 0,
@@ -72,6 +73,7 @@ pub fn empty() -> Snapshot {
             had_children: Some(false),
             processes: Vec::new(),
             children: false,
+            cpus: Some(8),
             none_found_because: None,
             notes: Vec::new(),
         },
@@ -200,6 +202,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
             changes: episodes / 3,
             unknown_pct: 0.0,
             mean_lead_ns: barrier / 5,
+            late: None,
         }),
         straggler_by_barrier: Vec::new(),
         trend: trend.collect(),
@@ -398,6 +401,16 @@ pub fn imbalanced() -> Snapshot {
         ],
     );
     snapshot.report.sites[1].name = Some("diagonal".into());
+    snapshot.report.verdicts = Some(vec![VerdictReport {
+        kind: "persistent-straggler",
+        site: Some(1),
+        thread: Some(3),
+        text: "static imbalance at update_rows lu.c:715: T3 worker comes last in 65 % of 512 \
+               episodes, working 1.9 times as long as the others; the wait is 18 % of thread \
+               time, up to 2.18 s of 12.4 s wall time: give it less of the work"
+            .into(),
+        evidence: [("share_pct", Figure::Real(18.0))].into(),
+    }]);
     phases_and_marks(&mut snapshot.report);
     snapshot.report.locks = Some(vec![
         lock(
@@ -586,6 +599,13 @@ pub fn ended() -> Snapshot {
 pub fn hostile() -> Snapshot {
     let mut snapshot = lossy();
     let report = &mut snapshot.report;
+    report.verdicts = Some(vec![VerdictReport {
+        kind: "no-problem",
+        site: None,
+        thread: None,
+        text: "漢\x1b[2J\u{202e}µ ".repeat(60),
+        evidence: [].into(),
+    }]);
     report.command = vec!["./漢字\x1b[2J\u{202e}プログラム".repeat(20)];
     let names = [
         "漢字漢字漢字漢字",

@@ -9,6 +9,7 @@ use crate::{
     settings::{Conceptual, Mark},
     source::Totals,
     target::process,
+    verdict,
     words::command_line,
 };
 
@@ -40,7 +41,7 @@ impl Session {
             notes: std::mem::take(&mut self.notes),
             ..self.facts(self.end_ns)
         };
-        Report::new(&self.model, self.resolver.places(), run)
+        verdict::with(Report::new(&self.model, self.resolver.places(), run))
     }
 
     /// What to type to watch the target like this once more: before and after the
@@ -87,6 +88,7 @@ impl Session {
             exit_status: self.exit_status,
             had_children: self.had_children,
             children: self.children,
+            cpus: self.cpus,
             departures: self.governor.summary(),
             locks: self.locks.report(),
             spins: self.spinning.report(&self.again()),

@@ -81,6 +81,7 @@ impl Session {
                 _ = ticks.tick() => {
                     self.recognise();
                     self.govern();
+                    self.count_cpus();
                     self.govern_futexes();
                 }
             }

@@ -3,7 +3,11 @@
 use anyhow::Context as _;
 
 use super::{Session, futexes};
-use crate::{clock, event::Event, target::process};
+use crate::{
+    clock,
+    event::Event,
+    target::{cpus, process},
+};
 
 impl Session {
     /// Lets go what the recogniser holds back for too long.
@@ -14,6 +18,13 @@ impl Session {
                 .tick(clock::now_ns(), source, &mut self.model)
         {
             self.notes.push(format!("{error:#}"));
+        }
+    }
+
+    /// Asks anew how many CPUs the target may use: it may bind its threads.
+    pub(super) fn count_cpus(&mut self) {
+        if self.source.is_some() {
+            self.cpus = cpus::allowed(self.pid).or(self.cpus);
         }
     }
 

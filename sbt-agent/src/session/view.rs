@@ -24,6 +24,7 @@ use crate::{
     settings,
     source::ebpf::Ebpf,
     terminal::{Terminal, stop_ourselves},
+    verdict,
 };
 
 /// Between two snapshots at the least,
@@ -135,7 +136,7 @@ impl Session {
             lost: self.source.as_ref().map_or(0, Ebpf::lost),
             ..self.facts(now_ns)
         };
-        let report = Report::new(&self.model, self.resolver.places(), run);
+        let report = verdict::with(Report::new(&self.model, self.resolver.places(), run));
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
         observer.snapshot(now_ns, &self.model, &places, report, output)

@@ -4,6 +4,7 @@ mod alternatives;
 mod callers;
 mod calls;
 pub mod communicator;
+pub mod cpus;
 pub mod debuginfo;
 pub mod elf;
 pub mod executes;

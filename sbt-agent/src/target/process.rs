@@ -53,6 +53,11 @@ fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
         .filter_map(|task| Some(task.ok()?.path()))
 }
 
+/// The threads of a process by their ids; none if it is gone.
+pub fn thread_ids(pid: u32) -> impl Iterator<Item = u32> {
+    tasks(pid).filter_map(|task| task.file_name()?.to_str()?.parse().ok())
+}
+
 fn is_alive(folder: &Path) -> bool {
     fs::read_to_string(folder.join("status"))
         .is_ok_and(|status| !field(&status, "State:").is_some_and(|it| it.starts_with(['Z', 'X'])))

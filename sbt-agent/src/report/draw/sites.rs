@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        BarrierStragglerReport, EachReport, PhaseReport, SiteReport, SiteThreadReport,
-        StragglerReport,
+        BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
+        SiteThreadReport, StragglerReport,
         place_names::{label, labels, others},
     },
     Draw, ns, stat,
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     model::{
+        late::{Late, Times},
         site::{AtBarrier, Site, SiteId, SiteThread},
         thread::ThreadId,
     },
@@ -157,6 +158,7 @@ impl Draw<'_> {
             repeats: site.ledger.repeats,
             changes: site.ledger.changes,
             mean_lead_ns: site.ledger.lead_ns / site.episodes,
+            late: late(&site.late),
         })
     }
 
@@ -178,6 +180,28 @@ impl Draw<'_> {
         phases.sort_by_key(|phase| (phase.from, phase.to));
         phases
     }
+}
+
+fn late(late: &Late) -> Option<LateReport> {
+    let times = |times: &Times| {
+        let known = |time: f64| (late.split_episodes > 0).then(|| ns(time));
+        LateTimesReport {
+            work_ns: ns(times.work),
+            running_ns: known(times.running),
+            ready_ns: known(times.ready),
+            blocked_ns: known(times.blocked),
+        }
+    };
+    (late.episodes > 0).then(|| LateReport {
+        episodes: late.episodes,
+        split_episodes: late.split_episodes,
+        participants: late.participants as f64 / late.episodes as f64,
+        phase_ns: ns(late.phase),
+        idle_ns: ns(late.idle),
+        lead_ns: ns(late.lead),
+        last: times(&late.last),
+        others: times(&late.others),
+    })
 }
 
 fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {

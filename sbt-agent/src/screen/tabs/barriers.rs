@@ -26,6 +26,9 @@ const LOST: usize = 4;
 /// From so many columns on, details stand beside the table.
 const WIDE: u16 = 110;
 
+/// In fewer rows the table needs them all.
+const ROWS_FOR_VERDICT: u16 = 14;
+
 /// See the module.
 pub struct Barriers {
     list: List,
@@ -106,6 +109,7 @@ impl Tab for Barriers {
             return;
         }
         self.open = None;
+        let area = draw_verdict(view, buffer, area);
         let strip = strip::height(view.snapshot.lanes.lanes.len(), area.height);
         let [above, below] =
             Layout::vertical([Constraint::Length(strip), Constraint::Min(0)]).areas(area);
@@ -225,6 +229,28 @@ impl Barriers {
         let note = self.details.range().unwrap_or_default();
         rule(buffer, title, &words::site_name(site), &note, view.look);
     }
+}
+
+/// Draws why threads wait into the last row; what is left for the others.
+fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
+    let look = view.look;
+    let top = view.snapshot.report.verdicts.iter().flatten().next();
+    let Some(top) = top.filter(|_| area.height >= ROWS_FOR_VERDICT) else {
+        return area;
+    };
+    let rest = Rect {
+        height: area.height - 1,
+        ..area
+    };
+    let sentence = text::sentence(&top.text, look.text());
+    let columns = usize::from(area.width).saturating_sub(4);
+    let mark = look.pick("▶", ">");
+    let line = Line::from_iter([
+        Span::styled(format!(" {mark} "), look.title()),
+        Span::styled(words::fit(&sentence, columns, look), look.bold()),
+    ]);
+    put(buffer, area, rest.height, &line);
+    rest
 }
 
 /// What there is to say when no barrier was seen.

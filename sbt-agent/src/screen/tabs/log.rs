@@ -17,7 +17,10 @@ use crate::{
         pager::Pager,
         words::{fit, plural, put, put_all, rule, since, wrap},
     },
-    views::table::{count, duration},
+    views::{
+        table::{count, duration},
+        text,
+    },
 };
 
 /// See the module.
@@ -64,7 +67,12 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;
     let columns = columns.saturating_sub(2);
-    let mut facts = Vec::new();
+    let verdicts = report.verdicts.iter().flatten();
+    let mut facts: Vec<String> = verdicts
+        .map(|verdict| text::sentence(&verdict.text, look.text()))
+        .collect();
+    let because = report.no_verdict_because.as_ref();
+    facts.extend(because.map(|because| format!("no verdict: {because}")));
     for (from, to) in &snapshot.gaps {
         let length = since(to.saturating_sub(*from));
         facts.push(format!(

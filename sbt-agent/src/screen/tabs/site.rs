@@ -70,7 +70,8 @@ pub fn full(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>
     let each = if two { columns / 2 - 2 } else { columns };
     let look = view.look;
     let heading = |text: &str| Line::styled(format!(" {text}"), look.title());
-    let mut first = facts(site, view, each);
+    let mut first = verdict(site, view, each);
+    first.extend(facts(site, view, each));
     first.extend(origin(site, look, each));
     first.push(Line::default());
     first.push(heading("in the order of arrival, means of an episode"));
@@ -106,6 +107,19 @@ pub fn full(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>
         line
     };
     first.into_iter().zip(second).map(beside).collect()
+}
+
+/// Why threads wait here, if that can be said.
+fn verdict(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
+    let look = view.look;
+    let verdicts = view.snapshot.report.verdicts.iter().flatten();
+    let here = verdicts.filter(|verdict| verdict.site == Some(site.id));
+    here.flat_map(|verdict| {
+        let text = text::sentence(&verdict.text, look.text());
+        words::wrap(&text, columns.saturating_sub(2), look)
+    })
+    .map(|text| Line::styled(format!(" {text}"), look.bold()))
+    .collect()
 }
 
 /// What a reader should know first, in sentences.

@@ -13,10 +13,12 @@ mod spins;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod verdicts;
 
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
+pub use verdicts::sentence;
 
 /// Sites whose threads are shown one by one, at most.
 const DETAILED: usize = 3;
@@ -36,6 +38,7 @@ pub fn render(report: &Report, style: Style) -> String {
     } else {
         summary(&mut out, report, style);
         usage::efficiency(&mut out, report, style);
+        verdicts::verdicts(&mut out, report, style);
         phases::warnings(&mut out, report, style);
         sites::barriers(&mut out, report, style);
         let lost: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
@@ -204,9 +207,7 @@ fn is_usual(report: &Report, open: &UnfinishedReport) -> bool {
 
 /// The name of a site: the user's, or all places that it is called from.
 fn name(site: &SiteReport) -> String {
-    site.name
-        .as_deref()
-        .map_or_else(|| site.places.join(" | "), crate::place::printable)
+    site.called()
 }
 
 /// The name of a site by its id.

@@ -475,3 +475,41 @@ fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
     has(&text, &format!("  {command}\n"));
     assert_eq!(text.matches("4 threads spent").count(), 1, "{text}");
 }
+
+#[test]
+fn verdicts_stand_on_top_and_fit() {
+    let mut program = Program::new(true);
+    program.starts(1..3);
+    for _ in 0..8 {
+        program.meet(1, &[(1, 10), (2, 30)]);
+    }
+    let mut report = program.report();
+    assert!(!text(&report).contains('▶'));
+    report.verdicts = crate::verdict::judge(&report).ok();
+    assert_eq!(report.verdicts.iter().flatten().count(), 1);
+    let shown = text(&report);
+    let at = |what: &str| {
+        shown
+            .find(what)
+            .unwrap_or_else(|| panic!("{what}: {shown}"))
+    };
+    let verdict = at("\n▶ static imbalance at step a.c:40: T1 w comes last in 100 % of 8 episodes");
+    assert!(
+        at(" thread time: ") < verdict && verdict < at("\nBARRIERS"),
+        "{shown}"
+    );
+    let ascii = render(
+        &report,
+        Style {
+            unicode: false,
+            ..PLAIN
+        },
+    );
+    has(&ascii, "> static imbalance");
+    report.verdicts = None;
+    report.no_verdict_because = Some("2 complete episodes: too few to tell".into());
+    has(
+        &text(&report),
+        "no verdict: 2 complete episodes: too few to tell\n",
+    );
+}

@@ -1,0 +1,202 @@
+//! What whoever came last did with its time, against the others: why it was late.
+
+use super::{
+    site::{Done, Part},
+    thread::Split,
+};
+
+/// Work, and how it splits up, ns, summed over episodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// From the departure before to the arrival.
+    pub work: f64,
+    /// On a CPU.
+    pub running: f64,
+    /// Runnable, but without a CPU.
+    pub ready: f64,
+    /// Asleep in the kernel.
+    pub blocked: f64,
+}
+
+impl Times {
+    fn add(&mut self, split: &Parts, share: f64) {
+        self.running += split.running * share;
+        self.ready += split.ready * share;
+        self.blocked += split.blocked * share;
+    }
+}
+
+/// A [`Split`] of which everything is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    running: f64,
+    ready: f64,
+    blocked: f64,
+}
+
+impl Parts {
+    fn of(split: Split) -> Option<Self> {
+        Some(Self {
+            running: split.running_ns? as f64,
+            ready: split.ready_ns? as f64,
+            blocked: split.blocked_ns? as f64,
+        })
+    }
+}
+
+/// Sums over the episodes of a site that followed another one, and in which the
+/// work of each participant is known. A program's first episode is left out: its
+/// phase holds the program's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Late {
+    /// How many.
+    pub episodes: u64,
+    /// In how many of them the work of all splits up.
+    pub split_episodes: u64,
+    /// Participants, summed.
+    pub participants: u64,
+    /// Phase times, ns.
+    pub phase: f64,
+    /// Idle times of all, ns.
+    pub idle: f64,
+    /// By how much the last came after the one before it, ns.
+    pub lead: f64,
+    /// Of whoever came last.
+    pub last: Times,
+    /// Of all others, the mean of each episode.
+    pub others: Times,
+}
+
+impl Late {
+    /// Takes one episode in.
+    pub fn add(&mut self, done: &Done, parts: &[Part]) {
+        let (Some((Some(_), phase_ns)), Some((straggler, lead_ns))) = (done.phase, done.straggler)
+        else {
+            return;
+        };
+        // A row that several threads share may be there more than once.
+        let is_last = |part: &Part| part.row == straggler && part.idle_ns == 0;
+        let Some(last) = parts.iter().position(is_last) else {
+            return;
+        };
+        if parts.len() < 2 {
+            return;
+        }
+        let (mut work, mut idle) = (0.0, 0.0);
+        let (mut split, mut is_split) = (Parts::default(), true);
+        for part in parts {
+            let Some(work_ns) = part.work_ns else {
+                return;
+            };
+            work += work_ns as f64;
+            idle += part.idle_ns as f64;
+            match Parts::of(part.split) {
+                Some(part) => {
+                    split.running += part.running;
+                    split.ready += part.ready;
+                    split.blocked += part.blocked;
+                }
+                None => is_split = false,
+            }
+        }
+        let others = 1.0 / (parts.len() - 1) as f64;
+        let last = &parts[last];
+        let last_work = last.work_ns.unwrap_or(0) as f64;
+        self.episodes += 1;
+        self.participants += parts.len() as u64;
+        self.phase += phase_ns as f64;
+        self.idle += idle;
+        self.lead += lead_ns as f64;
+        self.last.work += last_work;
+        self.others.work += (work - last_work) * others;
+        if let Some(own) = Parts::of(last.split).filter(|_| is_split) {
+            self.split_episodes += 1;
+            self.last.add(&own, 1.0);
+            self.others.add(&split, others);
+            self.others.add(&own, -others);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{site::SiteId, thread::ThreadId};
+
+    fn part(row: u32, idle_ns: u64, times: [u64; 3]) -> Part {
+        let [running, ready, blocked] = times;
+        Part {
+            row: ThreadId(row),
+            work_ns: Some(running + ready + blocked),
+            idle_ns,
+            release_ns: None,
+            wait: None,
+            split: Split {
+                running_ns: Some(running),
+                ready_ns: Some(ready),
+                blocked_ns: Some(blocked),
+            },
+        }
+    }
+
+    fn done(from: Option<SiteId>) -> Done {
+        Done {
+            first_ns: 0,
+            last_ns: 60,
+            phase: Some((from, 100)),
+            straggler: Some((ThreadId(2), 40)),
+        }
+    }
+
+    #[test]
+    fn the_last_is_compared_with_the_mean_of_the_others() {
+        let parts = [
+            part(0, 60, [20, 4, 0]),
+            part(1, 40, [30, 0, 10]),
+            part(2, 0, [50, 0, 34]),
+        ];
+        let mut late = Late::default();
+        for _ in 0..2 {
+            late.add(&done(Some(SiteId(0))), &parts);
+        }
+        let expected = Late {
+            episodes: 2,
+            split_episodes: 2,
+            participants: 6,
+            phase: 200.0,
+            idle: 200.0,
+            lead: 80.0,
+            last: Times {
+                work: 168.0,
+                running: 100.0,
+                ready: 0.0,
+                blocked: 68.0,
+            },
+            others: Times {
+                work: 64.0,
+                running: 50.0,
+                ready: 4.0,
+                blocked: 10.0,
+            },
+        };
+        assert_eq!(late, expected);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_counted() {
+        let mut parts = [part(0, 60, [20, 0, 0]), part(2, 0, [50, 0, 0])];
+        let mut late = Late::default();
+        // The program's start, one thread alone, and nobody known as the last.
+        late.add(&done(None), &parts);
+        late.add(&done(Some(SiteId(0))), &parts[1..]);
+        late.add(&done(Some(SiteId(0))), &parts[..1]);
+        assert_eq!(late, Late::default());
+        parts[0].split.ready_ns = None;
+        late.add(&done(Some(SiteId(0))), &parts);
+        assert_eq!((late.episodes, late.split_episodes), (1, 0));
+        assert_eq!((late.last.work, late.last.running), (50.0, 0.0));
+        parts[0].work_ns = None;
+        late.add(&done(Some(SiteId(0))), &parts);
+        assert_eq!(late.episodes, 1);
+    }
+}

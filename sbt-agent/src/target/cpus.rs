@@ -1,0 +1,50 @@
+//! How many CPUs a process may use.
+
+use nix::{
+    sched::{CpuSet, sched_getaffinity},
+    unistd::Pid,
+};
+
+use super::process;
+
+/// Threads that are asked, at most: of more, the others are hardly elsewhere.
+const MOST_THREADS: usize = 64;
+
+/// CPUs that the threads of a process may run on, all together: each may be bound
+/// to some of its own. `None` if it is gone, or the machine has more than the 1024
+/// that the C library's set has room for.
+pub fn allowed(pid: u32) -> Option<u32> {
+    let threads = process::thread_ids(pid).take(MOST_THREADS);
+    let sets: Vec<CpuSet> = threads
+        .filter_map(|thread| sched_getaffinity(Pid::from_raw(thread.cast_signed())).ok())
+        .collect();
+    let is_allowed = |cpu: &usize| sets.iter().any(|set| set.is_set(*cpu).unwrap_or(false));
+    let number = (0..CpuSet::count()).filter(is_allowed).count();
+    u32::try_from(number).ok().filter(|number| *number > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sched::sched_setaffinity;
+
+    use super::*;
+
+    #[test]
+    fn cpus_of_all_threads_count() {
+        let all = allowed(std::process::id()).unwrap();
+        let this = std::thread::available_parallelism().unwrap();
+        assert!(usize::try_from(all).unwrap() >= this.get());
+        // A thread that is bound takes nothing from the others.
+        std::thread::spawn(move || {
+            let mine = sched_getaffinity(Pid::from_raw(0)).unwrap();
+            let first = (0..CpuSet::count()).find(|cpu| mine.is_set(*cpu).unwrap());
+            let mut one = CpuSet::new();
+            one.set(first.unwrap()).unwrap();
+            sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+            assert_eq!(allowed(std::process::id()), Some(all));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(allowed(u32::MAX >> 1), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! More threads than CPUs.
+
+use super::words::whole;
+use crate::report::{Figure, Report, ThreadReport, VerdictReport};
+
+/// Without a CPU for this share of the threads' time, per cent: the tenth that
+/// disturbances of a few per cent cannot be. Below it more threads than CPUs do no
+/// harm, as where some of them always wait for something else.
+const READY: f64 = 10.0;
+
+/// Threads that wait on a CPU rather than asleep spin, if it is for at least this share
+/// of their waits, per cent: whoever sleeps is on one only on the way to sleep and back.
+/// Most of the waits both may be ready without a CPU here, so the share is small.
+const SPINNING: f64 = 2.0;
+
+/// That there are too few CPUs.
+pub struct Shortage {
+    /// Threads at a time.
+    pub threads: u32,
+    /// CPUs that they may use.
+    pub cpus: u32,
+    /// How much of their time they were ready and had none, per cent.
+    pub ready_pct: f64,
+}
+
+/// Whether there are too few CPUs for the threads; `None` if not, or if that is not
+/// known.
+pub fn shortage(report: &Report) -> Option<Shortage> {
+    let cpus = report.cpus?;
+    let threads = threads_at_a_time(report);
+    let (ready_pct, wanted) = wanted(report)?;
+    let is_short = threads > cpus && ready_pct >= READY && wanted > f64::from(cpus);
+    is_short.then_some(Shortage {
+        threads,
+        cpus,
+        ready_pct,
+    })
+}
+
+/// As many as meet at one barrier, or, if that is more, as live at a time on average.
+fn threads_at_a_time(report: &Report) -> u32 {
+    let meet = report
+        .barriers
+        .iter()
+        .filter(|barrier| barrier.episodes > 0);
+    let meet = meet.filter_map(|barrier| barrier.participants).max();
+    let live = report.thread_time.total_ns as f64 / report.wall_ns.max(1) as f64;
+    let live = u32::try_from(whole(live)).unwrap_or(u32::MAX);
+    meet.unwrap_or(0).max(live)
+}
+
+/// How much of their time all threads were ready without a CPU, in work and in waits,
+/// per cent; and how many CPUs they would have used on average. If these are fewer than
+/// there are, it is others that take them.
+fn wanted(report: &Report) -> Option<(f64, f64)> {
+    let time = &report.thread_time;
+    let sum = |f: fn(&ThreadReport) -> Option<u64>| {
+        let known: Vec<u64> = report.threads.iter().filter_map(f).collect();
+        (!known.is_empty()).then(|| known.iter().map(|ns| *ns as f64).sum::<f64>())
+    };
+    let running = sum(|thread| thread.running_ns)?;
+    let ready = sum(|thread| thread.ready_ns)?;
+    if time.total_ns == 0 {
+        return None;
+    }
+    let waits = (time.idle_ns as f64 + time.release_ns.unwrap_or(0) as f64) / 100.0;
+    let (spinning, ready_in_waits) = match (time.waits.spinning_pct, time.waits.asleep_pct) {
+        (Some(spinning), Some(asleep)) => {
+            let ready = (100.0 - spinning - asleep).max(0.0);
+            (spinning * waits, ready * waits)
+        }
+        _ => (0.0, 0.0),
+    };
+    let ready = ready + ready_in_waits;
+    Some((
+        ready / time.total_ns as f64 * 100.0,
+        (running + spinning + ready) / report.wall_ns.max(1) as f64,
+    ))
+}
+
+/// The spinning of threads that wait, if those that work lack the CPUs.
+fn harmful_spinning(report: &Report) -> Option<(Shortage, f64)> {
+    let waits = &report.thread_time.waits;
+    let (spinning, asleep) = (waits.spinning_pct?, waits.asleep_pct?);
+    let spins = spinning >= SPINNING && spinning > asleep;
+    Some((shortage(report).filter(|_| spins)?, spinning))
+}
+
+fn evidence(short: &Shortage) -> [(&'static str, Figure); 4] {
+    [
+        ("share_pct", Figure::Real(short.ready_pct)),
+        ("ready_pct", Figure::Real(short.ready_pct)),
+        ("threads", Figure::Whole(short.threads.into())),
+        ("cpus", Figure::Whole(short.cpus.into())),
+    ]
+}
+
+fn cpus(number: u32) -> String {
+    format!("{number} CPU{}", if number == 1 { "" } else { "s" })
+}
+
+/// Threads spin at barriers while others lack a CPU.
+pub fn spinning(report: &Report) -> Option<VerdictReport> {
+    let (short, spinning_pct) = harmful_spinning(report)?;
+    let text = format!(
+        "spinning while others lack a CPU: {} threads share {}; who waits at a barrier stays \
+         on one, and {:.0} % of thread time goes by without: let them sleep (OMP_WAIT_POLICY=passive for OpenMP) or start no more threads than CPUs",
+        short.threads,
+        cpus(short.cpus),
+        short.ready_pct,
+    );
+    let mut evidence: std::collections::BTreeMap<_, _> = evidence(&short).into();
+    evidence.insert("spinning_pct", Figure::Real(spinning_pct));
+    Some(VerdictReport {
+        kind: "spinning-while-others-lack-cpus",
+        site: None,
+        thread: None,
+        text,
+        evidence,
+    })
+}
+
+/// More threads want to run than there are CPUs.
+pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
+    if harmful_spinning(report).is_some() {
+        return None;
+    }
+    let short = shortage(report)?;
+    let text = format!(
+        "more threads than CPUs: {} threads share {}, and are ready without one for {:.0} % of \
+         their time: start {}, or give the program more CPUs; until then compare `running`, not \
+         `work`",
+        short.threads,
+        cpus(short.cpus),
+        short.ready_pct,
+        short.cpus,
+    );
+    Some(VerdictReport {
+        kind: "more-threads-than-cpus",
+        site: None,
+        thread: None,
+        text,
+        evidence: evidence(&short).into(),
+    })
+}

@@ -1,0 +1,191 @@
+//! What kept whoever came last: the kernel, not its work.
+
+use super::{
+    cpus,
+    words::{Cost, time, who},
+};
+use crate::report::{Figure, LateReport, Report, SiteReport, VerdictReport, locks::LockReport};
+
+/// What explains at least half of the lateness is why: nothing else can explain more.
+const HALF: f64 = 0.5;
+
+/// By how much whoever came last exceeded the others, ns, summed over the episodes.
+pub struct Excess {
+    /// On a CPU.
+    pub running: f64,
+    /// Without one.
+    pub ready: f64,
+    /// Asleep.
+    pub blocked: f64,
+}
+
+impl Excess {
+    /// `None` if that is not known, or if they did not exceed them.
+    pub fn of(late: &LateReport) -> Option<Self> {
+        let by = |last: Option<u64>, others: Option<u64>| Some(last? as f64 - others? as f64);
+        let (last, others) = (&late.last, &late.others);
+        let excess = Self {
+            running: by(last.running_ns, others.running_ns)?,
+            ready: by(last.ready_ns, others.ready_ns)?,
+            blocked: by(last.blocked_ns, others.blocked_ns)?,
+        };
+        (excess.all() > 0.0).then_some(excess)
+    }
+
+    fn all(&self) -> f64 {
+        self.running + self.ready + self.blocked
+    }
+
+    /// How much of the lateness a part explains, 0 to 1: some may be less than that of
+    /// the others.
+    fn explained(&self, part: f64) -> f64 {
+        (part / self.all()).clamp(0.0, 1.0)
+    }
+}
+
+/// Whether whoever came last was so mostly for want of a CPU.
+pub fn for_want_of_a_cpu(late: &LateReport) -> bool {
+    Excess::of(late).is_some_and(|excess| excess.explained(excess.ready) >= HALF)
+}
+
+/// A lateness in words: how much of the mean lateness, and its share.
+struct Part {
+    mean_ns: u64,
+    pct: f64,
+}
+
+impl Part {
+    fn of(excess: &Excess, part: f64, late: &LateReport) -> Option<Self> {
+        let explained = excess.explained(part);
+        let episodes = late.split_episodes.max(1) as f64;
+        (explained >= HALF).then(|| Self {
+            mean_ns: super::words::whole(excess.all() / episodes),
+            pct: explained * 100.0,
+        })
+    }
+}
+
+fn verdict(
+    kind: &'static str,
+    site: &SiteReport,
+    text: String,
+    cost: &Cost,
+    part: &Part,
+    named: &'static str,
+) -> VerdictReport {
+    let straggler = site.straggler.as_ref();
+    let persistent = straggler.filter(|it| it.pattern == "persistent");
+    VerdictReport {
+        kind,
+        site: Some(site.id),
+        thread: persistent.map(|it| it.thread),
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(cost.share_pct)),
+            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("late_ns", Figure::Whole(part.mean_ns)),
+            (named, Figure::Real(part.pct)),
+        ]
+        .into(),
+    }
+}
+
+/// Who it is, in front of `(last in 93 % of the episodes)`.
+fn the_last(report: &Report, site: &SiteReport) -> String {
+    match &site.straggler {
+        Some(it) if it.pattern == "persistent" && site.straggler_by_barrier.is_empty() => {
+            format!(
+                "{}, last in {:.0} % of episodes,",
+                who(report, it.thread),
+                it.share_pct
+            )
+        }
+        _ => "whichever thread comes last".into(),
+    }
+}
+
+/// The last was asleep in the kernel.
+pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
+    let excess = Excess::of(late)?;
+    let part = Part::of(&excess, excess.blocked, late)?;
+    let lock = lock(report, late);
+    let (why, remedy) = match (lock, &report.locks) {
+        (Some(lock), _) => {
+            let had = lock.holder.map_or_else(String::new, |holder| {
+                format!(", which {} had last", who(report, holder))
+            });
+            (
+                format!("probably for the {} of {}{had}", lock.kind, lock.called()),
+                "hold that lock for a shorter time, or give each thread data of its own",
+            )
+        }
+        (None, None) => (
+            "input or output, a lock, a page fault, or sleep".into(),
+            "take that out of the phase, or let it go on beside the work; --futex=on tells of \
+             locks",
+        ),
+        (None, Some(_)) => (
+            "input or output, a page fault, or sleep; no wait for a lock was seen".into(),
+            "take that out of the phase, or let it go on beside the work",
+        ),
+    };
+    let text = format!(
+        "the last is asleep at {}: {} is {} late on average, {:.0} % of it asleep in the kernel \
+         ({why}); {}: {remedy}",
+        site.called(),
+        the_last(report, site),
+        time(part.mean_ns),
+        part.pct,
+        cost.words(report),
+    );
+    Some(verdict(
+        "straggler-blocked",
+        site,
+        text,
+        &cost,
+        &part,
+        "blocked_pct",
+    ))
+}
+
+/// The lock that explains at least half of the time for which those who came last
+/// slept, if one does.
+fn lock<'a>(report: &'a Report, late: &LateReport) -> Option<&'a LockReport> {
+    let slept = late.last.blocked_ns? as f64;
+    let worst = report
+        .locks
+        .as_ref()?
+        .iter()
+        .max_by_key(|lock| lock.total_ns)?;
+    (worst.waits > 0 && worst.total_ns as f64 >= HALF * slept).then_some(worst)
+}
+
+/// The last was ready to run, and had no CPU.
+pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
+    let excess = Excess::of(late)?;
+    let part = Part::of(&excess, excess.ready, late)?;
+    // Then the run has a verdict that says so of all its sites.
+    if cpus::shortage(report).is_some() {
+        return None;
+    }
+    let text = format!(
+        "the last has no CPU at {}: {} is {} late on average, {:.0} % of it ready to run without \
+         a CPU; {}: something else runs there: stop it, leave it CPUs of its own, or bind fewer \
+         threads to each CPU",
+        site.called(),
+        the_last(report, site),
+        time(part.mean_ns),
+        part.pct,
+        cost.words(report),
+    );
+    Some(verdict(
+        "straggler-lost-its-cpu",
+        site,
+        text,
+        &cost,
+        &part,
+        "ready_pct",
+    ))
+}

@@ -1,0 +1,134 @@
+//! Why threads were late: sentences that a person can act on, from the figures of a
+//! report. Pure: nothing but the report is looked at.
+//!
+//! Each kind is one function. At a site the first in [`AT_A_SITE`] that is true says
+//! it: a cause before a shape, since whoever sleeps or has no CPU looks like
+//! imbalance. Of all that is found, what explains most thread time comes first.
+
+use crate::report::{Figure, Report, SiteReport, VerdictReport};
+
+mod cpus;
+mod late;
+mod shape;
+mod short;
+mod start;
+#[cfg(test)]
+mod tests;
+mod words;
+
+/// Complete episodes below which nothing is said, of the run or of a site: as with
+/// patterns of stragglers, fewer show nothing that chance does not.
+const FEW: u64 = 4;
+
+/// What explains less of the threads' time, per cent, is not worth changing a program
+/// for: as much as runs of one program differ by on a quiet machine.
+const WORTH: f64 = 2.0;
+
+/// Where threads wait more than this, per cent of their time, and nothing was found,
+/// it would be wrong to say that all is well.
+const MUCH: f64 = 10.0;
+
+/// More than so many sentences nobody reads.
+const MOST: usize = 5;
+
+type OfRun = fn(&Report) -> Option<VerdictReport>;
+type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
+
+/// Of the whole run. The second is left out where the first is true.
+const OF_THE_RUN: [OfRun; 3] = [
+    cpus::spinning,
+    cpus::more_threads_than_cpus,
+    start::serial_start,
+];
+
+/// Of a site, in the order in which they are tried.
+const AT_A_SITE: [OfSite; 7] = [
+    short::phase_too_short,
+    late::blocked,
+    late::lost_its_cpu,
+    shape::serial_phase,
+    shape::persistent,
+    shape::alternating,
+    shape::rotating,
+];
+
+/// The report with its verdicts, or why there are none.
+pub fn with(mut report: Report) -> Report {
+    match judge(&report) {
+        Ok(verdicts) => report.verdicts = Some(verdicts),
+        Err(because) => report.no_verdict_because = Some(because),
+    }
+    report
+}
+
+/// All verdicts of a report, what explains most thread time first; `no-problem` if
+/// there is nothing to say. Why not, if too little was measured.
+pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
+    if report.episodes < FEW {
+        return Err(format!(
+            "{} complete {}: too few to tell",
+            report.episodes,
+            if report.episodes == 1 {
+                "episode"
+            } else {
+                "episodes"
+            }
+        ));
+    }
+    if report.incomplete_episodes > report.episodes {
+        return Err(format!(
+            "{} of {} episodes were not seen as a whole",
+            report.incomplete_episodes,
+            report.incomplete_episodes + report.episodes
+        ));
+    }
+    let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
+    let at_sites = report.sites.iter().filter_map(|site| {
+        let mut kinds = AT_A_SITE.iter();
+        kinds.find_map(|kind| kind(report, site))
+    });
+    let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
+    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
+    found.truncate(MOST);
+    if found.is_empty() {
+        found.push(no_problem(report)?);
+    }
+    Ok(found)
+}
+
+/// The share of the threads' time that a verdict explains, per cent.
+fn explained(verdict: &VerdictReport) -> f64 {
+    match verdict.evidence.get("share_pct") {
+        Some(Figure::Real(share)) => *share,
+        _ => 0.0,
+    }
+}
+
+fn no_problem(report: &Report) -> Result<VerdictReport, String> {
+    let time = &report.thread_time;
+    let Some(idle_pct) = time.idle_pct else {
+        return Err("it is not known how the threads spent their time".into());
+    };
+    let waiting_pct = idle_pct + time.release_pct.unwrap_or(0.0);
+    if waiting_pct >= MUCH {
+        return Err(format!(
+            "the threads wait {waiting_pct:.0} % of their time, but at no site often enough or \
+             in such a way that it could be told why"
+        ));
+    }
+    Ok(VerdictReport {
+        kind: "no-problem",
+        site: None,
+        thread: None,
+        text: format!(
+            "no problem found: in {} episodes the threads waited {waiting_pct:.1} % of their time \
+             for each other",
+            report.episodes
+        ),
+        evidence: [
+            ("episodes", Figure::Whole(report.episodes)),
+            ("waiting_pct", Figure::Real(waiting_pct)),
+        ]
+        .into(),
+    })
+}

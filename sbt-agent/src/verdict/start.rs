@@ -1,0 +1,87 @@
+//! The time before the first barrier.
+
+use super::words::{time, who};
+use crate::report::{Figure, PhaseReport, Report, VerdictReport};
+
+/// Share of the wall time, per cent, from which on a serial start is told. Every
+/// program starts with one thread, and a tenth bounds what any number of threads can
+/// gain: 1 / 0.1 = 10 times.
+const SHARE: f64 = 10.0;
+
+/// Who has worked for this share of the first phase has worked all through it.
+const ALL_THROUGH: f64 = 0.9;
+
+/// A first phase that is less than this many times as long as the others on average is
+/// one like them, and its imbalance theirs.
+const LONGER: f64 = 4.0;
+
+/// The threads idle, or are not there yet, while the program begins.
+pub fn serial_start(report: &Report) -> Option<VerdictReport> {
+    let first = report.phases.iter().filter(|phase| phase.from.is_none());
+    let idle = first.filter_map(|phase| Some((idle_ns(phase)?, phase)));
+    let (idle_ns, phase) = idle.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let share_pct = idle_ns / report.wall_ns.max(1) as f64 * 100.0;
+    let phase_ns = phase.phase_ns.as_ref()?.max;
+    if share_pct < SHARE || (phase_ns as f64) < LONGER * usual_ns(report) {
+        return None;
+    }
+    let work = phase.work_ns.as_ref()?;
+    let threads = work.count / phase.episodes;
+    let worker = (work.max as f64 >= ALL_THROUGH * phase_ns as f64)
+        .then(|| worker(report, phase.to, work.max))
+        .flatten();
+    let whose = worker.map_or_else(
+        || "before they begin".to_owned(),
+        |worker| format!("while {} works", who(report, worker)),
+    );
+    let site = report.site(phase.to)?;
+    let text = format!(
+        "serial start: {threads} threads first meet at {} after {}, and {:.0} % of that time they \
+         idle or are not there yet, {whose}; that is {share_pct:.0} % of the wall time: start \
+         them earlier, and let them share what is done first",
+        site.called(),
+        time(phase_ns),
+        idle_ns / phase_ns.max(1) as f64 * 100.0,
+    );
+    Some(VerdictReport {
+        kind: "serial-start",
+        site: None,
+        thread: worker,
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(share_pct)),
+            ("phase_ns", Figure::Whole(phase_ns)),
+            ("threads", Figure::Whole(threads)),
+        ]
+        .into(),
+    })
+}
+
+/// The mean phase that follows another, ns; 0 if there is none.
+fn usual_ns(report: &Report) -> f64 {
+    let later = report.phases.iter().filter(|phase| phase.from.is_some());
+    let later = later.filter_map(|phase| phase.phase_ns.as_ref());
+    let (sum, count) = later.fold((0.0, 0), |(sum, count), phase| {
+        (sum + phase.sum as f64, count + phase.count)
+    });
+    sum / count.max(1) as f64
+}
+
+/// How long a thread did not work in a first phase, the mean of all, ns.
+fn idle_ns(phase: &PhaseReport) -> Option<f64> {
+    let wall = phase.phase_ns.as_ref()?;
+    let work = phase.work_ns.as_ref()?;
+    let threads = work.count as f64 / wall.count as f64;
+    // One alone has nobody to share with; of several teams the mean is taken.
+    (threads >= 2.0).then(|| (wall.sum as f64 - work.sum as f64 / threads) / wall.count as f64)
+}
+
+/// Whose longest work at a site that was.
+fn worker(report: &Report, site: u32, work_ns: u64) -> Option<u32> {
+    let mut threads = report.site(site)?.threads.iter();
+    let found = threads.find(|thread| {
+        let longest = thread.each.work_ns.as_ref().map(|work| work.max);
+        longest == Some(work_ns)
+    });
+    found.map(|thread| thread.thread)
+}

@@ -1,0 +1,540 @@
+//! Programs with exactly one fault, and what is said of them; and the same without.
+
+use std::rc::Rc;
+
+use super::*;
+use crate::{
+    event::{CallersId, Clocks, Event, Kind},
+    model::{
+        Model,
+        site::{PlaceId, Roles},
+    },
+    place::{Frame, Place},
+    report::{Run, locks::Found},
+    target::locks::LockKind,
+};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const PLACES: u32 = 4;
+
+/// What a thread does in a phase, ns: running, ready, blocked.
+type Work = [u64; 3];
+
+/// Work that needs nothing but a CPU, ms.
+fn runs(ms: u64) -> Work {
+    [ms * MS, 0, 0]
+}
+
+/// A program of which it is known why its threads are late.
+struct Program {
+    model: Model,
+    clocks: Vec<Clocks>,
+    /// From the last arrival until a thread goes on.
+    release_ns: u64,
+    /// By how much thread 0 goes on later than that.
+    woken_late_ns: u64,
+    /// Threads spin in barriers for this part of the wait, per cent; else they sleep.
+    spins: u64,
+    run: Run,
+}
+
+impl Program {
+    fn new(threads: usize) -> Self {
+        let mut model = Model::new(0, true);
+        let clocks = Clocks {
+            time_ns: 0,
+            run_ns: Some(0),
+            delay_ns: Some(0),
+        };
+        for tid in (1..).take(threads) {
+            model.push(&Event::Thread {
+                tid,
+                shown: (tid, 1),
+                name: "w".into(),
+                since: clocks,
+                code_start: None,
+            });
+        }
+        for place in 0..PLACES {
+            model.define_place(CallersId(place), PlaceId(place), Roles::default());
+            model.push(&Event::Init {
+                time_ns: 0,
+                object: place.into(),
+                kind: Kind::Pthread,
+                tid: 1,
+                count: u32::try_from(threads).unwrap(),
+            });
+        }
+        Self {
+            model,
+            clocks: vec![clocks; threads],
+            release_ns: 20 * US,
+            woken_late_ns: 0,
+            spins: 0,
+            run: Run {
+                cpus: Some(64),
+                departures: Some(true),
+                ..Run::default()
+            },
+        }
+    }
+
+    /// One episode at a place.
+    fn meet(&mut self, place: u32, work: &[Work]) -> &mut Self {
+        let mut arrivals: Vec<(u32, Clocks)> = Vec::new();
+        for ((tid, clocks), [running, ready, blocked]) in (1..).zip(&self.clocks).zip(work) {
+            let later = |clock: Option<u64>, by| clock.map(|clock| clock + by);
+            arrivals.push((
+                tid,
+                Clocks {
+                    time_ns: clocks.time_ns + running + ready + blocked,
+                    run_ns: later(clocks.run_ns, *running),
+                    delay_ns: later(clocks.delay_ns, *ready),
+                },
+            ));
+        }
+        arrivals.sort_by_key(|(tid, clocks)| (clocks.time_ns, *tid));
+        let last_ns = arrivals.last().unwrap().1.time_ns;
+        for (tid, clocks) in &arrivals {
+            self.model.push(&Event::Arrive {
+                tid: *tid,
+                clocks: *clocks,
+                object: place.into(),
+                kind: Kind::Pthread,
+                callers: CallersId(place),
+            });
+        }
+        for (tid, arrived) in arrivals {
+            let woken_late_ns = u64::from(tid == 1) * self.woken_late_ns;
+            let time_ns = last_ns + self.release_ns + woken_late_ns;
+            let spun = (time_ns - arrived.time_ns) * self.spins / 100;
+            let clocks = Clocks {
+                time_ns,
+                run_ns: arrived.run_ns.map(|run| run + spun),
+                delay_ns: arrived.delay_ns,
+            };
+            self.model.push(&Event::Depart { tid, clocks });
+            self.clocks[tid as usize - 1] = clocks;
+        }
+        self
+    }
+
+    /// So many episodes, after a first one that ends the program's start.
+    fn rounds(&mut self, rounds: usize, work: impl Fn(usize) -> Vec<Work>) -> &mut Self {
+        let even = vec![runs(1); self.clocks.len()];
+        self.meet(1, &even);
+        for round in 0..rounds {
+            self.meet(0, &work(round));
+        }
+        self
+    }
+
+    fn report(&mut self) -> Report {
+        self.model.finish();
+        let place = |line| Place {
+            of_runtime: false,
+            binary: "prog".into(),
+            offset: 0x10 * u64::from(line),
+            into_function: None,
+            outer: Vec::new(),
+            frames: vec![Frame {
+                function: Some("step".into()),
+                file: Some("a.c".into()),
+                line: Some(40 + line),
+                inlined: false,
+            }],
+        };
+        let places: Vec<Rc<Place>> = (0..PLACES).map(|line| Rc::new(place(line))).collect();
+        let run = Run {
+            wall_ns: self.clocks[0].time_ns,
+            ..self.run.clone()
+        };
+        with(Report::new(&self.model, &places, run))
+    }
+
+    fn kinds(&mut self) -> Vec<&'static str> {
+        let report = self.report();
+        let verdicts = report.verdicts.unwrap_or_default();
+        verdicts.iter().map(|verdict| verdict.kind).collect()
+    }
+
+    /// The only verdict.
+    #[track_caller]
+    fn only(&mut self, kind: &str) -> VerdictReport {
+        let report = self.report();
+        let mut verdicts = report.verdicts.unwrap_or_default();
+        assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
+        assert_eq!(verdicts[0].kind, kind, "{verdicts:#?}");
+        verdicts.remove(0)
+    }
+}
+
+#[track_caller]
+fn says(verdict: &VerdictReport, words: &[&str]) {
+    for word in words {
+        assert!(verdict.text.contains(word), "{word:?} in {}", verdict.text);
+    }
+}
+
+/// All alike, but one that does something else.
+fn but(threads: usize, other: usize, work: Work, all: Work) -> Vec<Work> {
+    let mut each = vec![all; threads];
+    each[other] = work;
+    each
+}
+
+#[test]
+fn an_even_program_has_no_problem() {
+    let mut program = Program::new(4);
+    program.rounds(20, |_| vec![runs(10); 4]);
+    let verdict = program.only("no-problem");
+    says(
+        &verdict,
+        &["no problem found: in 21 episodes the threads waited 0.2 %"],
+    );
+    assert_eq!((verdict.site, verdict.thread), (None, None));
+}
+
+#[test]
+fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 2, runs(9), [300 * US, 0, 0]));
+    let verdict = program.only("serial-phase");
+    assert_eq!((verdict.site, verdict.thread), (Some(1), Some(2)));
+    says(
+        &verdict,
+        &["one of 4 threads works (T2 w) while all others wait, 96 % of the phase;"],
+    );
+    // In turns it is serial all the same.
+    let mut program = Program::new(4);
+    program.rounds(20, |round| but(4, round % 4, runs(9), [300 * US, 0, 0]));
+    let verdict = program.only("serial-phase");
+    assert_eq!(verdict.thread, None);
+    says(&verdict, &["(now one, now another)"]);
+    // One with twice the work of the others is not alone for most of the phase.
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 2, runs(9), runs(4)));
+    assert_eq!(program.kinds(), ["persistent-straggler"]);
+}
+
+#[test]
+fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
+    let mut program = Program::new(4);
+    program.rounds(20, |_| vec![runs(2), runs(3), runs(4), runs(8)]);
+    let verdict = program.only("persistent-straggler");
+    assert_eq!(verdict.thread, Some(3));
+    says(
+        &verdict,
+        &[
+            "static imbalance at step a.c:40: T3 w comes last in 100 % of 20 episodes, working \
+             2.7 times as long as the others; the wait is 46 % of thread time, up to 75.0 ms of \
+             ",
+            "give it less of the work",
+        ],
+    );
+    assert_eq!(verdict.evidence["gain_ns"], Figure::Whole(75 * MS));
+    // A hundredth of the time is not worth a word.
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 3, [10_150 * US, 0, 0], runs(10)));
+    assert_eq!(program.kinds(), ["no-problem"]);
+}
+
+#[test]
+fn any_thread_late_is_a_dynamic_imbalance() {
+    let late = |round: usize| (round * 7 + round / 3) % 4;
+    let mut program = Program::new(4);
+    program.rounds(60, |round| but(4, late(round), runs(7), runs(4)));
+    let verdict = program.only("rotating-straggler");
+    assert_eq!(verdict.thread, None);
+    says(
+        &verdict,
+        &["dynamic imbalance at step a.c:40", "in smaller pieces"],
+    );
+    // Two of many in turns.
+    let mut program = Program::new(8);
+    program.rounds(60, |round| but(8, round % 2 * 5, runs(7), runs(4)));
+    let verdict = program.only("alternating-stragglers");
+    says(&verdict, &["(T0 50 %, T5 50 %), working 1.8 times as long"]);
+}
+
+#[test]
+fn who_was_woken_late_has_no_more_work() {
+    let mut program = Program::new(4);
+    program.woken_late_ns = 3 * MS;
+    program.rounds(20, |_| vec![runs(8); 4]);
+    let report = program.report();
+    // It always comes last, and nobody can give it less of the work.
+    assert_eq!(
+        report.sites[0].straggler.as_ref().unwrap().pattern,
+        "persistent"
+    );
+    let because = judge(&report).unwrap_err();
+    assert!(because.contains("but at no site"), "{because}");
+}
+
+#[test]
+fn who_slept_is_late_for_what_the_kernel_did() {
+    let work = |_| but(4, 1, [2 * MS, 0, 6 * MS], runs(3));
+    let mut program = Program::new(4);
+    program.rounds(20, work);
+    let verdict = program.only("straggler-blocked");
+    assert_eq!(verdict.thread, Some(1));
+    says(
+        &verdict,
+        &[
+            "the last is asleep at step a.c:40: T1 w, last in 100 % of episodes, is 5.00 ms late",
+            "(input or output, a lock, a page fault, or sleep)",
+            "--futex=on tells of locks",
+        ],
+    );
+    // Locks were looked at, and there was none.
+    program.run.locks = Some(Vec::new());
+    says(
+        &program.only("straggler-blocked"),
+        &["no wait for a lock was seen"],
+    );
+    let lock = Found {
+        address: 0x40,
+        pid: Some(1),
+        kind: LockKind::Mutex,
+        place: Some(PlaceId(3)),
+        waits: 20,
+        total_ns: 110 * MS,
+        max_ns: 6 * MS,
+        waiters_max: 1,
+        holder: Some(2),
+    };
+    program.run.locks = Some(vec![lock.clone()]);
+    says(
+        &program.only("straggler-blocked"),
+        &["probably for the mutex of step a.c:43, which T2 w had last"],
+    );
+    // For a hundredth of the sleep.
+    program.run.locks = Some(vec![Found {
+        total_ns: MS,
+        ..lock
+    }]);
+    says(
+        &program.only("straggler-blocked"),
+        &["no wait for a lock was seen"],
+    );
+    // All sleep alike: who is last is so for its work.
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 1, [6 * MS, 0, 2 * MS], [3 * MS, 0, 2 * MS]));
+    assert_eq!(program.kinds(), ["persistent-straggler"]);
+}
+
+#[test]
+fn who_had_no_cpu_is_late_for_that() {
+    let work = |round: usize| but(4, round % 3, [4 * MS, 3 * MS, 0], runs(4));
+    let mut program = Program::new(4);
+    program.rounds(60, work);
+    let verdict = program.only("straggler-lost-its-cpu");
+    says(
+        &verdict,
+        &["whichever thread comes last is 3.00 ms late on average, 100 % of it ready to run"],
+    );
+    // With too few CPUs it is no wonder: the run has a verdict, its sites have none.
+    program.run.cpus = Some(2);
+    let verdict = program.only("more-threads-than-cpus");
+    assert_eq!(verdict.site, None);
+    says(
+        &verdict,
+        &[
+            "4 threads share 2 CPUs, and are ready without one for 11 %",
+            "start 2,",
+        ],
+    );
+    // Unless they are so uneven in what they run that no CPU would help.
+    let mut program = Program::new(4);
+    program.run.cpus = Some(2);
+    program.rounds(60, |_| but(4, 3, [6 * MS, 8 * MS, 0], [2 * MS, 4 * MS, 0]));
+    let report = program.report();
+    let verdicts = report.verdicts.unwrap();
+    let kinds: Vec<_> = verdicts.iter().map(|verdict| verdict.kind).collect();
+    assert_eq!(kinds, ["persistent-straggler", "more-threads-than-cpus"]);
+    says(
+        &verdicts[0],
+        &["T3 w uses a CPU for 2.0 times as long as all do on average"],
+    );
+}
+
+#[test]
+fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
+    let mut program = Program::new(4);
+    program.run.cpus = Some(2);
+    program.rounds(20, |_| vec![[5 * MS, 400 * US, 5 * MS]; 4]);
+    assert_eq!(program.kinds(), ["no-problem"]);
+    // Other programs take the CPUs from threads that hardly use them: who is late is so
+    // for that, and no number of threads would help.
+    let mut program = Program::new(4);
+    program.run.cpus = Some(2);
+    program.rounds(60, |round| {
+        but(
+            4,
+            round % 4,
+            [US, 6 * MS, 5 * MS],
+            [2 * US, 500 * US, 5 * MS],
+        )
+    });
+    program.only("straggler-lost-its-cpu");
+    // Nor is it known of how many CPUs.
+    let mut program = Program::new(4);
+    program.run.cpus = None;
+    program.rounds(20, |_| vec![[5 * MS, 5 * MS, 0]; 4]);
+    assert_eq!(program.kinds(), ["no-problem"]);
+}
+
+#[test]
+fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
+    let work = |_| {
+        vec![
+            [4 * MS, 0, 0],
+            [4 * MS, 0, 0],
+            [4 * MS, 4 * MS, 0],
+            [4 * MS, 4 * MS, 0],
+        ]
+    };
+    let mut program = Program::new(4);
+    program.run.cpus = Some(2);
+    program.spins = 100;
+    program.rounds(20, work);
+    let kinds = program.kinds();
+    assert!(
+        kinds.contains(&"spinning-while-others-lack-cpus"),
+        "{kinds:?}"
+    );
+    assert!(!kinds.contains(&"more-threads-than-cpus"), "{kinds:?}");
+    // They sleep.
+    let mut program = Program::new(4);
+    program.run.cpus = Some(2);
+    program.rounds(20, work);
+    let kinds = program.kinds();
+    assert!(kinds.contains(&"more-threads-than-cpus"), "{kinds:?}");
+    assert!(
+        !kinds.contains(&"spinning-while-others-lack-cpus"),
+        "{kinds:?}"
+    );
+    // There are enough.
+    let mut program = Program::new(4);
+    program.run.cpus = Some(4);
+    program.spins = 100;
+    program.rounds(20, |_| vec![runs(4); 4]);
+    assert_eq!(program.kinds(), ["no-problem"]);
+}
+
+#[test]
+fn a_phase_as_short_as_the_barrier_is_too_short() {
+    let work = |round: usize| but(2, round % 2, [3 * US, 0, 0], [2 * US, 0, 0]);
+    let mut program = Program::new(2);
+    program.release_ns = 8 * US;
+    program.rounds(1000, work);
+    let verdict = program.only("phase-too-short");
+    says(
+        &verdict,
+        &[
+            "threads work 2.",
+            "it takes them 8.00 µs to get going again",
+            "merged loops",
+        ],
+    );
+    // Departures were never watched: what is known of others has to do.
+    program.run.departures = Some(false);
+    program.only("phase-too-short");
+    // What threads lack to get going again is a CPU.
+    program.run.departures = Some(true);
+    program.rounds(1000, |_| vec![[2 * US, 18 * US, 0]; 2]);
+    program.run.cpus = Some(1);
+    assert_eq!(program.kinds(), ["more-threads-than-cpus"]);
+    // The barrier is as fast as the phase is short.
+    let mut program = Program::new(2);
+    program.release_ns = 100;
+    program.rounds(1000, |_| vec![[10 * US, 0, 0]; 2]);
+    assert_eq!(program.kinds(), ["no-problem"]);
+    // The other thread has work, and this one waits for it.
+    let mut program = Program::new(3);
+    program.rounds(1000, |_| but(3, 0, [900 * US, 0, 0], [2 * US, 0, 0]));
+    assert_eq!(program.kinds(), ["serial-phase"]);
+}
+
+#[test]
+fn one_thread_that_prepares_all_is_a_serial_start() {
+    let mut program = Program::new(4);
+    program.meet(0, &but(4, 0, runs(100), [100 * US, 0, 0]));
+    for _ in 0..20 {
+        program.meet(0, &[runs(10); 4]);
+    }
+    let verdict = program.only("serial-start");
+    assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
+    says(
+        &verdict,
+        &[
+            "4 threads first meet at step a.c:40 after 100 ms, and 75 % of that time they idle or \
+           are not there yet, while T0 w works; that is 25 % of the wall time",
+        ],
+    );
+    // After a longer run it does not matter.
+    for _ in 0..80 {
+        program.meet(0, &[runs(10); 4]);
+    }
+    assert_eq!(program.kinds(), ["no-problem"]);
+}
+
+#[test]
+fn what_was_hardly_measured_is_not_judged() {
+    let mut program = Program::new(4);
+    program.rounds(2, |_| but(4, 3, runs(9), runs(1)));
+    let report = program.report();
+    assert_eq!(report.verdicts, None);
+    let because = report.no_verdict_because.unwrap();
+    assert_eq!(because, "3 complete episodes: too few to tell");
+    let mut report = Program::new(4).rounds(20, |_| vec![runs(1); 4]).report();
+    report.incomplete_episodes = 22;
+    let because = judge(&report).unwrap_err();
+    assert_eq!(because, "22 of 43 episodes were not seen as a whole");
+    // Nothing can be said of sites that were used once each; that is not well.
+    let mut program = Program::new(4);
+    for place in 0..PLACES {
+        program.meet(place, &but(4, 3, runs(9), runs(1)));
+    }
+    let report = program.report();
+    let because = judge(&report).unwrap_err();
+    assert!(because.contains("but at no site often enough"), "{because}");
+}
+
+#[test]
+fn what_costs_most_comes_first_and_only_the_worst_are_told() {
+    let mut program = Program::new(4);
+    program.meet(1, &[runs(1); 4]);
+    for _ in 0..20 {
+        program.meet(0, &but(4, 1, runs(5), runs(4)));
+        program.meet(1, &but(4, 2, runs(9), runs(4)));
+        program.meet(2, &but(4, 3, runs(7), runs(4)));
+    }
+    let report = program.report();
+    let verdicts = report.verdicts.as_ref().unwrap();
+    let threads: Vec<_> = verdicts.iter().map(|verdict| verdict.thread).collect();
+    assert_eq!(threads, [Some(2), Some(3), Some(1)], "{verdicts:#?}");
+    assert_eq!(report.no_verdict_because, None);
+}
+
+#[test]
+fn one_site_used_with_several_barriers_blames_no_single_thread() {
+    let mut model = Program::new(2);
+    // The same place, an object and a straggler for each kind of round.
+    model.meet(1, &[runs(1); 2]);
+    for round in 0..40_u32 {
+        let object = 2 + round % 2;
+        model
+            .model
+            .define_place(CallersId(object), PlaceId(0), Roles::default());
+        model.meet(object, &but(2, object as usize - 2, runs(9), runs(4)));
+    }
+    let verdict = model.only("persistent-straggler");
+    assert_eq!(verdict.thread, None);
+    says(
+        &verdict,
+        &["at each of its barriers the same thread comes last"],
+    );
+}

@@ -1,0 +1,110 @@
+//! How verdicts write times, threads and costs.
+
+use crate::report::{LateReport, Report, SiteReport};
+
+/// A time with its unit, three figures.
+#[allow(clippy::cast_precision_loss, reason = "three figures are written")]
+pub fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    let (value, unit) = match ns {
+        ..1e3 => return format!("{ns:.0} ns"),
+        ..1e6 => (ns / 1e3, "µs"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A duration that was computed; never negative.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "durations in ns are positive here and far below 2^63"
+)]
+pub fn whole(ns: f64) -> u64 {
+    ns.round().max(0.0) as u64
+}
+
+/// A thread as the text report calls it.
+pub fn who(report: &Report, id: u32) -> String {
+    match report.thread(id) {
+        Some(thread) if !thread.name.is_empty() => format!("{} {}", thread.label, thread.name),
+        _ => report.label(id),
+    }
+}
+
+/// What a site costs, apart from the program's start.
+pub struct Cost {
+    /// Share of the threads' time that they wait for the last here, per cent.
+    pub share_pct: f64,
+    /// Wall time to be saved if whoever comes last did as much as all do on average.
+    pub gain_ns: u64,
+}
+
+impl Cost {
+    /// `None` if it is not worth a word, or not known.
+    pub fn of<'a>(report: &Report, site: &'a SiteReport) -> Option<(Self, &'a LateReport)> {
+        let late = site.straggler.as_ref()?.late.as_ref()?;
+        let lost_pct = site.lost_wall_pct?;
+        if late.episodes < super::FEW || site.lost_ns == 0 {
+            return None;
+        }
+        let lost_ns = site.lost_ns as f64;
+        let share_pct = lost_pct * late.idle_ns as f64 / lost_ns;
+        // Of several teams at once each gains for itself.
+        let of_one_team = lost_ns / (late.participants * report.wall_ns as f64) * 100.0;
+        let teams = (of_one_team / lost_pct).max(1.0);
+        let excess = late.last.work_ns as f64 - late.others.work_ns as f64;
+        let gain = excess * (1.0 - 1.0 / late.participants) / teams;
+        (share_pct >= super::WORTH).then_some((
+            Self {
+                share_pct,
+                gain_ns: whole(gain),
+            },
+            late,
+        ))
+    }
+
+    /// Whether what the last did longer than the others is worth a word. If not, it came
+    /// last because it began late: it was woken late.
+    pub fn is_of_work(&self, report: &Report) -> bool {
+        self.gain_ns as f64 * 100.0 >= super::WORTH * report.wall_ns as f64
+    }
+
+    /// The end of a sentence, before what to do.
+    pub fn words(&self, report: &Report) -> String {
+        let share = self.share_pct;
+        if self.gain_ns == 0 {
+            return format!("the wait is {share:.0} % of thread time");
+        }
+        format!(
+            "the wait is {share:.0} % of thread time, up to {} of {} wall time",
+            time(self.gain_ns),
+            time(report.wall_ns)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_figures() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_234, "1.23 µs"),
+            (45_678, "45.7 µs"),
+            (123_456_789, "123 ms"),
+            (9_996_000_000, "10.0 s"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+    }
+}

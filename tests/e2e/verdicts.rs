@@ -1,0 +1,224 @@
+//! Of programs with exactly one fault sbt says which.
+
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{
+        Report, best_of_three, folder, needs_root, number, run, sbt_with, watch, watch_with,
+    },
+    programs::program,
+};
+
+/// The report on a program with a fault.
+fn report_with(options: &[&str], fault: &str) -> Report {
+    let fault = format!("fault={fault}");
+    let (finished, report) = watch_with(options, &program("verdicts.c"), &[&fault]);
+    finished.expect(0);
+    report
+}
+
+/// The verdicts' kinds in their order.
+fn kinds(report: &Report) -> Vec<&str> {
+    let verdicts = report.list("verdicts").iter();
+    verdicts.map(|it| it["kind"].as_str().unwrap()).collect()
+}
+
+/// The only verdict, if it is of this kind.
+fn only(report: &Report, kind: &str) -> Result<Value, String> {
+    if kinds(report) == [kind] {
+        Ok(report.list("verdicts")[0].clone())
+    } else {
+        Err(format!("{kind}: {:#}", report.0["verdicts"]))
+    }
+}
+
+/// Fails unless the only verdict on a fault is this one, in one of three attempts: on
+/// a busy machine a thread may be late for other reasons.
+#[track_caller]
+fn is_found(options: &[&str], fault: &str, kind: &str, check: impl Fn(&Value)) {
+    best_of_three(|| {
+        let report = report_with(options, fault);
+        let verdict = only(&report, kind)?;
+        check(&verdict);
+        Ok(())
+    });
+}
+
+/// Whether a verdict's sentence has these words.
+#[track_caller]
+fn says(verdict: &Value, words: &[&str]) {
+    let text = verdict["text"].as_str().unwrap();
+    for word in words {
+        assert!(text.contains(word), "{word:?} in {text}");
+    }
+}
+
+#[test]
+fn a_healthy_program_has_no_problem() {
+    needs_root!(alone);
+    is_found(&[], "healthy", "no-problem", |verdict| {
+        assert_eq!(verdict["site"], Value::Null, "{verdict}");
+        assert_eq!(number(&verdict["evidence"], "episodes"), 61);
+    });
+}
+
+#[test]
+fn a_serial_phase_is_found() {
+    needs_root!(alone);
+    is_found(&[], "serial", "serial-phase", |verdict| {
+        assert_eq!(verdict["thread"], 1, "{verdict}");
+        assert!(
+            verdict["evidence"]["alone_pct"].as_f64() > Some(80.0),
+            "{verdict}"
+        );
+        says(
+            verdict,
+            &["serial phase before run verdicts.c:", "one of 2 threads"],
+        );
+    });
+}
+
+#[test]
+fn the_shapes_of_imbalance_are_told_apart() {
+    needs_root!(alone);
+    is_found(&[], "static", "persistent-straggler", |verdict| {
+        assert_eq!(verdict["thread"], 1, "{verdict}");
+        says(verdict, &["static imbalance at run verdicts.c:"]);
+    });
+    is_found(&[], "dynamic", "rotating-straggler", |verdict| {
+        assert_eq!(verdict["thread"], Value::Null, "{verdict}");
+    });
+    is_found(&[], "turns", "alternating-stragglers", |verdict| {
+        says(verdict, &["T0 ", "T1 "]);
+    });
+}
+
+#[test]
+fn too_few_cpus_are_found() {
+    needs_root!(alone);
+    let threads = 3 * std::thread::available_parallelism().unwrap().get();
+    let of_fault = |options: &[&str], fault: &str| {
+        let arguments = [format!("fault={fault}"), format!("threads={threads}")];
+        let arguments = arguments.each_ref().map(String::as_str);
+        let (finished, report) = watch_with(options, &program("verdicts.c"), &arguments);
+        finished.expect(0);
+        report
+    };
+    best_of_three(|| {
+        let verdict = only(&of_fault(&[], "cpu"), "more-threads-than-cpus")?;
+        assert_eq!(verdict["evidence"]["threads"], threads, "{verdict}");
+        assert_eq!(verdict["site"], Value::Null, "{verdict}");
+        Ok(())
+    });
+    best_of_three(|| {
+        let report = of_fault(&["--barrier", "spin_wait"], "spin");
+        let found = kinds(&report);
+        let kind = "spinning-while-others-lack-cpus";
+        if found.first() == Some(&kind) && !found.contains(&"more-threads-than-cpus") {
+            Ok(())
+        } else {
+            Err(format!("{:#}", report.0["verdicts"]))
+        }
+    });
+}
+
+#[test]
+fn a_thread_whose_cpu_is_taken_is_found() {
+    needs_root!(alone);
+    is_found(&[], "stolen", "straggler-lost-its-cpu", |verdict| {
+        assert!(
+            verdict["evidence"]["ready_pct"].as_f64() > Some(50.0),
+            "{verdict}"
+        );
+    });
+}
+
+#[test]
+fn a_thread_that_sleeps_is_found() {
+    needs_root!(alone);
+    is_found(&[], "asleep", "straggler-blocked", |verdict| {
+        assert_eq!(verdict["thread"], 1, "{verdict}");
+        says(verdict, &["--futex=on tells of locks"]);
+    });
+}
+
+#[test]
+fn a_lock_that_all_wait_for_is_named() {
+    needs_root!(alone);
+    is_found(&["--futex=on"], "lock", "straggler-blocked", |verdict| {
+        says(verdict, &["probably for the mutex of take verdicts.c:"]);
+    });
+}
+
+#[test]
+fn phases_that_are_too_short_are_found() {
+    needs_root!(alone);
+    for departures in ["--departures=auto", "--departures=on", "--departures=off"] {
+        is_found(&[departures], "short", "phase-too-short", |verdict| {
+            assert!(
+                number(&verdict["evidence"], "phase_ns") < 200_000,
+                "{verdict}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_serial_start_is_found() {
+    needs_root!(alone);
+    is_found(&[], "start", "serial-start", |verdict| {
+        assert_eq!(verdict["thread"], 0, "{verdict}");
+    });
+}
+
+#[test]
+fn of_too_few_episodes_nothing_is_said() {
+    needs_root!();
+    let report = watch(&program("verdicts.c"), &["fault=serial", "rounds=2"]);
+    assert_eq!(report.0["verdicts"], Value::Null, "{report}");
+    let because = "3 complete episodes: too few to tell";
+    assert_eq!(report.0["no_verdict_because"], json!(because), "{report}");
+}
+
+#[test]
+fn cpus_of_the_target_are_counted_where_it_may_run() {
+    needs_root!();
+    let bound = |mask: &str| {
+        let program = program("truth.c");
+        let arguments = [mask, program.to_str().unwrap(), "rounds=20", "base=10000"];
+        watch(std::path::Path::new("/usr/bin/taskset"), &arguments)
+    };
+    // The program binds itself after it was started.
+    assert_eq!(bound("1").0["cpus"], 1);
+    let all = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(report_with(&[], "start").0["cpus"], all);
+}
+
+/// The verdicts on a demo; its machine has two CPUs for four threads.
+fn of_demo(name: &str) -> Vec<Value> {
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["demo", name, "--scale", "0.3", "--json", "--output"]);
+    command.arg(&json);
+    run(command).expect(0);
+    Report::read(&json).list("verdicts").to_vec()
+}
+
+#[test]
+fn the_faults_of_the_demos_are_named() {
+    needs_root!(alone);
+    for (demo, kind, function) in [
+        ("lu-block", "persistent-straggler", "update_rows"),
+        ("water", "persistent-straggler", "pair_forces"),
+        ("matmul-tiles", "persistent-straggler", "multiply"),
+    ] {
+        best_of_three(|| {
+            let verdicts = of_demo(demo);
+            let found = verdicts.iter().any(|verdict| {
+                let text = verdict["text"].as_str().unwrap();
+                verdict["kind"] == kind && text.contains(function)
+            });
+            found.then_some(()).ok_or(format!("{demo}: {verdicts:#?}"))
+        });
+    }
+}
