@@ -10,6 +10,7 @@
 #![feature(asm_experimental_arch)]
 
 mod condvar;
+mod counters;
 mod futex;
 mod kmp;
 mod ring;
@@ -100,6 +101,7 @@ fn tell_arrival(
     (caller, epoch): (u64, u32),
 ) {
     let seq = slot.next_seq();
+    counters::tell(task, seq);
     let sent = send(Wake::at(seq), || Arrive {
         head: head(kind::ARRIVE, cookie.layout, task.tid()),
         clocks: task.clocks(),
@@ -298,6 +300,7 @@ pub fn depart(ctx: RetProbeContext) -> u32 {
 #[inline(always)]
 fn tell_clocks(kind: u8, task: &Task, slot: &mut thread::Slot, mark: u32) {
     let seq = slot.next_seq();
+    counters::tell(task, seq);
     let sent = send(Wake::at(seq), || Depart {
         head: head(kind, 0, task.tid()),
         clocks: task.clocks(),
@@ -404,6 +407,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         }
         // Another thread may come to bear its number.
         thread::announce_again();
+        counters::forget(&task);
     }
     if config!(children) != 0 && task.is_last() && target::unfollow() {
         mapping(&task, kind::END, false, 0);

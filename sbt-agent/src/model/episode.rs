@@ -5,7 +5,7 @@ use super::{
     site::{PlaceId, SiteId},
     thread::{Before, Since, ThreadId},
 };
-use crate::event::{Clocks, Tid};
+use crate::event::{Clocks, Reading, Tid};
 
 /// Where a thread sits: which episode of which barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Seat {
 }
 
 /// One participant of an episode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The thread.
     pub tid: Tid,
@@ -36,6 +36,8 @@ pub struct Member {
     pub since: Option<Since>,
     /// Whether and when it left, `d_i`.
     pub left: Left,
+    /// What counters said of its work, if anything is counted.
+    pub counts: Option<Reading>,
 }
 
 /// What is known of a departure.

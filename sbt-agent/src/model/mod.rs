@@ -12,6 +12,7 @@
 pub mod barrier;
 mod closing;
 pub mod conceptual;
+pub mod counts;
 pub mod episode;
 pub mod histogram;
 pub mod lanes;
@@ -338,6 +339,18 @@ impl Model {
                     self.marks.pass(live.row, before, (*mark, *clocks));
                 }
             }
+            Event::Counters {
+                tid,
+                time_ns,
+                reading,
+            } => {
+                self.threads.meet(*tid, *time_ns);
+                if let Some((live, row)) = self.threads.both(*tid)
+                    && let Some(more) = live.counts.read(*time_ns, reading)
+                {
+                    row.counted.add(&more);
+                }
+            }
             Event::Departures { on } => self.departures = *on,
             Event::Gap { time_ns } => self.gap(*time_ns),
             // Evidence is the recogniser's.
@@ -415,6 +428,9 @@ impl Model {
             let work = clocks.time_ns.saturating_sub(since.clocks.time_ns);
             row.work.add(Some(work));
             row.split.add(Split::between(since.clocks, clocks));
+            if let Some(counts) = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns) {
+                row.counts.add(&counts);
+            }
         }
         if let Some(seat) = live.seat.take() {
             let barrier = self.barriers.get(seat.barrier);
@@ -464,6 +480,7 @@ impl Model {
             live.hint = None;
             live.seat = None;
             live.mark = None;
+            live.counts.forget();
         }
         self.barriers.forget(process);
         if is_alone {

@@ -6,13 +6,14 @@ use rustc_hash::FxHashMap;
 
 use super::{
     barrier::BarrierId,
+    counts::Sums,
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
     trend::{self, Trend},
     waits::{Wait, Waits},
 };
-use crate::event::Kind;
+use crate::event::{Count, Kind};
 
 /// One place in the program that calls a barrier: a source line with its chain
 /// of callers, however many addresses the compiler has made of it. Numbered by
@@ -86,6 +87,8 @@ pub struct SiteThread {
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
+    /// What counters said of it.
+    pub counts: Sums,
 }
 
 /// Who came last at one of a site's barriers.
@@ -127,6 +130,8 @@ pub struct Site {
     pub waits: Waits,
     /// Work of each thread in each episode.
     pub work: Stat,
+    /// What counters said of it.
+    pub counts: Sums,
     /// By how much the longest work exceeded the mean, summed over the
     /// episodes in which all of it is known: wall time to be gained by balance.
     pub gain_ns: f64,
@@ -168,6 +173,7 @@ impl Site {
             release: Stat::default(),
             waits: Waits::default(),
             work: Stat::default(),
+            counts: Sums::default(),
             gain_ns: 0.0,
             longest_ns: 0,
             uneven: (0.0, 0.0),
@@ -404,6 +410,8 @@ pub struct Phase {
     pub phase: Stat,
     /// Work of each thread in it.
     pub work: Stat,
+    /// What counters said of it.
+    pub counts: Sums,
 }
 
 impl Sites {
@@ -521,6 +529,26 @@ impl Sites {
         if let Some((before, phase_ns)) = done.phase {
             site.phase.add(phase_ns);
             self.record_phase((before, id), phase_ns, parts);
+        }
+    }
+
+    /// Takes in what counters said of a thread's work in an episode that was
+    /// recorded. `before`: the site before, if the phase is known.
+    pub fn count(
+        &mut self,
+        id: SiteId,
+        before: Option<Option<SiteId>>,
+        thread: ThreadId,
+        counts: &[Option<Count>],
+    ) {
+        let site = &mut self.all[id.index()];
+        site.counts.add(counts);
+        if let Some(thread) = site.thread(thread, &mut self.pairs) {
+            thread.counts.add(counts);
+        }
+        let phase = before.and_then(|before| self.phases.get_mut(&(before, id)));
+        if let Some(phase) = phase {
+            phase.counts.add(counts);
         }
     }
 

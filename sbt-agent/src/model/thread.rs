@@ -2,7 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{barrier::BarrierId, episode::Seat, site::SiteId, stats::KnownSum, waits::Waits};
+use super::{
+    barrier::BarrierId,
+    counts::{Sums, Track},
+    episode::Seat,
+    site::SiteId,
+    stats::KnownSum,
+    waits::Waits,
+};
 use crate::event::{Clocks, MarkId, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.
@@ -100,6 +107,10 @@ pub struct Row {
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
+    /// What counters said of `work`.
+    pub counts: Sums,
+    /// What they said of all that it did, in barriers too.
+    pub counted: Sums,
     /// It has ended; not told of a row that several share.
     pub ended: bool,
 }
@@ -156,6 +167,8 @@ pub struct Live {
     pub unseated_ns: Option<u64>,
     /// The mark that it passed last, and when.
     pub mark: Option<(MarkId, Clocks)>,
+    /// What counters say of it.
+    pub counts: Track,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -297,6 +310,7 @@ impl Threads {
             lost: false,
             unseated_ns: None,
             mark: None,
+            counts: Track::default(),
         })
     }
 

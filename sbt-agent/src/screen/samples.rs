@@ -8,7 +8,7 @@ use crate::{
         ConceptualReport, EachReport, IntervalReport, MarkReport, MarkThreadReport, OwnCost,
         PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport, StragglerReport,
         ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport, WaitsReport,
-        locks::LockReport,
+        counters::Counts, locks::LockReport,
     },
 };
 
@@ -52,6 +52,7 @@ pub fn empty() -> Snapshot {
             conceptual_phases: Vec::new(),
             marks: Vec::new(),
             intervals: Vec::new(),
+            counters: Vec::new(),
             warnings: Vec::new(),
             watched: None,
             locks: None,
@@ -145,7 +146,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
                 idle_ns: Some(stat(episodes, share.1)),
                 release_ns: Some(stat(episodes, share.2)),
             },
-            counters: None,
+            counters: Counts::new(),
         });
     let trend = (0..40).map(|at| TrendReport {
         episodes: episodes / 40,
@@ -178,6 +179,8 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         idle_ns: Some(stat(episodes * n, idle / n)),
         release_ns: Some(stat(episodes * n, release / n)),
         work_ns: Some(stat(episodes * n, work / n)),
+        counters: Counts::new(),
+        derived: Vec::new(),
         straggler: Some(StragglerReport {
             pattern: match share {
                 50.. => "persistent",
@@ -231,6 +234,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 running_ns: Some(work / 10 * 9),
                 ready_ns: Some(work / 100),
                 blocked_ns: Some(work / 100 * 9),
+                counters: Counts::new(),
                 waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
             }
         })
@@ -258,6 +262,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             episodes: site.episodes,
             phase_ns: site.phase_ns.clone(),
             work_ns: site.work_ns.clone(),
+            counters: Counts::new(),
         })
         .collect();
     snapshot.histograms = sites.iter().map(histogram).collect();
