@@ -47,7 +47,13 @@ fn attempt(name: String) -> Entry {
     Entry {
         name,
         about: String::new(),
-        missing: opened.err(),
+        // Who reads this need not be sent here.
+        missing: opened
+            .err()
+            .map(|why| match why.split_once("; `sbt list`") {
+                Some((why, _)) => why.to_owned(),
+                None => why,
+            }),
     }
 }
 

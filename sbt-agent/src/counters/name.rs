@@ -280,11 +280,13 @@ impl std::str::FromStr for Counter {
 /// The name without its modifier, and that.
 fn modifier(text: &str) -> Result<(&str, Option<Side>), String> {
     // Of a device it stands right behind the last slash: `msr/tsc/u`.
-    let (base, letters) = match text.rfind('/') {
+    let last = text.rfind('/').filter(|last| text.find('/') != Some(*last));
+    let (base, letters) = match last {
         Some(slash) => {
             let (base, letters) = text.split_at(slash + 1);
             (base, letters.trim_start_matches(':'))
         }
+        None if text.contains('/') => return Ok((text, None)),
         None => match text.split_once(':') {
             Some((base, letters)) => (base, letters),
             None => return Ok((text, None)),

@@ -23,6 +23,8 @@ pub type KeptCounts = HashMap<u32, Kept>;
 struct Thread {
     /// When watching it began, and what it had then; until that is told.
     begun: Option<(Clocks, Kept)>,
+    /// When that was, ns: by it a thread is known.
+    since_ns: u64,
     counts: Option<Counts>,
     sums: Option<Sums>,
 }
@@ -50,13 +52,18 @@ impl Counting {
     }
 
     /// A thread is seen for the first time. `had`: what it had by then; `None` if it
-    /// was born since watching began.
+    /// was born since watching began. Again by one that is known: it does not begin anew.
     pub fn introduce(&mut self, tid: Tid, since: Clocks, had: Option<Kept>) {
         if self.is_off() {
             return;
         }
+        let known = self.threads.get(&tid);
+        if known.is_some_and(|thread| thread.since_ns == since.time_ns) {
+            return;
+        }
         let thread = self.threads.entry(tid).or_default();
         *thread = Thread {
+            since_ns: since.time_ns,
             begun: Some((since, had.unwrap_or([Some(0); TASK_COUNTS]))),
             ..Thread::default()
         };
@@ -262,6 +269,20 @@ mod tests {
             assert_eq!(values(&out[0]), (born_ns, vec![begun]));
             assert_eq!(values(&out[1]), (200, vec![Some(12)]));
         }
+    }
+
+    #[test]
+    fn a_thread_that_announces_itself_again_does_not_begin_anew() {
+        let mut counting = Counting::new(plan("minor-faults", &[Source::Task(&[0])]), 100);
+        let mut out = Vec::new();
+        for (born_ns, seq) in [(150, 0), (150, 0), (180, 0)] {
+            counting.introduce(7, Clocks::at(born_ns), None);
+            counting.counts(&counts(seq, [5; TASK_COUNTS]));
+            counting.at(7, seq, Clocks::at(200), &mut out);
+        }
+        let times: Vec<_> = out.iter().map(|event| values(event).0).collect();
+        // Another one with its number does.
+        assert_eq!(times, [150, 200, 200, 180, 200]);
     }
 
     #[test]
