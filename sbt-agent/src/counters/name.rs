@@ -37,7 +37,7 @@ pub enum What {
         /// Which of them.
         config: u64,
     },
-    /// From a device, as /sys/bus/event_source/devices has it.
+    /// From a device, as `/sys/bus/event_source/devices` has it.
     Device {
         /// Its name there.
         device: String,
@@ -106,13 +106,13 @@ const ALIASES: [(&str, &str); 4] = [
     ("migrations", "cpu-migrations"),
 ];
 
-/// `PERF_TYPE_HARDWARE` and the other kinds of linux/perf_event.h.
+/// `PERF_TYPE_HARDWARE` and the other kinds of `linux/perf_event.h`.
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const CACHE: u32 = 3;
 const RAW: u32 = 4;
 
-/// Names and numbers of linux/perf_event.h.
+/// Names and numbers of `linux/perf_event.h`.
 const GENERIC: [(&str, u32, u64); 17] = [
     ("cycles", HARDWARE, 0),
     ("cpu-cycles", HARDWARE, 0),
@@ -350,7 +350,7 @@ pub fn all() -> impl Iterator<Item = String> {
     plain.chain(caches().map(|(name, _)| name))
 }
 
-/// Every cache counter: its name, and its number as PERF_TYPE_HW_CACHE has it.
+/// Every cache counter: its name, and its number as `PERF_TYPE_HW_CACHE` has it.
 pub fn caches() -> impl Iterator<Item = (String, u64)> {
     (0_u64..).zip(CACHES).flat_map(|(cache, cache_name)| {
         (0_u64..).zip(DEEDS).flat_map(move |(deed, (deeds, one))| {

@@ -45,35 +45,38 @@ pub struct Opened {
 pub fn open(counters: &[Counter], cpus: &[u32], may_count: Result<(), &str>) -> Opened {
     let mut opened = Opened::default();
     for counter in counters {
-        let source = match &counter.what {
-            What::Kept(kept) => kept_source(*kept),
-            _ => {
-                let events = may_count
-                    .map_err(ToOwned::to_owned)
-                    .and_then(|()| event(counter, cpus));
-                match events {
-                    Ok(_) if opened.events.len() == MAX_EVENTS => {
-                        opened.notes.push(format!(
-                            "{counter} is not counted: more than {MAX_EVENTS} counters of this kind are too many"
-                        ));
-                        Source::Nowhere
-                    }
-                    Ok(events) => {
-                        opened.events.push(events);
-                        Source::Event(opened.events.len() - 1)
-                    }
-                    Err(why) => {
-                        opened
-                            .notes
-                            .push(format!("{counter} is not counted: {why}"));
-                        Source::Nowhere
-                    }
-                }
-            }
+        let source = if let What::Kept(kept) = &counter.what {
+            kept_source(*kept)
+        } else {
+            opened.add(counter, cpus, may_count)
         };
         opened.plan.0.push((counter.clone(), source));
     }
     opened
+}
+
+impl Opened {
+    /// Opens one that takes a perf event.
+    fn add(&mut self, counter: &Counter, cpus: &[u32], may_count: Result<(), &str>) -> Source {
+        let events = if self.events.len() < MAX_EVENTS {
+            let may_count = may_count.map_err(ToOwned::to_owned);
+            may_count.and_then(|()| event(counter, cpus))
+        } else {
+            Err(format!(
+                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
+            ))
+        };
+        match events {
+            Ok(events) => {
+                self.events.push(events);
+                Source::Event(self.events.len() - 1)
+            }
+            Err(why) => {
+                self.notes.push(format!("{counter} is not counted: {why}"));
+                Source::Nowhere
+            }
+        }
+    }
 }
 
 const fn kept_source(kept: Kept) -> Source {

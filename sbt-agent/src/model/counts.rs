@@ -181,6 +181,10 @@ impl Track {
 mod tests {
     use super::*;
 
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "readings hold what may be unknown"
+    )]
     fn count(value: u64) -> Option<Count> {
         Some(Count {
             value,
