@@ -238,8 +238,8 @@ fn what_this_machine_cannot_count_is_said_and_the_rest_goes_on() {
         let found = total(&report, name);
         let start = format!("{name} is not counted: ");
         let mut notes = report.list("notes").iter().filter_map(Value::as_str);
-        let noted = notes.any(|note| note.starts_with(&start));
-        assert_eq!(found["total"].is_null(), noted, "{report}");
+        let is_said = notes.any(|note| note.starts_with(&start));
+        assert_eq!(found["total"].is_null(), is_said, "{report}");
     }
 }
 
