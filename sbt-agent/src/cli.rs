@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
+    counters::{self, Events},
     output::Color,
     pattern::Pattern,
     session::{Departures, Futexes},
@@ -70,6 +71,8 @@ pub enum Command {
     },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,
+    /// Show which counters this machine has, for --events, and which not and why.
+    List,
     /// The demo program itself, without the monitor.
     #[command(name = "__demo", hide = true)]
     DemoProgram {
@@ -134,6 +137,10 @@ pub struct Options {
     /// number of participants.
     #[arg(long = "barrier", value_name = "SYMBOL[:ARG[:COUNT]]", value_parser = spec::barrier)]
     pub barriers: Vec<UserBarrier>,
+    /// Count these for each thread and phase, as perf names them; `free`: what
+    /// costs next to nothing. `sbt list` shows what there is.
+    #[arg(short = 'e', long = "events", value_name = "A,B", value_parser = counters::commas)]
+    pub events: Vec<Events>,
     /// Warn of episodes that take longer, from first to last arrival [default: 1000].
     #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,
@@ -181,6 +188,7 @@ mod tests {
             (["--watch", "lu.c:0"], "line"),
             (["--warn-time", "soon"], "1000"),
             (["--duration", "soon"], "10s"),
+            (["--events", "cylces"], "`cycles`"),
             (["--duration", "-1s"], "expected a time such as 10s"),
             (["--warn-time", "-1"], "expected a time such as 1000"),
         ] {

@@ -53,6 +53,24 @@ impl Clocks {
     }
 }
 
+/// What one counter says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Counted so far.
+    pub value: u64,
+    /// For how long it was to be counted so far, ns; 0 of what is counted always.
+    pub enabled_ns: u64,
+    /// For how long it was.
+    pub running_ns: u64,
+    /// Since when it is counted, if not from the beginning: two belong together if
+    /// this is the same.
+    pub since_ns: u64,
+}
+
+/// What all counters say at a moment, in the order in which they were asked for;
+/// `None` where it is unknown.
+pub type Reading = Box<[Option<Count>]>;
+
 /// A place that the user has marked, in the order of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MarkId(pub u8);
@@ -196,6 +214,16 @@ pub enum Event {
         most: Option<u32>,
         /// From where.
         callers: CallersId,
+    },
+    /// What counters say of a thread. It belongs to the event of this thread with the
+    /// same time, which comes later.
+    Counters {
+        /// Whose.
+        tid: Tid,
+        /// When, ns.
+        time_ns: u64,
+        /// What they say.
+        reading: Reading,
     },
     /// From where threads wait on a futex whose waits are counted, now and then.
     Lock {

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command, Options},
-    demo, doctor, output,
+    counters, demo, doctor, output,
     place::printable,
     screen::Look,
     session::{self, Narration, Target},
@@ -81,6 +81,10 @@ fn act(command: Command) -> anyhow::Result<u8> {
             scale,
             name,
         } => run_demo(&name, threads, scale, as_root, &options),
+        Command::List => {
+            output::print(&counters::list::text(&counters::list::machine()))?;
+            Ok(0)
+        }
         Command::Doctor => Ok(u8::from(!doctor::examine())),
         Command::DemoProgram {
             name,

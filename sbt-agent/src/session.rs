@@ -7,6 +7,7 @@ use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
 
 use crate::{
     clock,
+    counters::Plan,
     model::Model,
     report::Report,
     screen::Look,
@@ -142,6 +143,7 @@ struct Session {
     source: Option<Ebpf>,
     stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
     method: String,
+    counters: Plan,
     batches: mpsc::Receiver<Batch>,
     resolver: Resolver,
     recognition: Recognition,
@@ -200,6 +202,7 @@ impl Session {
             view: None,
             pidfd,
             method: source.method(),
+            counters: source.counters().clone(),
             source: Some(source),
             stopping: None,
             batches,

@@ -47,8 +47,22 @@ pub struct Config {
     pub live: u32,
     /// 1 if the target's children are followed, and theirs.
     pub children: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// `task_struct` → `min_flt`; so for the next ones.
+    pub min_flt: u32,
+    /// `maj_flt`
+    pub maj_flt: u32,
+    /// `nvcsw`
+    pub nvcsw: u32,
+    /// `nivcsw`
+    pub nivcsw: u32,
+    /// `se.nr_migrations`
+    pub nr_migrations: u32,
+    /// 1 if [`crate::Counts`] are sent.
+    pub counts: u32,
+    /// How many perf events are read for [`crate::Sums`]; 0: those are not sent.
+    pub events: u32,
+    /// How many CPUs each of them has room for in the map [`crate::name::EVENTS`].
+    pub cpus: u32,
 }
 
 /// What may change while the programs run; alone in the object's `.data`.

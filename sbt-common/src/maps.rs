@@ -1,6 +1,8 @@
 //! The maps and globals that both sides use: what they are called, what they hold
 //! and how much of it.
 
+use crate::{MAX_EVENTS, Reading};
+
 /// Names of maps and globals that the agent looks up in the object.
 pub mod name {
     /// Array of ring buffers, one per CPU up to [`super::MAX_RINGS`].
@@ -26,6 +28,10 @@ pub mod name {
     pub const RULES: &str = "RULES";
     /// Array of [`crate::Kmp`], [`super::MAX_KMP`] of them.
     pub const KMP: &str = "KMP";
+    /// Perf events, each CPU's of the first, then of the second, and so on.
+    pub const EVENTS: &str = "EVENTS";
+    /// Thread → [`super::Counted`]
+    pub const COUNTED: &str = "COUNTED";
 }
 
 /// A futex of one of the processes: keys of the map [`name::LOCKS`].
@@ -69,6 +75,27 @@ pub struct Lock {
     /// Zero.
     pub reserved: u32,
 }
+
+/// What perf events have counted for a thread: values of the map
+/// [`name::COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counted {
+    /// See [`crate::Sums::since_ns`].
+    pub since_ns: u64,
+    /// See [`crate::Sums::whole`].
+    pub whole: u32,
+    /// How often it was put on a CPU or taken off.
+    pub switches: u32,
+    /// Counted until it was last taken off.
+    pub sums: [Reading; MAX_EVENTS],
+    /// What the CPU had counted when the thread was last put on it.
+    pub noted: [Reading; MAX_EVENTS],
+}
+
+/// Threads for which perf events are counted at a time; beyond, those are given up
+/// that were not seen for longest.
+pub const MAX_COUNTED: u32 = 16384;
 
 /// Size of one ring, bytes: a power of two times the page.
 pub const RING_BYTES: u32 = 1 << 20;

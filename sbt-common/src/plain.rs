@@ -1,8 +1,9 @@
 //! Records as bytes.
 
 use super::{
-    Arrive, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Depart, Futex, Head, Init, Kmp,
-    Lock, MAX_CALLERS, Mapping, Memory, Rule, State, Thread,
+    Arrive, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart, Futex,
+    Head, Init, Kmp, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Reading, Rule, State, Sums,
+    TASK_COUNTS, Thread,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -41,6 +42,12 @@ unsafe impl Plain for Init {}
 unsafe impl Plain for Thread {}
 // SAFETY: as above.
 unsafe impl Plain for Mapping {}
+// SAFETY: as above.
+unsafe impl Plain for Counts {}
+// SAFETY: as above.
+unsafe impl Plain for Sums {}
+// SAFETY: as above.
+unsafe impl Plain for Counted {}
 
 /// Copies a record out of the bytes of the ring; `None` if they are of
 /// another length.
@@ -66,9 +73,13 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
-    assert!(size_of::<Config>() == 96);
+    assert!(size_of::<Config>() == 128);
     assert!(size_of::<State>() == 40);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);
+    assert!(size_of::<Reading>() == 24);
+    assert!(size_of::<Counts>() == 24 + 8 * TASK_COUNTS);
+    assert!(size_of::<Sums>() == 32 + 24 * MAX_EVENTS);
+    assert!(size_of::<Counted>() == 16 + 48 * MAX_EVENTS);
 };

@@ -37,6 +37,10 @@ pub mod kind {
     /// [`super::Condvar`] once more: from where a thread waits on a futex that is
     /// counted in [`crate::Lock`]; now and then.
     pub const LOCK: u8 = 22;
+    /// [`super::Counts`]: what the kernel counts of each thread anyway.
+    pub const COUNTS: u8 = 30;
+    /// [`super::Sums`]: perf events counted for a thread.
+    pub const SUMS: u8 = 31;
 }
 
 /// What a wait or a wake is seen by: [`Head::detail`] of [`Condvar`].
@@ -212,4 +216,55 @@ pub struct Mapping {
     pub ns_tgid: u32,
     /// For [`kind::FORK`], the new process likewise; else 0.
     pub child: u32,
+}
+
+/// How many numbers of [`Counts`] there are.
+pub const TASK_COUNTS: usize = 5;
+
+/// What the kernel has counted of a thread since its birth. Sent before the record
+/// to which it belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counts {
+    pub head: Head,
+    pub time_ns: u64,
+    /// That of the record to which it belongs.
+    pub seq: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Minor faults, major faults, switches of its own will and others, migrations:
+    /// each [`UNKNOWN`] where this kernel does not tell.
+    pub values: [u64; TASK_COUNTS],
+}
+
+/// How many perf events are counted at a time.
+pub const MAX_EVENTS: usize = 8;
+
+/// What an event counted, as the kernel hands it out (`bpf_perf_event_value`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Reading {
+    /// [`UNKNOWN`] if it could not be read.
+    pub value: u64,
+    /// For how long it was to be counted, ns.
+    pub enabled_ns: u64,
+    /// For how long it was.
+    pub running_ns: u64,
+}
+
+/// What perf events have counted while a thread was on a CPU. Sent before the record
+/// to which it belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sums {
+    pub head: Head,
+    pub time_ns: u64,
+    /// That of the record to which it belongs.
+    pub seq: u32,
+    /// 1 if the thread had not run before `since_ns` while events were counted.
+    pub whole: u32,
+    /// Since when they are counted for this thread, ns: two sums belong together if
+    /// this is the same.
+    pub since_ns: u64,
+    pub events: [Reading; MAX_EVENTS],
 }

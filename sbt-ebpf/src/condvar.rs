@@ -14,7 +14,7 @@ use aya_ebpf::{
 use sbt_common::{Condvar, Cookie, Head, MAX_SILENCED, evidence};
 
 use crate::{
-    head, returns_at,
+    counters, head, returns_at,
     ring::{MapDef, Wake, send},
     target, task,
     task::Task,
@@ -92,6 +92,7 @@ pub fn tell_evidence(
     (caller, epoch): (u64, u32),
 ) {
     let seq = slot.next_seq();
+    counters::tell(task, seq);
     let sent = send(Wake::at(seq), || Condvar {
         head: Head {
             detail: evidence.of,

@@ -10,6 +10,7 @@
 #![feature(asm_experimental_arch)]
 
 mod condvar;
+mod counters;
 mod futex;
 mod kmp;
 mod ring;
@@ -113,6 +114,7 @@ fn tell_arrival_and_wake(
     now: bool,
 ) {
     let seq = slot.next_seq();
+    counters::tell(task, seq);
     let wake = if now { Wake::Now } else { Wake::at(seq) };
     let sent = send(wake, || Arrive {
         head: head(kind::ARRIVE, cookie.layout, task.tid()),
@@ -319,6 +321,7 @@ pub fn depart(ctx: RetProbeContext) -> u32 {
 #[inline(always)]
 fn tell_clocks(kind: u8, task: &Task, slot: &mut thread::Slot, mark: u32) {
     let seq = slot.next_seq();
+    counters::tell(task, seq);
     let sent = send(Wake::at(seq), || Depart {
         head: head(kind, 0, task.tid()),
         clocks: task.clocks(),
@@ -425,6 +428,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         }
         // Another thread may come to bear its number.
         thread::announce_again();
+        counters::forget(&task);
     }
     if config!(children) != 0 && task.is_last() && target::unfollow() {
         mapping(&task, kind::END, false, 0);

@@ -104,6 +104,13 @@ impl Wake {
 /// Returns false, and counts it, if the ring is full.
 #[inline(always)]
 pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
+    // SAFETY: the room is as long as T, aligned to 8, and ours alone.
+    send_into(wake, |room: *mut T| unsafe { room.write(fill()) })
+}
+
+/// The same for what is too long for the stack: `fill` writes every byte of it.
+#[inline(always)]
+pub fn send_into<T: 'static>(wake: Wake, fill: impl FnOnce(*mut T)) -> bool {
     let index = unsafe { bpf_get_smp_processor_id() } & config!(ring_mask);
     let ring = unsafe { bpf_map_lookup_elem(RINGS.as_ptr(), (&raw const index).cast()) };
     if ring.is_null() {
@@ -114,8 +121,7 @@ pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
         LOST.count();
         return false;
     }
-    // SAFETY: the reservation is as long as T, aligned to 8, and ours alone.
-    unsafe { room.cast::<T>().write(fill()) };
+    fill(room.cast::<T>());
     let wakes = match wake {
         Wake::No => false,
         Wake::IfFull => {

@@ -40,7 +40,14 @@ pub static CONFIG: Config = Config {
     signal: 0,
     live: 0,
     children: 0,
-    reserved: 0,
+    min_flt: 0,
+    maj_flt: 0,
+    nvcsw: 0,
+    nivcsw: 0,
+    nr_migrations: 0,
+    counts: 0,
+    events: 0,
+    cpus: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before
@@ -107,6 +114,21 @@ fn is_followed() -> bool {
     let process = process();
     !unsafe { bpf_map_lookup_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) }
         .is_null()
+}
+
+/// Whether a process, as the kernel's first pid namespace numbers it, is meant;
+/// false where the agent does not know that number.
+#[inline(always)]
+pub fn is_one_of_us(process: u32) -> bool {
+    if config!(tgid) == 0 {
+        return false;
+    }
+    process == config!(target)
+        || config!(children) != 0
+            && !unsafe {
+                bpf_map_lookup_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast())
+            }
+            .is_null()
 }
 
 /// From here on a process is followed; false if there is no room.

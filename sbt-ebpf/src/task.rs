@@ -4,7 +4,7 @@
 //! offsets that the agent has looked up in the kernel's own BTF.
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
-use sbt_common::{Clocks, UNKNOWN};
+use sbt_common::{Clocks, TASK_COUNTS, UNKNOWN};
 
 use crate::target::config;
 
@@ -35,10 +35,12 @@ impl Task {
             .cast::<u8>()
             .cast_const();
         // A load is a few nanoseconds cheaper than the helper.
-        let tid = if config!(pid) == 0 {
+        // Each setting is read once: a second time costs three instructions more.
+        let pid = config!(pid);
+        let tid = if pid == 0 {
             bpf_get_current_pid_tgid() as u32
         } else {
-            field(task, config!(pid))
+            field(task, pid)
         };
         Self { task, tid }
     }
@@ -66,10 +68,11 @@ impl Task {
     pub fn clocks(&self) -> Clocks {
         let time_ns = now();
         let mut run_ns = UNKNOWN;
-        if config!(sum_exec_runtime) != 0 && config!(cfs_rq) != 0 {
-            let sum: u64 = field(self.task, config!(sum_exec_runtime));
+        let (sum_exec_runtime, cfs_rq) = (config!(sum_exec_runtime), config!(cfs_rq));
+        if sum_exec_runtime != 0 && cfs_rq != 0 {
+            let sum: u64 = field(self.task, sum_exec_runtime);
             let since: u64 = field(self.task, config!(exec_start));
-            let cfs_rq: *const u8 = field(self.task, config!(cfs_rq));
+            let cfs_rq: *const u8 = field(self.task, cfs_rq);
             let rq: *const u8 = field(cfs_rq, config!(rq));
             let clock: u64 = field(rq, config!(clock));
             let clock_task: u64 = field(rq, config!(clock_task));
@@ -79,14 +82,34 @@ impl Task {
                 .wrapping_sub(clock.wrapping_sub(clock_task));
         }
         let mut delay_ns = UNKNOWN;
-        if config!(run_delay) != 0 {
-            delay_ns = field(self.task, config!(run_delay));
+        let run_delay = config!(run_delay);
+        if run_delay != 0 {
+            delay_ns = field(self.task, run_delay);
         }
         Clocks {
             time_ns,
             run_ns,
             delay_ns,
         }
+    }
+
+    /// See [`sbt_common::Counts::values`].
+    #[inline(always)]
+    pub fn counts(&self) -> [u64; TASK_COUNTS] {
+        let count = |offset: u32| {
+            if offset == 0 {
+                UNKNOWN
+            } else {
+                field(self.task, offset)
+            }
+        };
+        [
+            count(config!(min_flt)),
+            count(config!(maj_flt)),
+            count(config!(nvcsw)),
+            count(config!(nivcsw)),
+            count(config!(nr_migrations)),
+        ]
     }
 
     /// When the task was created, or 0.

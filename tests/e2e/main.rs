@@ -18,6 +18,7 @@ mod builds;
 mod chains;
 mod cli;
 mod condvars;
+mod counters;
 mod demo;
 mod efficiency;
 mod families;

@@ -178,6 +178,7 @@ mod tests {
             }),
             left: Left::NotYet,
             chain: crate::model::efficiency::Chain::default(),
+            counts: None,
         }
     }
 

@@ -215,6 +215,7 @@ impl Model {
             row.waits.add(part.wait);
             row.split.add(part.split);
         }
+        self.count(site, &done, &episode);
         if let Some((straggler, _)) = done.straggler {
             let work = self.parts.iter().find(|part| part.row == straggler);
             let work_ns = work.and_then(|part| part.work_ns).unwrap_or(0);
@@ -228,6 +229,17 @@ impl Model {
             self.tell(site, &done, &episode);
         }
         self.recycle(episode.members);
+    }
+
+    /// What counters said of its work enters the sums.
+    fn count(&mut self, site: SiteId, done: &Done, episode: &Episode) {
+        let before = done.phase.map(|(before, _)| before);
+        for member in &episode.members {
+            if let Some(counts) = &member.counts {
+                self.sites.count(site, before, member.row, counts);
+                self.threads.row(member.row).counts.add(counts);
+            }
+        }
     }
 
     /// Puts an episode into the lanes, if they are kept.
@@ -263,6 +275,7 @@ impl Model {
                     idle_ns: part.idle_ns,
                     release_ns: part.release_ns,
                     work_ns: part.work_ns,
+                    counts: member.counts.clone(),
                 }
             })
             .collect();

@@ -6,7 +6,7 @@ use super::{
     site::{PlaceId, SiteId},
     thread::{Before, Since, ThreadId},
 };
-use crate::event::{Clocks, Tid};
+use crate::event::{Clocks, Reading, Tid};
 
 /// Where a thread sits: which episode of which barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Seat {
 }
 
 /// One participant of an episode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The thread.
     pub tid: Tid,
@@ -39,6 +39,8 @@ pub struct Member {
     pub left: Left,
     /// Where it stood for the efficiencies before.
     pub chain: Chain,
+    /// What counters said of its work, if anything is counted.
+    pub counts: Option<Reading>,
 }
 
 /// What is known of a departure.

@@ -13,6 +13,7 @@ pub mod barrier;
 pub mod busy;
 mod closing;
 pub mod conceptual;
+pub mod counts;
 pub mod efficiency;
 pub mod episode;
 pub mod gains;
@@ -363,6 +364,18 @@ impl Model {
                     self.marks.pass(live.row, before, (*mark, *clocks));
                 }
             }
+            Event::Counters {
+                tid,
+                time_ns,
+                reading,
+            } => {
+                self.threads.meet(*tid, *time_ns);
+                if let Some((live, row)) = self.threads.both(*tid)
+                    && let Some(more) = live.counts.read(*time_ns, reading)
+                {
+                    row.counted.add(&more);
+                }
+            }
             Event::Departures { on } => self.departures = *on,
             Event::Gap { time_ns } => self.gap(*time_ns),
             // Evidence is the recogniser's.
@@ -443,6 +456,9 @@ impl Model {
             row.split.add(split);
             let work = Some((work, split));
             self.usage.work(live.chain, work, clocks.time_ns);
+            if let Some(counts) = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns) {
+                row.counts.add(&counts);
+            }
         }
         if let Some(seat) = live.seat.take() {
             let barrier = self.barriers.get(seat.barrier);
@@ -496,6 +512,7 @@ impl Model {
             if is_alone {
                 live.chain = Chain::default();
             }
+            live.counts.forget();
         }
         self.barriers.forget(process);
         if is_alone {

@@ -39,6 +39,10 @@ impl Model {
         let (last_episode, last_round) = (live.last_episode, live.last_round);
         let unseated_ns = live.unseated_ns.take();
         self.usage.arrive(&mut live.chain, live.born_ns);
+        let since = live.since.take().filter(|since| {
+            since.before != Before::Start || Some(since.clocks.time_ns) > self.blurred_ns
+        });
+        let since_ns = since.map(|since| since.clocks.time_ns);
         let member = Member {
             tid,
             row: live.row,
@@ -48,11 +52,10 @@ impl Model {
                 .copied()
                 .unwrap_or(PlaceId(callers.0)),
             arrived: clocks,
-            since: live.since.take().filter(|since| {
-                since.before != Before::Start || Some(since.clocks.time_ns) > self.blurred_ns
-            }),
+            since,
             left: Left::NotYet,
             chain: live.chain,
+            counts: live.counts.end(since_ns, clocks.time_ns),
         };
         let key = key(live.process, object);
         let id = self.barrier(key, kind);
@@ -98,8 +101,9 @@ impl Model {
             before: None,
         };
         let round = barrier.open.round;
+        let tid = member.tid;
         barrier.open.members.push(member);
-        if let Some(live) = self.threads.live(member.tid) {
+        if let Some(live) = self.threads.live(tid) {
             live.seat = Some(seat);
             live.last_episode = seat.episode;
             live.last_round = round.map(|round| (id, round));
@@ -192,6 +196,7 @@ impl Model {
         let Some(live) = self.threads.live(tid) else {
             return;
         };
+        live.counts.begin(clocks.time_ns);
         let Some(seat) = live.seat else {
             // Its arrival was not seen, so neither was what it left.
             live.unseated_ns = Some(clocks.time_ns);

@@ -18,6 +18,7 @@ impl Model {
             live.mark = None;
             live.last_round = None;
             live.unseated_ns = None;
+            live.counts.forget();
         }
         // A thread that was born meanwhile may have been in anything.
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));

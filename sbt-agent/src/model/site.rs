@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{
     barrier::BarrierId,
     busy::{Busy, Share},
+    counts::Sums,
     gains::Gains,
     late::Late,
     stats::Stat,
@@ -15,7 +16,7 @@ use super::{
     trend::{self, Trend},
     waits::{Wait, Waits},
 };
-use crate::event::Kind;
+use crate::event::{Count, Kind};
 
 /// One place in the program that calls a barrier: a source line with its chain
 /// of callers, however many addresses the compiler has made of it. Numbered by
@@ -93,6 +94,8 @@ pub struct SiteThread {
     pub normalised_ns: f64,
     /// Its work where it came last, ns.
     pub path_ns: u64,
+    /// What counters said of it.
+    pub counts: Sums,
 }
 
 /// Who came last at one of a site's barriers.
@@ -134,6 +137,8 @@ pub struct Site {
     pub waits: Waits,
     /// Work of each thread in each episode.
     pub work: Stat,
+    /// What counters said of it.
+    pub counts: Sums,
     /// By how much the longest work exceeded the mean, summed over the
     /// episodes in which all of it is known: wall time to be gained by balance.
     pub gain_ns: f64,
@@ -181,6 +186,7 @@ impl Site {
             release: Stat::default(),
             waits: Waits::default(),
             work: Stat::default(),
+            counts: Sums::default(),
             gain_ns: 0.0,
             longest_ns: 0,
             uneven: (0.0, 0.0),
@@ -422,6 +428,8 @@ pub struct Phase {
     pub work: Stat,
     /// Time by the number of busy threads.
     pub busy: Busy,
+    /// What counters said of it.
+    pub counts: Sums,
 }
 
 impl Sites {
@@ -563,6 +571,26 @@ impl Sites {
         let phase = done.phase.map(|(before, _)| (before, id));
         if let Some(phase) = phase.and_then(|phase| self.phases.get_mut(&phase)) {
             phase.busy.merge(busy);
+        }
+    }
+
+    /// Takes in what counters said of a thread's work in an episode that was
+    /// recorded. `before`: the site before, if the phase is known.
+    pub fn count(
+        &mut self,
+        id: SiteId,
+        before: Option<Option<SiteId>>,
+        thread: ThreadId,
+        counts: &[Option<Count>],
+    ) {
+        let site = &mut self.all[id.index()];
+        site.counts.add(counts);
+        if let Some(thread) = site.thread(thread, &mut self.pairs) {
+            thread.counts.add(counts);
+        }
+        let phase = before.and_then(|before| self.phases.get_mut(&(before, id)));
+        if let Some(phase) = phase {
+            phase.counts.add(counts);
         }
     }
 

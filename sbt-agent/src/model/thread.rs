@@ -3,7 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    barrier::BarrierId, efficiency::Chain, episode::Seat, site::SiteId, stats::KnownSum,
+    barrier::BarrierId,
+    counts::{Sums, Track},
+    efficiency::Chain,
+    episode::Seat,
+    site::SiteId,
+    stats::KnownSum,
     waits::Waits,
 };
 use crate::event::{Clocks, MarkId, Round, Tid};
@@ -107,6 +112,10 @@ pub struct Row {
     pub normalised_ns: f64,
     /// Its work where it came last, on which all others waited, ns.
     pub path_ns: u64,
+    /// What counters said of `work`.
+    pub counts: Sums,
+    /// What they said of all that it did, in barriers too.
+    pub counted: Sums,
     /// It has ended; not told of a row that several share.
     pub ended: bool,
 }
@@ -165,6 +174,8 @@ pub struct Live {
     pub mark: Option<(MarkId, Clocks)>,
     /// Where it stands for the efficiencies.
     pub chain: Chain,
+    /// What counters say of it.
+    pub counts: Track,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -307,6 +318,7 @@ impl Threads {
             unseated_ns: None,
             mark: None,
             chain: Chain::default(),
+            counts: Track::default(),
         })
     }
 

@@ -4,6 +4,7 @@ use super::{
     site::{Done, PlaceId, SiteId},
     thread::ThreadId,
 };
+use crate::event::Reading;
 
 /// Which episodes are told beside those of watched places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct Told {
 }
 
 /// One thread's arrival in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Who.
     pub thread: ThreadId,
@@ -48,6 +49,8 @@ pub struct Arrival {
     pub release_ns: Option<u64>,
     /// `a_i - start_i`, ns, if the start is known.
     pub work_ns: Option<u64>,
+    /// What counters said of that work, if anything is counted.
+    pub counts: Option<Reading>,
 }
 
 impl Told {

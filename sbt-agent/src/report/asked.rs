@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{StatReport, TrendReport};
+use super::{StatReport, TrendReport, counters::Counts};
 
 /// A conceptual phase: from one barrier to another, whatever lies between.
 #[derive(Clone, Debug, Serialize)]
@@ -162,6 +162,6 @@ pub struct ArrivalReport {
     pub work_ns: Option<u64>,
     /// When it arrived, since the start of watching.
     pub since_start_ns: u64,
-    /// Not measured by this version.
-    pub counters: Option<()>,
+    /// What counters said of that work; empty if none were asked for.
+    pub counters: Counts,
 }

@@ -1,6 +1,7 @@
 //! Draws the report up from the model and from what the session knows.
 
 mod asked;
+mod counters;
 mod sites;
 mod threads;
 mod usage;
@@ -100,6 +101,7 @@ impl Report {
                 .as_ref()
                 .map(|found| locks::reports(found, &draw.places)),
             spin_suspects: spins.clone(),
+            counters: draw.counters(),
             warnings: draw.warnings(),
             watched: draw.watched(),
             watched_omitted: run.watched_omitted,

@@ -6,10 +6,12 @@
 
 use serde::Serialize;
 
+use counters::{CounterReport, Counts};
 use locks::LockReport;
 use spin::SpinReport;
 
 mod asked;
+pub mod counters;
 mod draw;
 pub mod locks;
 pub mod order;
@@ -110,6 +112,8 @@ pub struct Report {
     /// barriers that only spin, which are not recognised; most samples first. Null if
     /// nobody looked.
     pub spin_suspects: Option<Vec<SpinReport>>,
+    /// Counters that were asked for (`--events`), in that order.
+    pub counters: Vec<CounterReport>,
     /// Sites with barrier times above the limit of `--warn-time`.
     pub warnings: Vec<WarningReport>,
     /// With `--watch` or `--watch-all`: episodes one by one, the last 10 000 at
@@ -242,6 +246,8 @@ pub struct ThreadReport {
     /// Normalised processor time (Quartz): its work, each moment divided by the number of
     /// threads that were busy then.
     pub npt_ns: u64,
+    /// What counters said of its work.
+    pub counters: Counts,
     /// How that was waited.
     #[serde(flatten)]
     pub waits: WaitsReport,

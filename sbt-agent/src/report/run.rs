@@ -1,7 +1,10 @@
 //! What a report takes from the session, beside the model.
 
 use super::{locks, spin};
-use crate::model::{site::SiteId, told::Told};
+use crate::{
+    counters::Plan,
+    model::{site::SiteId, told::Told},
+};
 
 /// What the session knows and the model does not.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +58,8 @@ pub struct Run {
     pub locks: Option<Vec<locks::Found>>,
     /// What may be barriers that spin, if anybody looked.
     pub spins: Option<Vec<spin::Found>>,
+    /// Counters that were asked for, in the order of readings.
+    pub counters: Plan,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{ParallelismReport, WaitsReport, WhatIfReport};
+use super::{
+    ParallelismReport, WaitsReport, WhatIfReport,
+    counters::{Counts, DerivedReport},
+};
 
 /// A site: from where a barrier is called.
 #[derive(Clone, Debug, Serialize)]
@@ -73,6 +76,10 @@ pub struct SiteReport {
     pub release_ns: Option<StatReport>,
     /// From the departure before to the arrival: one value a thread and episode.
     pub work_ns: Option<StatReport>,
+    /// What counters said of that work, of all threads together.
+    pub counters: Counts,
+    /// What follows from them.
+    pub derived: Vec<DerivedReport>,
     /// Who comes last; null without complete episodes, or if it is not known of
     /// any.
     pub straggler: Option<StragglerReport>,
@@ -258,8 +265,8 @@ pub struct SiteThreadReport {
     pub last: u64,
     /// The same work, idle and release times one by one.
     pub each: EachReport,
-    /// Not measured by this version.
-    pub counters: Option<()>,
+    /// What counters said of its work in the phases that ended here.
+    pub counters: Counts,
 }
 
 /// A thread's times at a site: one value an episode.
@@ -290,4 +297,6 @@ pub struct PhaseReport {
     pub work_ns: Option<StatReport>,
     /// How many were busy; null if it is unknown.
     pub parallelism: Option<ParallelismReport>,
+    /// What counters said of that work.
+    pub counters: Counts,
 }

@@ -8,7 +8,7 @@ use crate::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
         OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
         StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport,
-        VerdictReport, WaitsReport, WhatIfReport, locks::LockReport,
+        VerdictReport, WaitsReport, WhatIfReport, counters::Counts, locks::LockReport,
     },
 };
 
@@ -52,6 +52,7 @@ pub fn empty() -> Snapshot {
             conceptual_phases: Vec::new(),
             marks: Vec::new(),
             intervals: Vec::new(),
+            counters: Vec::new(),
             warnings: Vec::new(),
             watched: None,
             locks: None,
@@ -150,7 +151,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
                 idle_ns: Some(stat(episodes, share.1)),
                 release_ns: Some(stat(episodes, share.2)),
             },
-            counters: None,
+            counters: Counts::new(),
         });
     let trend = (0..40).map(|at| TrendReport {
         episodes: episodes / 40,
@@ -188,6 +189,8 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         idle_ns: Some(stat(episodes * n, idle / n)),
         release_ns: Some(stat(episodes * n, release / n)),
         work_ns: Some(stat(episodes * n, work / n)),
+        counters: Counts::new(),
+        derived: Vec::new(),
         straggler: Some(StragglerReport {
             pattern: match share {
                 50.. => "persistent",
@@ -244,6 +247,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 blocked_ns: Some(work / 100 * 9),
                 path_ns: 0,
                 npt_ns: 0,
+                counters: Counts::new(),
                 waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
             }
         })
@@ -272,6 +276,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             phase_ns: site.phase_ns.clone(),
             work_ns: site.work_ns.clone(),
             parallelism: None,
+            counters: Counts::new(),
         })
         .collect();
     snapshot.histograms = sites.iter().map(histogram).collect();

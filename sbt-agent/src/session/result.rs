@@ -93,6 +93,7 @@ impl Session {
             locks: self.locks.report(),
             spins: self.spinning.report(&self.again()),
             notes: self.notes.clone(),
+            counters: self.counters.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
             ..Run::default()
         }

@@ -1,7 +1,7 @@
 //! The command line as a source of settings.
 
 use super::layer::{Given, Layer};
-use crate::cli::Options;
+use crate::{cli::Options, counters::Counter};
 
 /// What the command line says.
 pub fn layer(options: &Options) -> Layer {
@@ -23,6 +23,15 @@ pub fn layer(options: &Options) -> Layer {
         phases: each(&options.phases, "--phase"),
         marks: each(&options.marks, "--mark"),
         barriers: each(&options.barriers, "--barrier"),
+        events: (!options.events.is_empty()).then(|| {
+            let mut all: Vec<Counter> = Vec::new();
+            for counter in options.events.iter().flat_map(|events| &events.0) {
+                if !all.contains(counter) {
+                    all.push(counter.clone());
+                }
+            }
+            Given::new(all, "--events")
+        }),
     }
 }
 
@@ -85,6 +94,9 @@ mod tests {
             "lu.c:3=three",
             "--barrier",
             "bar:1:2",
+            "-e",
+            "faults,msr/tsc/",
+            "--events=page-faults",
         ]);
         let (_, table) = merge(vec![layer]).unwrap();
         let shown: Vec<_> = table
@@ -108,6 +120,7 @@ mod tests {
                 "marks f --mark",
                 "marks lu.c:3=three --mark",
                 "barriers bar:1:2 --barrier",
+                "events page-faults, msr/tsc/ --events",
             ]
         );
     }

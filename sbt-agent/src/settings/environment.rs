@@ -7,7 +7,7 @@ use super::{
     layer::{Given, Layer},
     value,
 };
-use crate::{pattern::Pattern, place::printable};
+use crate::{counters, pattern::Pattern, place::printable};
 
 /// What the environment says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,9 +71,7 @@ impl Environment {
             "SBT_NO_DEBUG" => self.no_debug = switch()?,
             "SBT_OPTIONS" => self.options = switch()?,
             "SBT_VERBOSE" => self.verbose = switch()?,
-            "SBT_EVENTS" => self
-                .notes
-                .push("SBT_EVENTS asks for counters, which are not read yet; unset it".into()),
+            "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),
             _ => {}
         }
         Ok(())
@@ -162,6 +160,7 @@ mod tests {
             ("SBT_NO_DEBUG", "on", "0 or 1"),
             ("SBT_OPTIONS", "x", "0 or 1"),
             ("SBT_VERBOSE", "01", "0 or 1"),
+            ("SBT_EVENTS", "cylces", "`cycles`"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");
@@ -214,9 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_not_read_yet() {
-        let read = read(&[("SBT_EVENTS", "PAPI_TOT_CYC:PAPI_L1_DCM")]).unwrap();
-        assert_eq!(read.notes.len(), 1);
-        assert!(read.notes[0].contains("not read yet"), "{:?}", read.notes);
+    fn counters_are_separated_by_colons() {
+        let read = read(&[("SBT_EVENTS", "PAPI_TOT_CYC:faults:cycles:u")]).unwrap();
+        assert!(read.notes.is_empty(), "{:?}", read.notes);
+        let events = read.layer.events.unwrap();
+        let names: Vec<_> = events.value.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["PAPI_TOT_CYC", "page-faults", "cycles:u"]);
+        assert_eq!(events.origin, "SBT_EVENTS");
     }
 }

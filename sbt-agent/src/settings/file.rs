@@ -12,7 +12,11 @@ use super::{
     layer::{Given, Layer},
     spec, value,
 };
-use crate::{pattern::nearest, place::printable};
+use crate::{
+    counters::{self, Counter},
+    pattern::nearest,
+    place::printable,
+};
 
 /// Reads the `text` of the file that is called `shown` to the user. Fails, with
 /// a line that begins with file and line number, at what it does not know.
@@ -83,6 +87,21 @@ impl File<'_> {
             }
             "barriers" => {
                 layer.barriers = self.list(name, value, "[\"bar_wait:1:2\"]", spec::barrier)?;
+            }
+            "events" => {
+                let all = self.list(
+                    name,
+                    value,
+                    "[\"page-faults\", \"cycles\"]",
+                    counters::commas,
+                )?;
+                let mut events: Vec<Counter> = Vec::new();
+                for counter in all.into_iter().flat_map(|given| given.value.0) {
+                    if !events.contains(&counter) {
+                        events.push(counter);
+                    }
+                }
+                layer.events = Some(self.given(value, events));
             }
             "names" => {
                 for (site, name) in self.table(name, value)? {

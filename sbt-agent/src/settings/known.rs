@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 13] = [
+pub const SETTINGS: [Known; 14] = [
     known(
         "departures",
         None,
@@ -93,10 +93,16 @@ pub const SETTINGS: [Known; 13] = [
         "--barrier",
         "functions of the program's own that are barriers",
     ),
+    known(
+        "events",
+        Some("SBT_EVENTS"),
+        "--events",
+        "counters that are read for each thread and phase; `sbt list` names them",
+    ),
 ];
 
 /// Variables that are no setting of the watching itself.
-pub const CONTROLS: [(&str, &str); 4] = [
+pub const CONTROLS: [(&str, &str); 3] = [
     (
         "SBT_NO_DEBUG",
         "1: the program is run without being watched",
@@ -106,7 +112,6 @@ pub const CONTROLS: [(&str, &str); 4] = [
         "SBT_VERBOSE",
         "1: the settings are shown at start and described",
     ),
-    ("SBT_EVENTS", "a:b: counters, which are not read yet"),
 ];
 
 /// What a later version's commands have in the file.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Conceptual, Mark, Named, UserBarrier};
 use crate::{
+    counters::Counter,
     pattern::Pattern,
     session::{Departures, Futexes},
 };
@@ -56,4 +57,6 @@ pub struct Layer {
     pub marks: Vec<Given<Mark>>,
     /// Likewise.
     pub barriers: Vec<Given<UserBarrier>>,
+    /// Replaces that of a weaker source.
+    pub events: Option<Given<Vec<Counter>>>,
 }

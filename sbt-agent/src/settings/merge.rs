@@ -7,6 +7,8 @@ use std::{
     hash::Hash,
 };
 
+use crate::counters::MAX_NAMED;
+
 use super::{
     Settings, known,
     layer::{Given, Layer},
@@ -46,6 +48,13 @@ pub fn merge(layers: Vec<Layer>) -> Result<(Settings, Vec<Row>), String> {
         MAX_BARRIERS,
         "barriers of your own",
         "--barrier, barriers",
+    )?;
+    let events = all.events.as_ref().map_or(0, |given| given.value.len());
+    within(
+        events,
+        MAX_NAMED,
+        "counters",
+        "--events, SBT_EVENTS, events",
     )?;
     Ok(settle(all))
 }
@@ -91,6 +100,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
         barriers: add(weak.barriers, strong.barriers, |barrier| {
             barrier.function.clone()
         }),
+        events: strong.events.or(weak.events),
     }
 }
 
@@ -152,6 +162,7 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         phases: table.each("phases", all.phases),
         marks: table.each("marks", all.marks),
         barriers: table.each("barriers", all.barriers),
+        events: table.one("events", all.events, default.events, |value| list(value)),
     };
     (settings, table.rows)
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::{
+    counters::Counter,
     pattern::Pattern,
     session::{Departures, Futexes},
 };
@@ -62,6 +63,8 @@ pub struct Settings {
     /// Functions of the program's own that are barriers; none twice, at most
     /// [`MAX_BARRIERS`].
     pub barriers: Vec<UserBarrier>,
+    /// Counters to be read with every event of a thread.
+    pub events: Vec<Counter>,
 }
 
 /// A name for a site.
@@ -122,6 +125,7 @@ impl Default for Settings {
             phases: Vec::new(),
             marks: Vec::new(),
             barriers: Vec::new(),
+            events: Vec::new(),
         }
     }
 }

@@ -125,7 +125,7 @@ sbt: settings, with sbt.toml
         assert!(text.contains("--warn-time, SBT_WARN_TIME: "), "{text}");
         assert_eq!(text.matches("--name: ").count(), 1, "{text}");
         assert!(text.contains("SBT_NO_DEBUG=1: "), "{text}");
-        assert!(text.contains("SBT_EVENTS="), "{text}");
+        assert!(text.contains("SBT_VERBOSE=1: "), "{text}");
     }
 
     #[test]

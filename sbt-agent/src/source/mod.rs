@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::event::Event;
 
 pub mod ebpf;
-mod perf;
+pub(crate) mod perf;
 pub mod sampler;
 
 /// Events in the order of their times, later than all of the batch before.

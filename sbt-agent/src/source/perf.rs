@@ -29,13 +29,26 @@ pub fn attr() -> io::Result<perf_event_attr> {
 ///
 /// Those of the system call.
 pub fn open(attr: &perf_event_attr, thread: u32) -> io::Result<OwnedFd> {
+    open_for(attr, thread.cast_signed(), -1)
+}
+
+/// Opens an event of a CPU, whatever runs there.
+///
+/// # Errors
+///
+/// Those of the system call.
+pub fn open_on_cpu(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
+    open_for(attr, -1, cpu.cast_signed())
+}
+
+fn open_for(attr: &perf_event_attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
     // SAFETY: `attr` outlives the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
-            thread.cast_signed(),
-            -1,
+            thread,
+            cpu,
             -1,
             CLOSE_ON_EXEC,
         )

@@ -279,6 +279,44 @@ pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
         .collect()
 }
 
+/// What the kernel has counted of each thread of a process so far: minor and major
+/// faults, switches of its own will and others, migrations; from
+/// /proc/PID/task/TID/stat, status and sched, as far as they tell.
+pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
+    tasks(pid)
+        .filter_map(|task| {
+            let tid: u32 = task.file_name()?.to_str()?.parse().ok()?;
+            let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
+            Some((tid, kept_of(&read("stat"), &read("status"), &read("sched"))))
+        })
+        .collect()
+}
+
+fn kept_of(stat: &str, status: &str, sched: &str) -> [Option<u64>; 5] {
+    // The name may have anything in it but a parenthesis behind its end.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
+    let field = |index: usize| fields.get(index).and_then(|field| field.parse().ok());
+    let line = |text: &str, key: &str| {
+        let value = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(key))?;
+        value
+            .trim_start_matches([' ', '\t', ':'])
+            .trim()
+            .parse()
+            .ok()
+    };
+    [
+        field(7),
+        field(9),
+        line(status, "voluntary_ctxt_switches"),
+        line(status, "nonvoluntary_ctxt_switches"),
+        line(sched, "se.nr_migrations"),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +328,17 @@ mod tests {
         assert_eq!(rank("PMI_RANK=0"), Some(0));
         assert_eq!(rank("PMI_RANKS=4 X=PMI_RANK=5"), None);
         assert_eq!(rank("SLURM_PROCID=many"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_is_read() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 11 12 13 14 15";
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t21\nnonvoluntary_ctxt_switches:\t22\n";
+        let sched =
+            "se.exec_start  :  1.5\nse.nr_migrations                             :        31\n";
+        let all = [Some(11), Some(13), Some(21), Some(22), Some(31)];
+        assert_eq!(kept_of(stat, status, sched), all);
+        assert_eq!(kept_of("", "", "se.nr_migrations : many"), [None; 5]);
     }
 
     #[test]

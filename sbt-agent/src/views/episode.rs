@@ -120,6 +120,7 @@ mod tests {
             idle_ns: 1_002_000_000 - time_ns,
             release_ns,
             work_ns: None,
+            counts: None,
         };
         Told {
             site: SiteId(0),

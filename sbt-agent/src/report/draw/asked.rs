@@ -134,7 +134,7 @@ impl Draw<'_> {
                     release_ns: arrival.release_ns,
                     work_ns: arrival.work_ns,
                     since_start_ns: self.since_start(arrival.time_ns),
-                    counters: None,
+                    counters: self.counts_of(arrival.counts.as_deref()),
                 })
                 .collect(),
         }

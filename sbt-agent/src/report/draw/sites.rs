@@ -4,6 +4,7 @@ use super::{
     super::{
         BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
         SiteThreadReport, StragglerReport,
+        counters::derived,
         place_names::{label, labels, others},
     },
     Draw, ns, stat,
@@ -42,6 +43,7 @@ impl Draw<'_> {
         let depth = first.map_or(0, |place| place.naming_frame(&others));
         let address = first.map(|place| place.address(depth));
         let frame = first.and_then(|place| place.frames.get(depth));
+        let counters = self.counts(&site.counts, running_ns(site));
         SiteReport {
             id,
             name: self.run.names.get(id as usize).cloned().flatten(),
@@ -78,6 +80,8 @@ impl Draw<'_> {
             idle_ns: stat(&site.idle),
             release_ns: stat(&site.release),
             work_ns: stat(&site.work),
+            derived: derived(&counters),
+            counters,
             straggler: self.straggler(site),
             straggler_by_barrier: self.by_barrier(site),
             trend: self.trend(&site.trend),
@@ -86,7 +90,7 @@ impl Draw<'_> {
                 .sorted(site.threads.iter().map(|thread| (thread.id, thread)))
                 .into_iter()
                 .filter(|(_, thread)| thread.episodes > 0)
-                .map(|(id, thread)| site_thread(id, thread))
+                .map(|(id, thread)| self.site_thread(id, thread))
                 .collect(),
         }
     }
@@ -175,6 +179,7 @@ impl Draw<'_> {
                 phase_ns: stat(&phase.phase),
                 work_ns: stat(&phase.work),
                 parallelism: parallelism(&phase.busy),
+                counters: self.sums(&phase.counts),
             })
             .collect();
         phases.sort_by_key(|phase| (phase.from, phase.to));
@@ -204,25 +209,34 @@ fn late(late: &Late) -> Option<LateReport> {
     })
 }
 
-fn site_thread(id: u32, thread: &SiteThread) -> SiteThreadReport {
-    SiteThreadReport {
-        thread: id,
-        episodes: thread.episodes,
-        work_ns: thread.work.known_sum(),
-        idle_ns: thread.idle.sum(),
-        release_ns: thread.release.known_sum(),
-        waits: waits(thread.waits),
-        running_ns: thread.split.running.get(),
-        ready_ns: thread.split.ready.get(),
-        blocked_ns: thread.split.blocked.get(),
-        path_ns: thread.path_ns,
-        npt_ns: ns(thread.normalised_ns),
-        last: thread.last,
-        each: EachReport {
-            work_ns: stat(&thread.work),
-            idle_ns: stat(&thread.idle),
-            release_ns: stat(&thread.release),
-        },
-        counters: None,
+/// For how long its threads ran in their work, ns, as far as they are kept.
+fn running_ns(site: &Site) -> Option<u64> {
+    let threads = site.threads.iter();
+    let known = threads.filter_map(|thread| thread.split.running.get());
+    known.reduce(u64::saturating_add)
+}
+
+impl Draw<'_> {
+    fn site_thread(&self, id: u32, thread: &SiteThread) -> SiteThreadReport {
+        SiteThreadReport {
+            thread: id,
+            episodes: thread.episodes,
+            work_ns: thread.work.known_sum(),
+            idle_ns: thread.idle.sum(),
+            release_ns: thread.release.known_sum(),
+            waits: waits(thread.waits),
+            running_ns: thread.split.running.get(),
+            ready_ns: thread.split.ready.get(),
+            blocked_ns: thread.split.blocked.get(),
+            path_ns: thread.path_ns,
+            npt_ns: ns(thread.normalised_ns),
+            last: thread.last,
+            each: EachReport {
+                work_ns: stat(&thread.work),
+                idle_ns: stat(&thread.idle),
+                release_ns: stat(&thread.release),
+            },
+            counters: self.counts(&thread.counts, thread.split.running.get()),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     super::{
         ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
-        order::Process,
+        counters::Counts, order::Process,
     },
     Draw, ns,
 };
@@ -20,7 +20,10 @@ impl Draw<'_> {
         self.order
             .by_index(self.model.threads().rows())
             .into_iter()
-            .map(|(id, row)| thread(id, self.order.label(id), row))
+            .map(|(id, row)| {
+                let counters = self.counts(&row.counts, row.split.running.get());
+                thread(id, self.order.label(id), row, counters)
+            })
             .collect()
     }
 
@@ -35,7 +38,7 @@ impl Draw<'_> {
     }
 }
 
-fn thread(id: u32, label: String, row: &Row) -> ThreadReport {
+fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
     let SplitSum {
         running,
         ready,
@@ -60,6 +63,7 @@ fn thread(id: u32, label: String, row: &Row) -> ThreadReport {
         blocked_ns: blocked.get(),
         path_ns: row.path_ns,
         npt_ns: ns(row.normalised_ns),
+        counters,
         waits: waits(row.waits),
     }
 }

@@ -9,10 +9,14 @@ mod chains;
 
 use super::{
     communicators::Communicators,
+    counting::{Counting, KeptCounts},
     raw::Raw,
     spaces::{Lookup, Spaces},
 };
-use crate::event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid};
+use crate::{
+    counters::Plan,
+    event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid},
+};
 
 /// What a thread had used when watching it began, by its number as shown.
 pub type Baselines = HashMap<u32, (Option<u64>, Option<u64>)>;
@@ -31,6 +35,10 @@ pub struct Start {
     pub pid: u32,
     /// What tells which objects processes share, if several are watched.
     pub shared: Option<Lookup>,
+    /// What is counted.
+    pub plan: Plan,
+    /// What the threads that existed then had counted.
+    pub kept: KeptCounts,
 }
 
 /// What is known of a thread.
@@ -55,6 +63,7 @@ pub struct Decoder {
     threads: FxHashMap<Tid, Known>,
     spaces: Spaces,
     communicators: Communicators,
+    counting: Counting,
     callers: FxHashMap<Called, CallersId>,
     /// What chains are, by key and epoch. Processes that were forked have the same
     /// addresses, and a chain is told once.
@@ -71,6 +80,7 @@ impl Decoder {
     pub fn new(start: Start) -> Self {
         Self {
             spaces: Spaces::new(start.pid, start.shared),
+            counting: Counting::new(start.plan.clone(), start.time_ns),
             start,
             ..Self::default()
         }
@@ -147,6 +157,9 @@ impl Decoder {
                 delay_ns,
             }
         };
+        let had = (record.start_ns < self.start.time_ns)
+            .then(|| self.start.kept.get(&shown.0).copied().unwrap_or_default());
+        self.counting.introduce(record.head.tid, since, had);
         Event::Thread {
             tid: record.head.tid,
             shown,
@@ -161,6 +174,7 @@ impl Decoder {
         let thread = self.check(tid, record.seq, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let clocks = self.clocks(&record.clocks);
+        self.counting.at(tid, record.seq, clocks, out);
         let key = self.spaces.object(thread.space, record.object);
         let of = if record.head.detail == evidence::FUTEX {
             Evidence::Futex
@@ -213,8 +227,10 @@ impl Decoder {
                 }
                 self.check(tid, record.seq, out);
                 let clocks = self.clocks(&record.clocks);
+                self.counting.at(tid, record.seq, clocks, out);
                 out.push(match record.head.kind {
                     kind::EXIT => {
+                        self.counting.forget(tid);
                         self.threads.remove(&tid);
                         Event::Exit { tid, clocks }
                     }
@@ -267,6 +283,8 @@ impl Decoder {
                 });
             }
             Raw::Mapping(record) => self.mapping(record, out),
+            Raw::Counts(record) => self.counting.counts(record),
+            Raw::Sums(record) => self.counting.sums(record),
         }
     }
 
@@ -293,9 +311,11 @@ impl Decoder {
         } else {
             self.spaces.object(thread.space, record.object)
         };
+        let clocks = self.clocks(&record.clocks);
+        self.counting.at(tid, record.seq, clocks, out);
         out.push(Event::Arrive {
             tid,
-            clocks: self.clocks(&record.clocks),
+            clocks,
             object,
             kind: match record.head.layout {
                 layout::USER => Kind::User,
@@ -327,6 +347,8 @@ impl Decoder {
             self.forget(space);
             // The end of some may have been lost.
             self.threads.retain(|_, thread| thread.process != process);
+            let threads = &self.threads;
+            self.counting.retain(|tid| threads.contains_key(&tid));
         }
         out.push(Event::Ended {
             time_ns,

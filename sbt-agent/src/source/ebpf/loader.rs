@@ -86,6 +86,7 @@ pub struct Loaded {
     /// What there are rules for to walk by.
     known_rules: HashSet<Code>,
     kmp: OwnedFd,
+    events: OwnedFd,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -211,6 +212,19 @@ impl Loaded {
         bpf::map_update(self.kmp.as_fd(), index.into(), &bytes)
     }
 
+    /// Lets the programs read perf events: for each the CPUs that have it, and the
+    /// descriptors, which must be kept.
+    pub fn set_events(&self, events: &[Vec<(u32, OwnedFd)>]) -> io::Result<()> {
+        for (event, all) in (0..).zip(events) {
+            for (cpu, fd) in all {
+                let index = event * self.config.cpus + cpu;
+                let fd = fd.as_raw_fd().cast_unsigned();
+                bpf::map_update(self.events.as_fd(), index, &fd.to_ne_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Records that found no room so far, over all CPUs.
     pub fn lost(&self) -> io::Result<u64> {
         sum_per_cpu(self.lost.as_fd())
@@ -288,6 +302,11 @@ pub fn configure(target: u32, children: bool) -> Config {
         let known = [config.pid, config.any_tgid, config.signal, config.live];
         // Without these nobody would know them, or forget them when they end.
         config.children = u32::from(children && known.iter().all(|offset| *offset != 0));
+        config.min_flt = find("task_struct", &["min_flt"]);
+        config.maj_flt = find("task_struct", &["maj_flt"]);
+        config.nvcsw = find("task_struct", &["nvcsw"]);
+        config.nivcsw = find("task_struct", &["nivcsw"]);
+        config.nr_migrations = find("task_struct", &["se", "nr_migrations"]);
         config.comm = find("task_struct", &["comm"]);
         config.start_code = find("mm_struct", &["start_code"]);
         // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
@@ -311,10 +330,8 @@ pub fn configure(target: u32, children: bool) -> Config {
             ] = run;
         }
     }
-    let rings = u32::try_from(possible_cpus())
-        .unwrap_or(1)
-        .next_power_of_two()
-        .min(MAX_RINGS);
+    config.cpus = u32::try_from(possible_cpus()).unwrap_or(1);
+    let rings = config.cpus.next_power_of_two().min(MAX_RINGS);
     config.ring_mask = rings - 1;
     config
 }
@@ -357,7 +374,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     let rings = create_rings(&config)?;
     let mut maps = HashMap::new();
     for (map_name, map) in &object.maps {
-        let fd = create_map(map_name, map, &rings)?;
+        let fd = create_map(map_name, map, &rings, &config)?;
         maps.insert(map_name.clone(), fd);
     }
     let text: HashSet<usize> = object
@@ -430,6 +447,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         generation: 0,
         known_rules: HashSet::new(),
         kmp: take(name::KMP)?,
+        events: take(name::EVENTS)?,
         rings,
         uprobes,
         config,
@@ -494,10 +512,21 @@ fn create_rings(config: &Config) -> Result<Vec<RingBuf<MapData>>, LoadError> {
         .collect()
 }
 
+/// How many entries a map gets: as it says, but for those of counters, which nobody
+/// needs without any.
+fn entries(map_name: &str, map: &aya_obj::Map, config: &Config) -> u32 {
+    match map_name {
+        name::EVENTS => (config.events * config.cpus).max(1),
+        name::COUNTED if config.events == 0 => 1,
+        _ => map.max_entries(),
+    }
+}
+
 fn create_map(
     map_name: &str,
     map: &aya_obj::Map,
     rings: &[RingBuf<MapData>],
+    config: &Config,
 ) -> Result<OwnedFd, LoadError> {
     let failed = || LoadError::kernel(format!("BPF map {map_name}"));
     let is_rings = map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
@@ -505,7 +534,7 @@ fn create_map(
         map_type: map.map_type(),
         key_size: map.key_size(),
         value_size: map.value_size(),
-        max_entries: map.max_entries(),
+        max_entries: entries(map_name, map, config),
         flags: map.map_flags(),
     };
     let model = rings.first().filter(|_| is_rings).map(|ring| ring.as_fd());

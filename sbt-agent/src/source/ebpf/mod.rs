@@ -1,6 +1,7 @@
 //! Uprobes in the target, read through ring buffers.
 
 use std::{
+    collections::HashMap,
     io,
     os::fd::OwnedFd,
     sync::{
@@ -17,6 +18,7 @@ mod attach;
 pub mod bpf;
 pub mod btf;
 pub mod communicators;
+pub mod counting;
 pub mod decode;
 pub mod drain;
 pub mod loader;
@@ -37,6 +39,7 @@ use ring::Rings;
 use super::{Sink, Source, Totals};
 use crate::{
     clock,
+    counters::{self, Counter, Opened, Plan},
     event::space,
     target::{files::ProbedFile, process},
 };
@@ -110,6 +113,24 @@ pub struct Ebpf {
     drain: Option<JoinHandle<(Rings, Option<String>)>>,
     stopping: Arc<AtomicBool>,
     notes: Vec<String>,
+    counters: Opened,
+}
+
+/// Opens the counters, and tells the programs of them.
+fn open_counters(counters: &[Counter], config: &mut sbt_common::Config) -> Opened {
+    // At a switch the programs know threads by the kernel's own numbers only.
+    let may_count = if config.tgid != 0 {
+        Ok(())
+    } else {
+        Err(
+            "sbt would have to run outside of this container, where processes have the \
+             kernel's own numbers",
+        )
+    };
+    let opened = counters::open(counters, &counters::online(), may_count);
+    config.counts = u32::from(!counters.is_empty());
+    config.events = u32::try_from(opened.events.len()).unwrap_or(0);
+    opened
 }
 
 impl Ebpf {
@@ -120,8 +141,10 @@ impl Ebpf {
         scope: Scope,
         departures: bool,
         children: bool,
+        counters: &[Counter],
     ) -> Result<Self, LoadError> {
         let mut config = loader::configure(pid, children);
+        let opened = open_counters(counters, &mut config);
         let mut loaded = match loader::load(config, ProgramKind::UprobeMulti, &PROGRAMS) {
             // A kernel before 6.6 does not know the attach type.
             Err(LoadError::Kernel { source, .. })
@@ -162,7 +185,8 @@ impl Ebpf {
             rings: Some(rings),
             drain: None,
             stopping: Arc::new(AtomicBool::new(false)),
-            notes: Vec::new(),
+            notes: opened.notes.clone(),
+            counters: opened,
         };
         this.run_offset = this.calibrate();
         if children && !this.has_children() {
@@ -170,6 +194,7 @@ impl Ebpf {
                 "this kernel does not allow to follow children: the one process is watched".into(),
             );
         }
+        this.count();
         for (program, tracepoint) in [
             ("exec", c"sched_process_exec"),
             ("fork", c"sched_process_fork"),
@@ -188,6 +213,31 @@ impl Ebpf {
             }
         }
         Ok(this)
+    }
+
+    /// Begins to count perf events for threads.
+    fn count(&mut self) {
+        if self.counters.events.is_empty() {
+            return;
+        }
+        let begun = self
+            .loaded
+            .set_events(&self.counters.events)
+            .and_then(|()| {
+                let program = self.loaded.program("switch").map_err(io::Error::other)?;
+                bpf::attach_raw_tracepoint(program, &c"sched_switch".to_owned())
+            });
+        match begun {
+            Ok(link) => self.tracepoints.push(link),
+            Err(error) => self.notes.push(format!(
+                "counters that need perf events are not counted: {error}"
+            )),
+        }
+    }
+
+    /// The counters, and where they are.
+    pub const fn counters(&self) -> &Plan {
+        &self.counters.plan
     }
 
     /// How far the kernel's run time, as our programs compute it, is ahead of
@@ -289,6 +339,12 @@ impl Ebpf {
             baselines,
             pid: self.pid,
             shared: self.has_children().then_some(process::memory_at),
+            plan: self.counters.plan.clone(),
+            kept: if self.counters.plan.0.is_empty() {
+                HashMap::new()
+            } else {
+                process::kept_counts(self.pid)
+            },
         };
         let stopping = Arc::clone(&self.stopping);
         self.drain = Some(

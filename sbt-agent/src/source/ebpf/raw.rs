@@ -1,7 +1,7 @@
 //! Bytes of a ring → records.
 
 use sbt_common::{
-    Arrive, Callers, Condvar, Depart, Head, Init, Mapping, Memory, Thread, kind, read,
+    Arrive, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums, Thread, kind, read,
 };
 
 /// One record, checked for kind and length.
@@ -24,6 +24,11 @@ pub enum Raw {
     Thread(Thread),
     /// The mappings have changed.
     Mapping(Mapping),
+    /// What the kernel has counted of a thread.
+    Counts(Box<Counts>),
+    /// What perf events have; boxed because they are long, and nobody's unless asked
+    /// for.
+    Sums(Box<Sums>),
 }
 
 impl Raw {
@@ -41,6 +46,8 @@ impl Raw {
             kind::INIT => read(bytes).map(Self::Init),
             kind::THREAD => read(bytes).map(Self::Thread),
             kind::MAPPED | kind::EXEC | kind::FORK | kind::END => read(bytes).map(Self::Mapping),
+            kind::COUNTS => read(bytes).map(|counts| Self::Counts(Box::new(counts))),
+            kind::SUMS => read(bytes).map(|sums| Self::Sums(Box::new(sums))),
             _ => None,
         }
     }
@@ -56,6 +63,8 @@ impl Raw {
             Self::Memory(record) => record.time_ns,
             Self::Init(record) => record.time_ns,
             Self::Mapping(record) => record.time_ns,
+            Self::Counts(record) => record.time_ns,
+            Self::Sums(record) => record.time_ns,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     words::command_line,
 };
 
+mod counters;
 mod locks;
 mod phases;
 mod sites;
@@ -50,6 +51,7 @@ pub fn render(report: &Report, style: Style) -> String {
         }
         phases::phases(&mut out, report, style);
         phases::conceptual(&mut out, report, style);
+        counters::counters(&mut out, report, style);
         threads(&mut out, report, style);
         unfinished(&mut out, report, style);
     }

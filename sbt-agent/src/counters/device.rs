@@ -1,0 +1,200 @@
+//! Counters of devices, by what the kernel says of them in sysfs: which number a
+//! device has, which bits of an event's configuration its fields are, and which
+//! events it names.
+
+use std::{fs, path::Path};
+
+use super::name::number;
+
+/// Where the kernel lists them.
+pub const DEVICES: &str = "/sys/bus/event_source/devices";
+
+/// What a perf event is asked for with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// `perf_event_attr.type`
+    pub kind: u32,
+    /// `config`, `config1`, `config2`
+    pub config: [u64; 3],
+}
+
+/// Finds an event of a device; `root` is [`DEVICES`]. Fails with what is missing.
+pub fn find(root: &Path, device: &str, terms: &[(String, Option<u64>)]) -> Result<Asked, String> {
+    let folder = root.join(device);
+    let read = |path: &Path| {
+        let text = fs::read_to_string(path).ok()?;
+        Some(text.trim().to_owned())
+    };
+    let kind = read(&folder.join("type")).and_then(|text| text.parse().ok());
+    let kind = kind.ok_or_else(|| {
+        format!("this machine has no device `{device}` that counts; `sbt list` shows those it has")
+    })?;
+    if folder.join("cpumask").exists() && !folder.join("cpus").exists() {
+        return Err(format!(
+            "`{device}` counts for a whole part of the machine and not for threads"
+        ));
+    }
+    let mut asked = Asked {
+        kind,
+        ..Asked::default()
+    };
+    for (name, value) in terms {
+        let event = read(&folder.join("events").join(name)).filter(|_| value.is_none());
+        if let Some(event) = event {
+            for part in event.split(',') {
+                let (field, value) = part.split_once('=').unwrap_or((part, "1"));
+                let value = number(value).ok_or_else(|| {
+                    format!("`{device}/{name}/` needs a value for `{field}`: {event}")
+                })?;
+                set(&folder, device, field, value, &mut asked)?;
+            }
+        } else {
+            set(&folder, device, name, value.unwrap_or(1), &mut asked)?;
+        }
+    }
+    Ok(asked)
+}
+
+/// Puts a value into the bits that the device's field has.
+fn set(
+    folder: &Path,
+    device: &str,
+    field: &str,
+    value: u64,
+    asked: &mut Asked,
+) -> Result<(), String> {
+    let direct = ["config", "config1", "config2"];
+    if let Some(word) = direct.iter().position(|name| *name == field) {
+        asked.config[word] |= value;
+        return Ok(());
+    }
+    let format = fs::read_to_string(folder.join("format").join(field)).map_err(|_| {
+        format!("`{device}` has no event or field `{field}`; `sbt list` shows its events")
+    })?;
+    place(format.trim(), value, asked).ok_or_else(|| {
+        format!(
+            "`{device}`: {value:#x} does not fit into `{field}` ({})",
+            format.trim()
+        )
+    })
+}
+
+/// `config1:0-7,32-35`: the value's lowest bits go to the first range.
+fn place(format: &str, value: u64, asked: &mut Asked) -> Option<()> {
+    let (word, ranges) = format.split_once(':')?;
+    let word = match word {
+        "config" => 0,
+        "config1" => 1,
+        "config2" => 2,
+        _ => return None,
+    };
+    let mut left = value;
+    for range in ranges.split(',') {
+        let (low, high) = range.split_once('-').unwrap_or((range, range));
+        let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
+        let width = high.checked_sub(low)? + 1;
+        if high > 63 {
+            return None;
+        }
+        let mask = u64::MAX >> (64 - width);
+        asked.config[word] |= (left & mask) << low;
+        left = left.checked_shr(width).unwrap_or(0);
+    }
+    (left == 0).then_some(())
+}
+
+/// Devices and the names of their events, in the order of their names.
+pub fn all(root: &Path) -> Vec<(String, Vec<String>)> {
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    };
+    let events = |device: &String| {
+        let mut events = names(&root.join(device).join("events"));
+        // Beside each there may be its unit and scale.
+        events.retain(|event| !event.contains('.'));
+        events
+    };
+    let devices = names(root).into_iter();
+    devices
+        .map(|device| (device.clone(), events(&device)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("cpu/type", "4\n"),
+            ("cpu/format/event", "config:0-7,32-35\n"),
+            ("cpu/format/umask", "config:8-15\n"),
+            ("cpu/format/edge", "config:18\n"),
+            ("cpu/format/ldlat", "config1:0-15\n"),
+            ("cpu/events/slots", "event=0x00,umask=0x4\n"),
+            ("cpu/events/mem-loads", "event=0xcd,umask=0x1,ldlat=?\n"),
+            ("power/type", "20\n"),
+            ("power/cpumask", "0\n"),
+            ("power/events/energy-cores", "event=0x01\n"),
+            ("power/events/energy-cores.unit", "Joules\n"),
+        ] {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn find_in(root: &Path, text: &str) -> Result<Asked, String> {
+        match text.parse::<super::super::Counter>()?.what {
+            super::super::What::Device { device, terms } => find(root, &device, &terms),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_go_where_the_format_says() {
+        let root = machine();
+        let config = |text| find_in(root.path(), text).map(|asked| asked.config);
+        assert_eq!(config("cpu/slots/"), Ok([0x400, 0, 0]));
+        assert_eq!(
+            config("cpu/event=0x23c,umask=0x1/"),
+            Ok([0x2_0000_013c, 0, 0])
+        );
+        assert_eq!(config("cpu/event=1,edge,ldlat=3/"), Ok([0x4_0001, 3, 0]));
+        assert_eq!(config("cpu/config=0x1b7,config2=2/"), Ok([0x1b7, 0, 2]));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let root = machine();
+        for (text, words) in [
+            ("gpu/busy/", "no device `gpu`"),
+            ("cpu/slot/", "no event or field `slot`"),
+            ("cpu/umask=0x100/", "does not fit"),
+            ("cpu/mem-loads/", "needs a value for `ldlat`"),
+            ("power/energy-cores/", "not for threads"),
+        ] {
+            let error = find_in(root.path(), text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn events_are_listed_by_device() {
+        let root = machine();
+        assert_eq!(
+            all(root.path()),
+            [
+                ("cpu".into(), vec!["mem-loads".into(), "slots".into()]),
+                ("power".into(), vec!["energy-cores".into()]),
+            ]
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! Counters that the user asks for: what they are called, what they are on this
+//! machine, and what there is.
+
+mod device;
+pub mod list;
+mod name;
+mod open;
+
+pub use name::{Counter, Events, FREE, Kept, MAX_NAMED, What, colons, commas};
+pub use open::{Opened, Plan, Source, online, open};

@@ -1,0 +1,503 @@
+//! Names of counters, as perf has them. Pure.
+
+use std::fmt;
+
+use crate::pattern::nearest;
+
+/// Counters that can be asked for at a time; how many of those that need a perf event
+/// each is [`sbt_common::MAX_EVENTS`].
+pub const MAX_NAMED: usize = 16;
+
+/// What the kernel counts of each thread anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// Time on a CPU, ns.
+    TaskClock,
+    /// Page faults of both kinds.
+    PageFaults,
+    /// Without input or output.
+    MinorFaults,
+    /// With.
+    MajorFaults,
+    /// Taken off a CPU, of its own will or not.
+    ContextSwitches,
+    /// Put on another CPU than before.
+    Migrations,
+}
+
+/// Where a counter comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    /// From the kernel's own books: costs next to nothing.
+    Kept(Kept),
+    /// From a perf event of one of the kinds that the kernel numbers itself.
+    Generic {
+        /// `PERF_TYPE_*`
+        kind: u32,
+        /// Which of them.
+        config: u64,
+    },
+    /// From a device, as `/sys/bus/event_source/devices` has it.
+    Device {
+        /// Its name there.
+        device: String,
+        /// Events and fields, with a value or not, as they are written.
+        terms: Vec<(String, Option<u64>)>,
+    },
+}
+
+/// A counter that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    /// As it is written.
+    pub name: String,
+    /// Where it comes from.
+    pub what: What,
+    /// Only what happens in the program itself (`:u`), or only in the kernel (`:k`).
+    pub only: Option<Side>,
+}
+
+/// Where something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// In the program's own code.
+    User,
+    /// In the kernel, on its behalf.
+    Kernel,
+}
+
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Several counters, as they come in one option.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events(pub Vec<Counter>);
+
+/// The free ones, under the names that reports use.
+pub const FREE: [(&str, Kept, &str); 6] = [
+    ("task-clock", Kept::TaskClock, "time on a CPU, ns"),
+    ("page-faults", Kept::PageFaults, "pages that were not there"),
+    (
+        "minor-faults",
+        Kept::MinorFaults,
+        "of them, without input or output",
+    ),
+    ("major-faults", Kept::MajorFaults, "of them, with"),
+    (
+        "context-switches",
+        Kept::ContextSwitches,
+        "how often the thread left its CPU",
+    ),
+    (
+        "cpu-migrations",
+        Kept::Migrations,
+        "how often it came to another CPU",
+    ),
+];
+
+/// Other names of theirs.
+const ALIASES: [(&str, &str); 4] = [
+    ("cpu-clock", "task-clock"),
+    ("faults", "page-faults"),
+    ("cs", "context-switches"),
+    ("migrations", "cpu-migrations"),
+];
+
+/// `PERF_TYPE_HARDWARE` and the other kinds of `linux/perf_event.h`.
+const HARDWARE: u32 = 0;
+const SOFTWARE: u32 = 1;
+const CACHE: u32 = 3;
+const RAW: u32 = 4;
+
+/// Names and numbers of `linux/perf_event.h`.
+const GENERIC: [(&str, u32, u64); 17] = [
+    ("cycles", HARDWARE, 0),
+    ("cpu-cycles", HARDWARE, 0),
+    ("instructions", HARDWARE, 1),
+    ("cache-references", HARDWARE, 2),
+    ("cache-misses", HARDWARE, 3),
+    ("branches", HARDWARE, 4),
+    ("branch-instructions", HARDWARE, 4),
+    ("branch-misses", HARDWARE, 5),
+    ("bus-cycles", HARDWARE, 6),
+    ("stalled-cycles-frontend", HARDWARE, 7),
+    ("idle-cycles-frontend", HARDWARE, 7),
+    ("stalled-cycles-backend", HARDWARE, 8),
+    ("idle-cycles-backend", HARDWARE, 8),
+    ("ref-cycles", HARDWARE, 9),
+    ("alignment-faults", SOFTWARE, 7),
+    ("emulation-faults", SOFTWARE, 8),
+    ("cgroup-switches", SOFTWARE, 11),
+];
+
+/// Caches, what is done with them, and how that ends: numbers by their place.
+const CACHES: [&str; 7] = [
+    "L1-dcache",
+    "L1-icache",
+    "LLC",
+    "dTLB",
+    "iTLB",
+    "branch",
+    "node",
+];
+const DEEDS: [(&str, &str); 3] = [
+    ("loads", "load"),
+    ("stores", "store"),
+    ("prefetches", "prefetch"),
+];
+
+/// Names of PAPI, which the thesis's library read, and what perf calls the same.
+const PAPI: [(&str, &str); 14] = [
+    ("PAPI_TOT_CYC", "cycles"),
+    ("PAPI_TOT_INS", "instructions"),
+    ("PAPI_REF_CYC", "ref-cycles"),
+    ("PAPI_BR_INS", "branches"),
+    ("PAPI_BR_MSP", "branch-misses"),
+    ("PAPI_RES_STL", "stalled-cycles-backend"),
+    ("PAPI_L1_DCM", "L1-dcache-load-misses"),
+    ("PAPI_L1_LDM", "L1-dcache-load-misses"),
+    ("PAPI_L1_ICM", "L1-icache-load-misses"),
+    ("PAPI_L2_TCM", "cache-references"),
+    ("PAPI_L3_TCA", "cache-references"),
+    ("PAPI_L3_TCM", "cache-misses"),
+    ("PAPI_TLB_DM", "dTLB-load-misses"),
+    ("PAPI_TLB_IM", "iTLB-load-misses"),
+];
+
+/// Reads `a,b,msr/tsc/`. `free` stands for all of [`FREE`].
+pub fn commas(text: &str) -> Result<Events, String> {
+    several(split(text, ','))
+}
+
+/// Reads `a:b`, as the environment has it. A modifier belongs to what is before it.
+pub fn colons(text: &str) -> Result<Events, String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in split(text, ':') {
+        match names.last_mut() {
+            Some(last) if ["u", "k"].contains(&name.as_str()) => {
+                *last = format!("{last}:{name}");
+            }
+            _ => names.push(name),
+        }
+    }
+    several(names)
+}
+
+/// At each separator outside of slashes.
+fn split(text: &str, separator: char) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut inside = false;
+    for c in text.chars() {
+        inside ^= c == '/';
+        if c == separator && !inside {
+            parts.push(String::new());
+        } else if let Some(last) = parts.last_mut() {
+            last.push(c);
+        }
+    }
+    parts.iter().map(|part| part.trim().to_owned()).collect()
+}
+
+fn several(names: Vec<String>) -> Result<Events, String> {
+    let mut all: Vec<Counter> = Vec::new();
+    for name in names {
+        let new = if name == "free" {
+            FREE.iter()
+                .map(|(name, kept, _)| Counter::kept(name, *kept))
+                .collect()
+        } else {
+            vec![name.parse()?]
+        };
+        for counter in new {
+            if all.iter().all(|known| known.name != counter.name) {
+                all.push(counter);
+            }
+        }
+    }
+    Ok(Events(all))
+}
+
+impl Counter {
+    fn kept(name: &str, kept: Kept) -> Self {
+        Self {
+            name: name.to_owned(),
+            what: What::Kept(kept),
+            only: None,
+        }
+    }
+
+    /// What a value of it is: a time in ns, or a number of something.
+    pub fn unit(&self) -> &'static str {
+        match self.what {
+            What::Kept(Kept::TaskClock) => "ns",
+            _ => "count",
+        }
+    }
+
+    /// Whether it takes a perf event.
+    pub const fn needs_event(&self) -> bool {
+        !matches!(self.what, What::Kept(_))
+    }
+}
+
+impl std::str::FromStr for Counter {
+    type Err = String;
+
+    /// Reads one name. What this machine has is found out later.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err(
+                "expected names of counters, such as page-faults,cycles; `sbt list` has them"
+                    .into(),
+            );
+        }
+        if text.chars().any(char::is_control) {
+            return Err("the name of a counter has control characters".into());
+        }
+        let (base, only) = modifier(text)?;
+        let what = what(base)?;
+        if only.is_some() && matches!(what, What::Kept(_)) {
+            return Err(format!(
+                "`{text}`: the kernel does not count {base} apart for the program and for itself; leave the modifier out"
+            ));
+        }
+        // The same thing is not to be counted twice under two names.
+        let name = match &what {
+            What::Kept(kept) => FREE
+                .iter()
+                .find(|(_, known, _)| known == kept)
+                .map_or(base, |(name, ..)| *name)
+                .to_owned(),
+            _ => text.to_owned(),
+        };
+        Ok(Self { name, what, only })
+    }
+}
+
+/// The name without its modifier, and that.
+fn modifier(text: &str) -> Result<(&str, Option<Side>), String> {
+    // Of a device it stands right behind the last slash: `msr/tsc/u`.
+    let last = text.rfind('/').filter(|last| text.find('/') != Some(*last));
+    let (base, letters) = match last {
+        Some(slash) => {
+            let (base, letters) = text.split_at(slash + 1);
+            (base, letters.trim_start_matches(':'))
+        }
+        None if text.contains('/') => return Ok((text, None)),
+        None => match text.split_once(':') {
+            Some((base, letters)) => (base, letters),
+            None => return Ok((text, None)),
+        },
+    };
+    match letters {
+        "" => Ok((base, None)),
+        "u" => Ok((base, Some(Side::User))),
+        "k" => Ok((base, Some(Side::Kernel))),
+        other => Err(format!(
+            "`{text}`: there is no modifier `{other}`; there are u (the program's own code) and k (the kernel)"
+        )),
+    }
+}
+
+fn what(name: &str) -> Result<What, String> {
+    if name.contains('/') {
+        return device(name);
+    }
+    if let Some((_, perf)) = PAPI.iter().find(|(papi, _)| *papi == name) {
+        return what(perf);
+    }
+    let canonical = ALIASES.iter().find(|(alias, _)| *alias == name);
+    let name = canonical.map_or(name, |(_, canonical)| *canonical);
+    if let Some((_, kept, _)) = FREE.iter().find(|(known, ..)| *known == name) {
+        return Ok(What::Kept(*kept));
+    }
+    if let Some((_, kind, config)) = GENERIC.iter().find(|(known, ..)| *known == name) {
+        return Ok(What::Generic {
+            kind: *kind,
+            config: *config,
+        });
+    }
+    let cache = caches().find(|(known, _)| known == name);
+    if let Some((_, config)) = cache {
+        return Ok(What::Generic {
+            kind: CACHE,
+            config,
+        });
+    }
+    let is_hex = |digits: &&str| {
+        (1..=16).contains(&digits.len()) && digits.chars().all(|c| c.is_ascii_hexdigit())
+    };
+    if let Some(digits) = name.strip_prefix('r').filter(is_hex) {
+        let config = u64::from_str_radix(digits, 16).map_err(|error| error.to_string())?;
+        return Ok(What::Generic { kind: RAW, config });
+    }
+    let known: Vec<String> = all().collect();
+    let near = nearest(name, known.iter().map(String::as_str))
+        .map_or_else(String::new, |near| format!("is `{near}` meant? "));
+    Err(format!(
+        "there is no counter `{name}`; {near}`sbt list` shows what there is"
+    ))
+}
+
+/// All names, without those of devices.
+pub fn all() -> impl Iterator<Item = String> {
+    let free = FREE.iter().map(|(name, ..)| *name);
+    let generic = GENERIC.iter().map(|(name, ..)| *name);
+    let plain = free.chain(generic).map(str::to_owned);
+    plain.chain(caches().map(|(name, _)| name))
+}
+
+/// Every cache counter: its name, and its number as `PERF_TYPE_HW_CACHE` has it.
+pub fn caches() -> impl Iterator<Item = (String, u64)> {
+    (0_u64..).zip(CACHES).flat_map(|(cache, cache_name)| {
+        (0_u64..).zip(DEEDS).flat_map(move |(deed, (deeds, one))| {
+            let config = cache | deed << 8;
+            [
+                (format!("{cache_name}-{deeds}"), config),
+                (format!("{cache_name}-{one}-misses"), config | 1 << 16),
+            ]
+        })
+    })
+}
+
+fn device(text: &str) -> Result<What, String> {
+    let wrong = || format!("`{text}` is not DEVICE/EVENT/, such as msr/tsc/ or cpu/event=0x3c/");
+    let (device, rest) = text.split_once('/').ok_or_else(wrong)?;
+    let terms = rest.strip_suffix('/').ok_or_else(wrong)?;
+    let is_name = |name: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        !name.is_empty() && name.chars().all(fits) && !name.starts_with('.')
+    };
+    if !is_name(device) || terms.is_empty() {
+        return Err(wrong());
+    }
+    let terms = terms.split(',').map(|term| {
+        let (name, value) = match term.split_once('=') {
+            Some((name, value)) => (name, Some(number(value).ok_or_else(wrong)?)),
+            None => (term, None),
+        };
+        if is_name(name) {
+            Ok((name.to_owned(), value))
+        } else {
+            Err(wrong())
+        }
+    });
+    Ok(What::Device {
+        device: device.to_owned(),
+        terms: terms.collect::<Result<_, _>>()?,
+    })
+}
+
+/// A number as these files have it: decimal, or hexadecimal with `0x`.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(events: &Events) -> Vec<&str> {
+        events.0.iter().map(|event| event.name.as_str()).collect()
+    }
+
+    #[test]
+    fn names_of_perf_are_understood() {
+        let all = commas(
+            "faults, cs,cycles,LLC-load-misses,r1a8,msr/tsc/,cpu/event=0x3c,umask=1/u,instructions:u",
+        );
+        let all = all.unwrap();
+        assert_eq!(
+            names(&all),
+            [
+                "page-faults",
+                "context-switches",
+                "cycles",
+                "LLC-load-misses",
+                "r1a8",
+                "msr/tsc/",
+                "cpu/event=0x3c,umask=1/u",
+                "instructions:u"
+            ]
+        );
+        let generic = |kind, config| What::Generic { kind, config };
+        let what: Vec<_> = all.0.iter().map(|event| event.what.clone()).collect();
+        assert_eq!(what[0], What::Kept(Kept::PageFaults));
+        assert_eq!(what[2], generic(0, 0));
+        // PERF_COUNT_HW_CACHE_LL | OP_READ << 8 | RESULT_MISS << 16
+        assert_eq!(what[3], generic(3, 0x1_0002));
+        assert_eq!(what[4], generic(4, 0x1a8));
+        assert_eq!(
+            what[6],
+            What::Device {
+                device: "cpu".into(),
+                terms: vec![("event".into(), Some(0x3c)), ("umask".into(), Some(1))],
+            }
+        );
+        assert_eq!(all.0[6].only, Some(Side::User));
+        assert_eq!(all.0[7].only, Some(Side::User));
+        assert_eq!(what[7], generic(0, 1));
+    }
+
+    #[test]
+    fn the_environment_separates_by_colons() {
+        let all = colons("cycles:u:page-faults:msr/tsc/:PAPI_L1_DCM").unwrap();
+        assert_eq!(
+            names(&all),
+            ["cycles:u", "page-faults", "msr/tsc/", "PAPI_L1_DCM"]
+        );
+        // L1D, read, miss
+        assert_eq!(
+            all.0[3].what,
+            What::Generic {
+                kind: 3,
+                config: 0x1_0000
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_the_same_is_counted_once() {
+        assert_eq!(
+            names(&commas("faults,page-faults,faults").unwrap()),
+            ["page-faults"]
+        );
+        let all = commas("cs,free").unwrap();
+        assert_eq!(all.0.len(), FREE.len());
+        assert_eq!(all.0[0].name, "context-switches");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        for (text, words) in [
+            ("", "sbt list"),
+            ("cylces", "`cycles`"),
+            ("page-faults,,cs", "sbt list"),
+            ("cycles:x", "u (the program's own code)"),
+            ("faults:u", "leave the modifier out"),
+            ("msr/tsc", "DEVICE/EVENT/"),
+            ("msr//", "DEVICE/EVENT/"),
+            ("../tsc/", "DEVICE/EVENT/"),
+            ("cpu/event=x/", "DEVICE/EVENT/"),
+            ("rxyz", "there is no counter"),
+            ("a\u{1b}[1m", "control"),
+        ] {
+            let error = commas(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+            assert!(!error.contains('\u{1b}'), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_name_means_something() {
+        for name in all() {
+            assert!(name.parse::<Counter>().is_ok(), "{name}");
+        }
+    }
+}

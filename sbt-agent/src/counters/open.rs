@@ -1,0 +1,223 @@
+//! Counters on this machine: perf events opened, and what could not be.
+
+use std::{io, os::fd::OwnedFd, path::Path};
+
+use aya_obj::generated::perf_event_attr;
+use sbt_common::MAX_EVENTS;
+
+use super::{
+    Counter, Kept, What,
+    device::{self, Asked, DEVICES},
+    name::Side,
+};
+use crate::source::perf;
+
+/// Where the values of a counter are, in what comes through the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The run time that each record has.
+    RunTime,
+    /// The sum of these of [`sbt_common::Counts::values`].
+    Task(&'static [usize]),
+    /// That of [`sbt_common::Sums::events`].
+    Event(usize),
+    /// Nowhere: it cannot be counted.
+    Nowhere,
+}
+
+/// What becomes of the counters that were asked for, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan(pub Vec<(Counter, Source)>);
+
+/// Perf events, open on every CPU.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// Where each counter is.
+    pub plan: Plan,
+    /// By event: CPUs with descriptors.
+    pub events: Vec<Vec<(u32, OwnedFd)>>,
+    /// Why some cannot be counted, a line each.
+    pub notes: Vec<String>,
+}
+
+/// Opens what is needed on the CPUs. What cannot be counted here is noted; the
+/// rest goes on. `may_count`: else why no perf event can be used.
+pub fn open(counters: &[Counter], cpus: &[u32], may_count: Result<(), &str>) -> Opened {
+    let mut opened = Opened::default();
+    for counter in counters {
+        let source = if let What::Kept(kept) = &counter.what {
+            kept_source(*kept)
+        } else {
+            opened.add(counter, cpus, may_count)
+        };
+        opened.plan.0.push((counter.clone(), source));
+    }
+    opened
+}
+
+impl Opened {
+    /// Opens one that takes a perf event.
+    fn add(&mut self, counter: &Counter, cpus: &[u32], may_count: Result<(), &str>) -> Source {
+        let events = if self.events.len() < MAX_EVENTS {
+            let may_count = may_count.map_err(ToOwned::to_owned);
+            may_count.and_then(|()| event(counter, cpus))
+        } else {
+            Err(format!(
+                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
+            ))
+        };
+        match events {
+            Ok(events) => {
+                self.events.push(events);
+                Source::Event(self.events.len() - 1)
+            }
+            Err(why) => {
+                self.notes.push(format!("{counter} is not counted: {why}"));
+                Source::Nowhere
+            }
+        }
+    }
+}
+
+const fn kept_source(kept: Kept) -> Source {
+    match kept {
+        Kept::TaskClock => Source::RunTime,
+        Kept::MinorFaults => Source::Task(&[0]),
+        Kept::MajorFaults => Source::Task(&[1]),
+        Kept::PageFaults => Source::Task(&[0, 1]),
+        Kept::ContextSwitches => Source::Task(&[2, 3]),
+        Kept::Migrations => Source::Task(&[4]),
+    }
+}
+
+/// Opens one on each CPU; or says why that cannot be.
+pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<(u32, OwnedFd)>, String> {
+    let asked = match &counter.what {
+        What::Device { device, terms } => device::find(Path::new(DEVICES), device, terms)?,
+        What::Generic { kind, config } => Asked {
+            kind: *kind,
+            config: [*config, 0, 0],
+        },
+        What::Kept(_) => return Ok(Vec::new()),
+    };
+    let attr = attr(asked, counter.only).map_err(|error| error.to_string())?;
+    let open = |cpu: &u32| perf::open_on_cpu(&attr, *cpu).map(|fd| (*cpu, fd));
+    let all: io::Result<Vec<_>> = cpus.iter().map(open).collect();
+    all.map_err(|error| why(&error, counter, has_hardware()))
+}
+
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `_RUNNING`.
+const TIMES: u64 = 1 | 2;
+
+fn attr(asked: Asked, only: Option<Side>) -> io::Result<perf_event_attr> {
+    let mut attr = perf::attr()?;
+    attr.type_ = asked.kind;
+    attr.config = asked.config[0];
+    attr.__bindgen_anon_3.config1 = asked.config[1];
+    attr.__bindgen_anon_4.config2 = asked.config[2];
+    attr.read_format = TIMES;
+    attr.set_exclude_kernel(u64::from(only == Some(Side::User)));
+    attr.set_exclude_user(u64::from(only == Some(Side::Kernel)));
+    Ok(attr)
+}
+
+/// Whether there is a device that counts what the processor does.
+pub fn has_hardware() -> bool {
+    ["cpu", "cpu_core", "cpu_atom", "armv8_pmuv3_0"]
+        .iter()
+        .any(|name| Path::new(DEVICES).join(name).exists())
+}
+
+/// What the kernel's refusal means.
+fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
+    let generic = matches!(counter.what, What::Generic { kind, .. } if kind != 1);
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) if generic && !has_hardware => {
+            "this machine has no hardware counters, as is usual for a virtual one; \
+             `sbt list` shows what it has"
+                .into()
+        }
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            "this machine's processor does not have it; `sbt list` shows what it has".into()
+        }
+        Some(libc::EINVAL) if counter.only.is_some() => {
+            "it cannot be counted apart for the program and the kernel; leave the modifier out"
+                .into()
+        }
+        Some(libc::EINVAL) => {
+            "this machine refuses it as it is written; `sbt list` shows what it has".into()
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            "missing privilege; run with sudo, or lower /proc/sys/kernel/perf_event_paranoid".into()
+        }
+        Some(libc::EMFILE) => {
+            "too many files are open, one for each counter and CPU; raise `ulimit -n`".into()
+        }
+        Some(libc::EBUSY) => "the counters of this machine are in use by something else".into(),
+        _ => format!("the kernel does not open it: {error}"),
+    }
+}
+
+/// CPUs that are running, as /sys/devices/system/cpu/online lists them.
+pub fn online() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    ranges(text.trim())
+}
+
+/// `0-3,8`
+fn ranges(text: &str) -> Vec<u32> {
+    let part = |part: &str| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some(low.parse::<u32>().ok()?..=high.parse::<u32>().ok()?)
+    };
+    text.split(',').filter_map(part).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_those_that_run() {
+        assert_eq!(ranges("0-1"), [0, 1]);
+        assert_eq!(ranges("0,2-4,9"), [0, 2, 3, 4, 9]);
+        assert!(ranges("").is_empty());
+    }
+
+    #[test]
+    fn a_refusal_is_said_in_words() {
+        for (error, name, hardware, words) in [
+            (libc::ENOENT, "cycles", false, "no hardware counters"),
+            (
+                libc::ENOENT,
+                "LLC-loads",
+                true,
+                "processor does not have it",
+            ),
+            (libc::EOPNOTSUPP, "r1a8", false, "no hardware counters"),
+            (libc::EINVAL, "msr/tsc/u", true, "leave the modifier out"),
+            (libc::EACCES, "cycles", true, "sudo"),
+            (libc::EMFILE, "cycles", true, "ulimit"),
+            (libc::EIO, "cycles", true, "does not open"),
+        ] {
+            let counter: Counter = name.parse().unwrap();
+            let text = why(&io::Error::from_raw_os_error(error), &counter, hardware);
+            assert!(text.contains(words), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_counted_leaves_the_rest_alone() {
+        let all = super::super::commas("page-faults,nosuchdevice/x/,major-faults").unwrap();
+        let opened = open(&all.0, &[0], Ok(()));
+        let sources: Vec<_> = opened.plan.0.iter().map(|(_, source)| *source).collect();
+        assert_eq!(
+            sources,
+            [Source::Task(&[0, 1]), Source::Nowhere, Source::Task(&[1])]
+        );
+        assert_eq!(opened.notes.len(), 1);
+        assert!(opened.notes[0].starts_with("nosuchdevice/x/ is not counted: "));
+        let opened = open(&all.0[1..2], &[0], Err("because"));
+        assert_eq!(opened.notes, ["nosuchdevice/x/ is not counted: because"]);
+    }
+}

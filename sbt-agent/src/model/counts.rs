@@ -1,0 +1,275 @@
+//! What counters say of work: readings, what lies between two, and sums of that.
+
+use std::collections::VecDeque;
+
+use crate::event::{Count, Reading};
+
+/// Readings of a thread that wait for the event to which they belong, at most.
+const MAX_WAITING: usize = 64;
+
+/// What lies between two readings, by counter; `None` where it is unknown.
+pub fn between(from: &[Option<Count>], to: &[Option<Count>]) -> Reading {
+    let pairs = from.iter().zip(to);
+    pairs
+        .map(|(from, to)| difference((*from)?, (*to)?))
+        .collect()
+}
+
+/// What came on top of `from`; `None` if that did not lead to `to`, or if the
+/// counter was not counted at all in between, though it should have been.
+fn difference(from: Count, to: Count) -> Option<Count> {
+    let same = from.since_ns == to.since_ns;
+    let whole = Count {
+        value: to.value.checked_sub(from.value)?,
+        enabled_ns: to.enabled_ns.checked_sub(from.enabled_ns)?,
+        running_ns: to.running_ns.checked_sub(from.running_ns)?,
+        since_ns: to.since_ns,
+    };
+    let missed = whole.enabled_ns > 0 && whole.running_ns == 0;
+    (same && !missed).then_some(whole)
+}
+
+impl Count {
+    /// The count, and where it was counted only for a part of the time, what it
+    /// would have been.
+    pub fn scaled(self) -> u64 {
+        if self.running_ns == 0 || self.running_ns >= self.enabled_ns {
+            return self.value;
+        }
+        let whole = u128::from(self.value) * u128::from(self.enabled_ns);
+        u64::try_from(whole / u128::from(self.running_ns)).unwrap_or(u64::MAX)
+    }
+}
+
+/// A sum of one counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    value: u64,
+    enabled_ns: u64,
+    running_ns: u64,
+    known: u64,
+    unknown: u64,
+}
+
+impl Sum {
+    fn add(&mut self, part: Option<Count>) {
+        let Some(part) = part else {
+            self.unknown += 1;
+            return;
+        };
+        self.known += 1;
+        self.value = self.value.saturating_add(part.scaled());
+        self.enabled_ns = self.enabled_ns.saturating_add(part.enabled_ns);
+        self.running_ns = self.running_ns.saturating_add(part.running_ns);
+    }
+
+    /// The sum of the known parts; `None` if there are none.
+    pub fn get(self) -> Option<u64> {
+        (self.known > 0).then_some(self.value)
+    }
+
+    /// How many parts are not in it.
+    pub const fn unknown(self) -> u64 {
+        self.unknown
+    }
+
+    /// For how much of the time it was counted, in per cent; `None` for what is
+    /// always counted, and where nothing is known.
+    pub fn counted_pct(self) -> Option<f64> {
+        (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64 * 100.0)
+    }
+}
+
+impl std::iter::Sum for Sum {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, part| Self {
+            value: sum.value.saturating_add(part.value),
+            enabled_ns: sum.enabled_ns.saturating_add(part.enabled_ns),
+            running_ns: sum.running_ns.saturating_add(part.running_ns),
+            known: sum.known + part.known,
+            unknown: sum.unknown + part.unknown,
+        })
+    }
+}
+
+/// Sums of all counters; empty as long as there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums(Vec<Sum>);
+
+impl Sums {
+    /// Takes in what one interval had.
+    pub fn add(&mut self, part: &[Option<Count>]) {
+        if self.0.len() < part.len() {
+            self.0.resize(part.len(), Sum::default());
+        }
+        for (sum, part) in self.0.iter_mut().zip(part) {
+            sum.add(*part);
+        }
+    }
+
+    /// That of a counter.
+    pub fn of(&self, counter: usize) -> Sum {
+        self.0.get(counter).copied().unwrap_or_default()
+    }
+}
+
+/// The readings of a living thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Track {
+    /// With their times, ns: for events that are still to come.
+    waiting: VecDeque<(u64, Reading)>,
+    /// Where its present work began, if it is known; else where it arrived last.
+    begun: Option<Reading>,
+    last: Option<Reading>,
+}
+
+impl Track {
+    /// Takes a reading in that belongs to an event of this thread at `time_ns`.
+    /// Returns what has come since the last.
+    pub fn read(&mut self, time_ns: u64, reading: &Reading) -> Option<Reading> {
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((time_ns, reading.clone()));
+        let last = self.last.replace(reading.clone());
+        last.map(|last| between(&last, reading))
+    }
+
+    /// The reading at a time, if there is one. Earlier ones are forgotten.
+    fn at(&mut self, time_ns: u64) -> Option<Reading> {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(time, _)| *time < time_ns)
+        {
+            self.waiting.pop_front();
+        }
+        let is_it = self
+            .waiting
+            .front()
+            .is_some_and(|(time, _)| *time == time_ns);
+        let found = is_it.then(|| self.waiting.pop_front());
+        found.flatten().map(|(_, reading)| reading)
+    }
+
+    /// Work begins.
+    pub fn begin(&mut self, time_ns: u64) {
+        self.begun = self.at(time_ns);
+    }
+
+    /// Work ends that began at `since_ns`, if that is known: what it had, if
+    /// anything is counted.
+    pub fn end(&mut self, since_ns: Option<u64>, time_ns: u64) -> Option<Reading> {
+        let begun = self.begun.take();
+        let begun = begun.or_else(|| since_ns.and_then(|since_ns| self.at(since_ns)));
+        self.begin(time_ns);
+        let reading = self.begun.as_ref()?;
+        Some(match begun.filter(|_| since_ns.is_some()) {
+            Some(begun) => between(&begun, reading),
+            None => reading.iter().map(|_| None).collect(),
+        })
+    }
+
+    /// Nothing is known of what it has counted so far.
+    pub fn forget(&mut self) {
+        self.waiting.clear();
+        self.begun = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "readings hold what may be unknown"
+    )]
+    fn count(value: u64) -> Option<Count> {
+        Some(Count {
+            value,
+            ..Count::default()
+        })
+    }
+
+    fn reading(values: &[Option<Count>]) -> Reading {
+        values.into()
+    }
+
+    #[test]
+    fn what_went_backwards_or_began_anew_is_unknown() {
+        let anew = Some(Count {
+            value: 9,
+            since_ns: 5,
+            ..Count::default()
+        });
+        let from = [count(7), count(7), count(7), None];
+        let to = [count(9), count(6), anew, count(9)];
+        assert_eq!(*between(&from, &to), [count(2), None, None, None]);
+    }
+
+    #[test]
+    fn what_was_counted_half_of_the_time_counts_twice() {
+        let zero = Count::default();
+        let half = Count {
+            value: 50,
+            enabled_ns: 200,
+            running_ns: 100,
+            since_ns: 0,
+        };
+        let mut sums = Sums::default();
+        sums.add(&between(&[Some(zero)], &[Some(half)]));
+        assert_eq!(sums.of(0).get(), Some(100));
+        assert_eq!(sums.of(0).counted_pct(), Some(50.0));
+        // Not counted at all, it is not 0.
+        let never = Count {
+            value: 50,
+            enabled_ns: 300,
+            running_ns: 100,
+            since_ns: 0,
+        };
+        let part = between(&[Some(half)], &[Some(never)]);
+        assert_eq!(*part, [None]);
+        sums.add(&part);
+        assert_eq!((sums.of(0).get(), sums.of(0).unknown()), (Some(100), 1));
+        assert_eq!((sums.of(1).get(), sums.of(1).counted_pct()), (None, None));
+    }
+
+    #[test]
+    fn work_is_from_the_departure_to_the_arrival() {
+        let mut track = Track::default();
+        track.read(10, &reading(&[count(0)]));
+        track.read(20, &reading(&[count(3)]));
+        assert_eq!(track.end(Some(10), 20), Some(reading(&[count(3)])));
+        track.read(30, &reading(&[count(10)]));
+        track.begin(30);
+        assert_eq!(
+            track.read(40, &reading(&[count(11)])),
+            Some(reading(&[count(1)]))
+        );
+        assert_eq!(track.end(Some(30), 40), Some(reading(&[count(1)])));
+    }
+
+    #[test]
+    fn without_departures_work_is_from_the_arrival_before() {
+        let mut track = Track::default();
+        track.read(20, &reading(&[count(3)]));
+        // Nobody knows when it began.
+        assert_eq!(track.end(None, 20), Some(reading(&[None])));
+        track.read(40, &reading(&[count(11)]));
+        assert_eq!(track.end(Some(25), 40), Some(reading(&[count(8)])));
+    }
+
+    #[test]
+    fn a_reading_that_is_missing_is_not_replaced_by_another() {
+        let mut track = Track::default();
+        track.read(10, &reading(&[count(0)]));
+        assert_eq!(track.end(Some(10), 20), None);
+        track.read(30, &reading(&[count(5)]));
+        assert_eq!(track.end(Some(25), 30), Some(reading(&[None])));
+        for time_ns in 100..400 {
+            track.read(time_ns, &reading(&[count(time_ns)]));
+        }
+        assert_eq!(track.waiting.len(), MAX_WAITING);
+    }
+}

@@ -1,0 +1,62 @@
+//! What counters said, by their names.
+
+use super::{
+    super::counters::{CounterReport, Counts},
+    Draw,
+};
+use crate::{
+    event::Count,
+    model::counts::{Sum, Sums},
+};
+
+const TASK_CLOCK: &str = "task-clock";
+
+impl Draw<'_> {
+    pub(super) fn counters(&self) -> Vec<CounterReport> {
+        let rows = self.model.threads().rows();
+        let named = (0..).zip(&self.run.counters.0);
+        named
+            .map(|(at, (counter, _))| {
+                let work = || rows.iter().map(|row| row.counts.of(at));
+                let counted: Sum = rows.iter().map(|row| row.counted.of(at)).sum();
+                let known = |sums: &mut dyn Iterator<Item = Sum>| {
+                    let values = sums.filter_map(Sum::get);
+                    values.reduce(u64::saturating_add)
+                };
+                CounterReport {
+                    name: counter.name.clone(),
+                    unit: counter.unit(),
+                    total: counted.get(),
+                    work: known(&mut work()),
+                    unknown: work().map(Sum::unknown).sum(),
+                    counted_pct: counted.counted_pct(),
+                }
+            })
+            .collect()
+    }
+
+    /// Of some work; `running_ns`: for how long it ran, if that is known.
+    pub(super) fn counts(&self, sums: &Sums, running_ns: Option<u64>) -> Counts {
+        let mut counts = self.sums(sums);
+        counts.entry(TASK_CLOCK.to_owned()).or_insert(running_ns);
+        counts
+    }
+
+    /// Those that were asked for.
+    pub(super) fn sums(&self, sums: &Sums) -> Counts {
+        self.named(|at| sums.of(at).get())
+    }
+
+    /// Of one piece of work.
+    pub(super) fn counts_of(&self, counts: Option<&[Option<Count>]>) -> Counts {
+        let count = |at: usize| counts.and_then(|counts| *counts.get(at)?);
+        self.named(|at| count(at).map(Count::scaled))
+    }
+
+    fn named(&self, value: impl Fn(usize) -> Option<u64>) -> Counts {
+        let named = (0..).zip(&self.run.counters.0);
+        named
+            .map(|(at, (counter, _))| (counter.name.clone(), value(at)))
+            .collect()
+    }
+}

@@ -1,0 +1,296 @@
+//! Records of counters → readings, each told before the event to which it belongs.
+//! Pure.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use sbt_common::{Counts, Sums, TASK_COUNTS, UNKNOWN};
+
+use crate::{
+    counters::{Plan, Source},
+    event::{Clocks, Count, Event, Reading, Tid},
+};
+
+/// What the kernel had counted of a thread when watching it began, in the order of
+/// [`Counts::values`].
+pub type Kept = [Option<u64>; TASK_COUNTS];
+
+/// The same of all threads, by their numbers as shown.
+pub type KeptCounts = HashMap<u32, Kept>;
+
+/// What has been heard of a thread's counters.
+#[derive(Default)]
+struct Thread {
+    /// When watching it began, and what it had then; until that is told.
+    begun: Option<(Clocks, Kept)>,
+    /// When that was, ns: by it a thread is known.
+    since_ns: u64,
+    counts: Option<Counts>,
+    sums: Option<Sums>,
+}
+
+/// Puts readings together.
+#[derive(Default)]
+pub struct Counting {
+    plan: Plan,
+    start_ns: u64,
+    threads: FxHashMap<Tid, Thread>,
+}
+
+impl Counting {
+    /// For these counters, from a time on, ns.
+    pub fn new(plan: Plan, start_ns: u64) -> Self {
+        Self {
+            plan,
+            start_ns,
+            threads: FxHashMap::default(),
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.plan.0.is_empty()
+    }
+
+    /// A thread is seen for the first time. `had`: what it had by then; `None` if it
+    /// was born since watching began. Again by one that is known: it does not begin anew.
+    pub fn introduce(&mut self, tid: Tid, since: Clocks, had: Option<Kept>) {
+        if self.is_off() {
+            return;
+        }
+        let known = self.threads.get(&tid);
+        if known.is_some_and(|thread| thread.since_ns == since.time_ns) {
+            return;
+        }
+        let thread = self.threads.entry(tid).or_default();
+        *thread = Thread {
+            since_ns: since.time_ns,
+            begun: Some((since, had.unwrap_or([Some(0); TASK_COUNTS]))),
+            ..Thread::default()
+        };
+    }
+
+    /// What the kernel keeps of a thread, for a record that follows.
+    pub fn counts(&mut self, record: &Counts) {
+        self.threads.entry(record.head.tid).or_default().counts = Some(*record);
+    }
+
+    /// What perf events have counted, likewise.
+    pub fn sums(&mut self, record: &Sums) {
+        self.threads.entry(record.head.tid).or_default().sums = Some(*record);
+    }
+
+    /// Such a record: tells what belongs to it.
+    pub fn at(&mut self, tid: Tid, seq: u32, clocks: Clocks, out: &mut Vec<Event>) {
+        if self.is_off() {
+            return;
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let counts = thread.counts.take().filter(|counts| counts.seq == seq);
+        let sums = thread.sums.take().filter(|sums| sums.seq == seq);
+        if counts.is_none() && sums.is_none() {
+            return;
+        }
+        let told = |clocks: Clocks, reading| Event::Counters {
+            tid,
+            time_ns: clocks.time_ns,
+            reading,
+        };
+        if let Some((since, had)) = thread.begun.take() {
+            // Nothing was counted before it was there, or watched.
+            let since_ns = sums
+                .filter(|sums| sums.whole != 0 && sums.since_ns >= begin_ns(self.start_ns, since))
+                .map(|sums| sums.since_ns);
+            let reading = self.plan.0.iter().map(|(_, source)| match source {
+                Source::RunTime => since.run_ns.map(always),
+                Source::Task(which) => sum(which, |at| had[at]),
+                Source::Event(_) => since_ns.map(|since_ns| Count {
+                    since_ns,
+                    ..Count::default()
+                }),
+                Source::Nowhere => None,
+            });
+            out.push(told(since, reading.collect()));
+        }
+        let known = |value: u64| (value != UNKNOWN).then_some(value);
+        let reading: Reading = self
+            .plan
+            .0
+            .iter()
+            .map(|(_, source)| match source {
+                Source::RunTime => clocks.run_ns.map(always),
+                Source::Task(which) => {
+                    let counts = counts?;
+                    sum(which, |at| known(counts.values[at]))
+                }
+                Source::Event(at) => {
+                    let sums = sums?;
+                    let event = sums.events.get(*at)?;
+                    Some(Count {
+                        value: known(event.value)?,
+                        enabled_ns: event.enabled_ns,
+                        running_ns: event.running_ns,
+                        since_ns: sums.since_ns,
+                    })
+                }
+                Source::Nowhere => None,
+            })
+            .collect();
+        out.push(told(clocks, reading));
+    }
+
+    /// A thread has ended.
+    pub fn forget(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
+    }
+
+    /// Of those that may have ended unseen, only these are left.
+    pub fn retain(&mut self, lives: impl Fn(Tid) -> bool) {
+        self.threads.retain(|tid, _| lives(*tid));
+    }
+}
+
+/// From when on everything of a thread is counted, if it is counted at all: its birth;
+/// of one that was there before us the program was attached a moment before the start.
+fn begin_ns(start_ns: u64, since: Clocks) -> u64 {
+    if since.time_ns > start_ns {
+        since.time_ns
+    } else {
+        0
+    }
+}
+
+/// What is counted all the time.
+fn always(value: u64) -> Count {
+    Count {
+        value,
+        ..Count::default()
+    }
+}
+
+fn sum(which: &[usize], value: impl Fn(usize) -> Option<u64>) -> Option<Count> {
+    let sum = which
+        .iter()
+        .try_fold(0_u64, |sum, at| Some(sum.saturating_add(value(*at)?)));
+    sum.map(always)
+}
+
+#[cfg(test)]
+mod tests {
+    use sbt_common::{Head, Reading as Raw};
+
+    use super::*;
+    use crate::counters;
+
+    fn plan(names: &str, sources: &[Source]) -> Plan {
+        let all = counters::commas(names).unwrap().0;
+        Plan(all.into_iter().zip(sources.iter().copied()).collect())
+    }
+
+    fn counts(seq: u32, values: [u64; TASK_COUNTS]) -> Counts {
+        Counts {
+            head: Head {
+                tid: 7,
+                ..Head::default()
+            },
+            seq,
+            values,
+            ..Counts::default()
+        }
+    }
+
+    fn values(event: &Event) -> (u64, Vec<Option<u64>>) {
+        match event {
+            Event::Counters {
+                time_ns, reading, ..
+            } => {
+                let values = reading.iter().map(|count| count.map(|count| count.value));
+                (*time_ns, values.collect())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reading_belongs_to_the_record_of_its_number() {
+        let sources = [Source::Task(&[0, 1]), Source::RunTime, Source::Nowhere];
+        let plan = plan("page-faults,task-clock,cycles", &sources);
+        let mut counting = Counting::new(plan, 100);
+        let mut out = Vec::new();
+        counting.introduce(7, Clocks::at(100), Some([Some(3), None, None, None, None]));
+        counting.counts(&counts(0, [5, 1, 0, 0, 0]));
+        let clocks = Clocks {
+            run_ns: Some(40),
+            ..Clocks::at(200)
+        };
+        counting.at(7, 0, clocks, &mut out);
+        // Once told, a reading is used up; and that of a lost record is nobody's.
+        counting.at(7, 1, Clocks::at(300), &mut out);
+        counting.counts(&counts(2, [9, 1, 0, 0, 0]));
+        counting.at(7, 3, Clocks::at(400), &mut out);
+        counting.counts(&counts(4, [9, UNKNOWN, 0, 0, 0]));
+        counting.at(7, 4, Clocks::at(500), &mut out);
+        let told: Vec<_> = out.iter().map(values).collect();
+        assert_eq!(
+            told,
+            [
+                // What it had before is known in part only.
+                (100, vec![None, None, None]),
+                (200, vec![Some(6), Some(40), None]),
+                (500, vec![None, None, None]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_thread_that_is_born_begins_at_zero() {
+        let sources = [Source::Event(1)];
+        let mut sums = Sums {
+            head: Head {
+                tid: 7,
+                ..Head::default()
+            },
+            whole: 1,
+            since_ns: 150,
+            ..Sums::default()
+        };
+        sums.events[1] = Raw {
+            value: 12,
+            enabled_ns: 4,
+            running_ns: 2,
+        };
+        for (born_ns, whole, begun) in [(149, 1, Some(0)), (149, 0, None), (151, 1, None)] {
+            let mut counting = Counting::new(plan("msr/tsc/", &sources), 100);
+            let mut out = Vec::new();
+            counting.introduce(7, Clocks::at(born_ns), None);
+            counting.sums(&Sums { whole, ..sums });
+            counting.at(7, 0, Clocks::at(200), &mut out);
+            assert_eq!(values(&out[0]), (born_ns, vec![begun]));
+            assert_eq!(values(&out[1]), (200, vec![Some(12)]));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_announces_itself_again_does_not_begin_anew() {
+        let mut counting = Counting::new(plan("minor-faults", &[Source::Task(&[0])]), 100);
+        let mut out = Vec::new();
+        for (born_ns, seq) in [(150, 0), (150, 0), (180, 0)] {
+            counting.introduce(7, Clocks::at(born_ns), None);
+            counting.counts(&counts(seq, [5; TASK_COUNTS]));
+            counting.at(7, seq, Clocks::at(200), &mut out);
+        }
+        let times: Vec<_> = out.iter().map(|event| values(event).0).collect();
+        // Another one with its number does.
+        assert_eq!(times, [150, 200, 200, 180, 200]);
+    }
+
+    #[test]
+    fn without_counters_nothing_is_kept() {
+        let mut counting = Counting::default();
+        counting.introduce(7, Clocks::at(1), None);
+        let mut out = Vec::new();
+        counting.at(7, 0, Clocks::at(2), &mut out);
+        assert!(out.is_empty() && counting.threads.is_empty());
+    }
+}

@@ -1,0 +1,135 @@
+//! Counters: what they said at each site, and over the whole run.
+
+use super::{MOST_ROWS, NO_BREAK, Table, line, name, paragraph, rest};
+use crate::{
+    report::{
+        Report, SiteReport,
+        counters::{CounterReport, Counts},
+    },
+    views::table::{Style, UNKNOWN, Unit, count},
+};
+
+/// Room for the names of sites.
+const NAMES: usize = 22;
+
+/// What was asked for, if anything was.
+pub fn counters(out: &mut String, report: &Report, style: Style) {
+    if report.counters.is_empty() {
+        return;
+    }
+    line(out, "");
+    let title = "COUNTERS, in the work of all threads before each barrier";
+    line(out, &style.bold(title));
+    let mut left = &report.counters[..];
+    while !left.is_empty() {
+        // As many as fit side by side, and one in any case.
+        let mut width = NAMES;
+        let fits = |counter: &&CounterReport| {
+            width += 2 + counter.name.len().max(11);
+            width <= style.width
+        };
+        let number = left.iter().take_while(fits).count().max(1);
+        let (now, later) = left.split_at(number);
+        table(out, report, now, style);
+        left = later;
+    }
+    rest(out, report.sites.len(), "site", style);
+    derived(out, report, style);
+    gaps(out, report, style);
+}
+
+fn table(out: &mut String, report: &Report, counters: &[CounterReport], style: Style) {
+    let sites = || report.sites.iter().take(MOST_ROWS);
+    let scaled = counters.iter().any(is_scaled);
+    let mut rows: Vec<String> = sites().map(name).collect();
+    rows.push("all work".into());
+    rows.push("with barriers".into());
+    if scaled {
+        rows.push("counted".into());
+    }
+    let mut table = Table::default();
+    table.column("site", rows);
+    for counter in counters {
+        let at_sites = sites().map(|site: &SiteReport| value(&site.counters, &counter.name));
+        let values: Vec<_> = at_sites.chain([counter.work, counter.total]).collect();
+        let (title, mut cells) = cells(counter, &values, style);
+        if scaled {
+            cells.push(match counter.counted_pct {
+                Some(share) => format!("{share:.0} %"),
+                None if counter.total.is_some() => "100 %".into(),
+                None => UNKNOWN.into(),
+            });
+        }
+        table.column(title, cells);
+    }
+    table.write(out, style, NAMES);
+}
+
+/// A title and the values, those of times in a unit of their own.
+fn cells(counter: &CounterReport, values: &[Option<u64>], style: Style) -> (String, Vec<String>) {
+    if counter.unit == "ns" {
+        let unit = Unit::fitting(values.iter().copied());
+        let cells = values.iter().map(|value| unit.write(*value)).collect();
+        return (format!("{} {}", counter.name, unit.label(style)), cells);
+    }
+    let text = |value: &Option<u64>| value.map_or_else(|| UNKNOWN.into(), count);
+    (counter.name.clone(), values.iter().map(text).collect())
+}
+
+fn value(counts: &Counts, name: &str) -> Option<u64> {
+    counts.get(name).copied().flatten()
+}
+
+/// Whether it was counted for a part of the time only; a rounding is none.
+fn is_scaled(counter: &CounterReport) -> bool {
+    counter.counted_pct.is_some_and(|share| share < 99.5)
+}
+
+/// What follows from two of them.
+fn derived(out: &mut String, report: &Report, style: Style) {
+    for site in report.sites.iter().take(MOST_ROWS) {
+        let figures: Vec<String> = site
+            .derived
+            .iter()
+            .map(|it| {
+                let text = if it.name.ends_with(" rate") {
+                    format!("{} {:.1} %", it.name, it.value)
+                } else {
+                    format!("{} {:.2}", it.name, it.value)
+                };
+                text.replace(' ', NO_BREAK)
+            })
+            .collect();
+        if !figures.is_empty() {
+            paragraph(
+                out,
+                &format!("{}: {}", name(site), figures.join(", ")),
+                style,
+            );
+        }
+    }
+}
+
+/// What the sums do not have.
+fn gaps(out: &mut String, report: &Report, style: Style) {
+    let counted = report
+        .counters
+        .iter()
+        .filter(|counter| counter.total.is_some());
+    let most = counted.map(|counter| counter.unknown).max().unwrap_or(0);
+    if most > 0 {
+        let text = format!(
+            "in {} of work of a thread a counter could not be read at both ends: not in these sums",
+            super::plural(most, "interval"),
+        );
+        paragraph(out, &text, style);
+    }
+    for counter in report.counters.iter().filter(|counter| is_scaled(counter)) {
+        let share = counter.counted_pct.unwrap_or(0.0);
+        let text = format!(
+            "{} was counted for {share:.0} % of the time, in turns with others: its figures are reckoned from that",
+            counter.name
+        );
+        paragraph(out, &text, style);
+    }
+}
