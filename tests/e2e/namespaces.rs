@@ -141,7 +141,7 @@ fn run_into_another_root() {
     // Its files are known only once it runs; then there must be time enough.
     let report = crate::harness::watch(
         "/usr/sbin/chroot".as_ref(),
-        &[root, "/truth", "threads=3", "rounds=100", "hold=500000"],
+        &[root, "/truth", "threads=3", "rounds=100", "hold=1000000"],
     );
     report.is_exactly(300, 100);
     named(&report);

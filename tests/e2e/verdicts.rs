@@ -185,7 +185,7 @@ fn cpus_of_the_target_are_counted_where_it_may_run() {
     needs_root!();
     let bound = |mask: &str| {
         let program = program("truth.c");
-        let arguments = [mask, program.to_str().unwrap(), "rounds=20", "base=10000"];
+        let arguments = [mask, program.to_str().unwrap(), "rounds=100", "base=10000"];
         watch(std::path::Path::new("/usr/bin/taskset"), &arguments)
     };
     // The program binds itself after it was started.
