@@ -24,6 +24,7 @@ pub mod marks;
 mod moves;
 mod restart;
 pub mod site;
+pub mod sites;
 pub mod stats;
 pub mod straggler;
 pub mod thread;
@@ -46,7 +47,8 @@ use episode::Episode;
 use episode::{Left, Member};
 use lanes::Lanes;
 use marks::Marks;
-use site::{Part, PlaceId, Roles, SiteId, Sites};
+use site::{Part, PlaceId, Roles, SiteId};
+use sites::Sites;
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
 use told::{Telling, Told};
 

@@ -1,4 +1,4 @@
-//! Sites: from where barriers are called, with what happened there.
+//! A site: from where barriers are called, with what happened there.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use rustc_hash::FxHashMap;
 
 use super::{
     barrier::BarrierId,
-    busy::{Busy, Share},
+    busy::Busy,
     counts::Sums,
     gains::Gains,
     late::Late,
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     thread::{Split, SplitSum, ThreadId},
-    trend::{self, Trend},
+    trend::Trend,
     waits::{Wait, Waits},
 };
-use crate::event::{Count, Kind};
+use crate::event::Kind;
 
 /// One place in the program that calls a barrier: a source line with its chain
 /// of callers, however many addresses the compiler has made of it. Numbered by
@@ -34,12 +34,6 @@ impl SiteId {
         self.0 as usize
     }
 }
-
-/// Sites kept apart; what comes from more is filed under the last.
-pub const MAX_SITES: usize = 4096;
-
-/// Phases kept apart; more are counted at their sites only.
-pub const MAX_PHASES: usize = 16384;
 
 /// How many barriers a site names; it may have been used with more.
 const MAX_NAMED_BARRIERS: usize = 64;
@@ -60,7 +54,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         Self {
             watched: self.watched || other.watched,
             begins: self.begins | other.begins,
@@ -79,7 +73,7 @@ pub struct SiteThread {
     /// How often it came last.
     pub last: u64,
     /// Whether it did in its last episode here.
-    was_last: bool,
+    pub(super) was_last: bool,
     /// Work in the phases that ended here, as far as its beginning was seen.
     pub work: Stat,
     /// Waiting for others.
@@ -173,7 +167,7 @@ pub struct Site {
 const ABSENT: u32 = u32::MAX;
 
 impl Site {
-    fn new(places: Box<[PlaceId]>, kind: Kind, roles: Roles) -> Self {
+    pub(super) fn new(places: Box<[PlaceId]>, kind: Kind, roles: Roles) -> Self {
         Self {
             places,
             kind,
@@ -205,7 +199,7 @@ impl Site {
 
     /// What a thread did here; `pairs` counts those kept so far. `None` if
     /// there are too many of them.
-    fn thread(&mut self, id: ThreadId, pairs: &mut usize) -> Option<&mut SiteThread> {
+    pub(super) fn thread(&mut self, id: ThreadId, pairs: &mut usize) -> Option<&mut SiteThread> {
         if self.index.len() <= id.index() {
             self.index.resize(id.index() + 1, ABSENT);
         }
@@ -304,7 +298,13 @@ impl Site {
     }
 
     /// Notes who came last in an episode at the barrier of this number.
-    fn note_barrier(&mut self, barrier: u64, done: &Done, parts: &[Part], pairs: &mut usize) {
+    pub(super) fn note_barrier(
+        &mut self,
+        barrier: u64,
+        done: &Done,
+        parts: &[Part],
+        pairs: &mut usize,
+    ) {
         let full = self.by_barrier.len() >= MAX_NAMED_BARRIERS || *pairs >= MAX_PAIRS;
         if full && !self.by_barrier.contains_key(&barrier) {
             return;
@@ -333,7 +333,7 @@ impl Site {
     }
 
     /// Notes how even the work was, if all of it is known.
-    fn note_balance(&mut self, parts: &[Part]) {
+    pub(super) fn note_balance(&mut self, parts: &[Part]) {
         let (mut longest, mut sum) = (0, 0.0);
         for part in parts {
             let Some(work) = part.work_ns else {
@@ -395,214 +395,5 @@ impl Done {
     /// L - F, ns.
     pub const fn barrier_ns(&self) -> u64 {
         self.last_ns - self.first_ns
-    }
-}
-
-/// All sites and phases.
-#[derive(Debug, Default)]
-pub struct Sites {
-    by_places: FxHashMap<Box<[PlaceId]>, SiteId>,
-    all: Vec<Site>,
-    /// What is wanted at places, where anything is.
-    roles: FxHashMap<PlaceId, Roles>,
-    /// Pairs of site and thread that are kept, and likewise of a barrier and
-    /// who came last there.
-    pairs: usize,
-    at_barriers: usize,
-    /// The row that several threads share, if one is.
-    pub shared: Option<ThreadId>,
-    /// Parts of episodes whose thread is not kept at its site.
-    pub unkept_parts: u64,
-    /// Phases by their (site before, site after).
-    pub phases: FxHashMap<(Option<SiteId>, SiteId), Phase>,
-    /// How often a phase had to be left out of them.
-    pub unkept_phases: u64,
-}
-
-/// What the threads do between two consecutive episodes.
-#[derive(Clone, Debug, Default)]
-pub struct Phase {
-    /// Wall-clock time.
-    pub phase: Stat,
-    /// Work of each thread in it.
-    pub work: Stat,
-    /// Time by the number of busy threads.
-    pub busy: Busy,
-    /// What counters said of it.
-    pub counts: Sums,
-}
-
-impl Sites {
-    /// All sites, by [`SiteId`].
-    pub fn all(&self) -> &[Site] {
-        &self.all
-    }
-
-    /// One of them.
-    pub fn get(&mut self, id: SiteId) -> &mut Site {
-        &mut self.all[id.index()]
-    }
-
-    /// Says what is wanted at a place; to be said before it is first used.
-    pub fn assign(&mut self, place: PlaceId, roles: Roles) {
-        if roles != Roles::default() {
-            self.roles.insert(place, roles);
-        }
-    }
-
-    /// The site of a set of places; they come sorted and without repetition.
-    pub fn of(&mut self, places: &[PlaceId], kind: Kind) -> SiteId {
-        if let Some(id) = self.by_places.get(places) {
-            return *id;
-        }
-        let number = |length: usize| SiteId(u32::try_from(length - 1).unwrap_or(u32::MAX));
-        if self.all.len() >= MAX_SITES {
-            return number(self.all.len());
-        }
-        let roles = places
-            .iter()
-            .filter_map(|place| self.roles.get(place))
-            .fold(Roles::default(), |all, roles| all.and(*roles));
-        let places: Box<[PlaceId]> = places.into();
-        self.all.push(Site::new(places.clone(), kind, roles));
-        let id = number(self.all.len());
-        self.by_places.insert(places, id);
-        id
-    }
-
-    /// The site of these places, or if there is none one that has them all.
-    pub fn known(&self, places: &[PlaceId]) -> Option<SiteId> {
-        if places.is_empty() {
-            return None;
-        }
-        let has_all = |site: &Site| places.iter().all(|place| site.places.contains(place));
-        self.by_places.get(places).copied().or_else(|| {
-            let found = self.all.iter().position(has_all)?;
-            u32::try_from(found).ok().map(SiteId)
-        })
-    }
-
-    /// All sums from zero on. The sites stay, with the numbers that they have.
-    pub fn reset(&mut self) {
-        for site in &mut self.all {
-            let places = std::mem::take(&mut site.places);
-            *site = Site::new(places, site.kind, site.roles);
-        }
-        self.pairs = 0;
-        self.at_barriers = 0;
-        self.unkept_parts = 0;
-        self.phases.clear();
-        self.unkept_phases = 0;
-    }
-
-    /// Takes one complete episode in. `barrier`: the number of the barrier.
-    pub fn record(&mut self, id: SiteId, barrier: u64, done: &Done, parts: &[Part]) {
-        let site = &mut self.all[id.index()];
-        site.episodes += 1;
-        site.participants += parts.len() as u64;
-        site.barrier.add(done.barrier_ns());
-        for part in parts {
-            site.idle.add(part.idle_ns);
-            site.release.add_known(part.release_ns);
-            site.waits.add(part.wait);
-            site.work.add_known(part.work_ns);
-            let Some(thread) = site.thread(part.row, &mut self.pairs) else {
-                self.unkept_parts += 1;
-                continue;
-            };
-            thread.episodes += 1;
-            thread.work.add_known(part.work_ns);
-            thread.idle.add(part.idle_ns);
-            thread.release.add_known(part.release_ns);
-            thread.waits.add(part.wait);
-            thread.split.add(part.split);
-            let is_last = done.straggler.is_some_and(|(last, _)| last == part.row);
-            if std::mem::replace(&mut thread.was_last, is_last) {
-                site.ledger.repeats += u64::from(is_last);
-                site.ledger.changes += u64::from(!is_last);
-            }
-        }
-        site.note_balance(parts);
-        site.late.add(done, parts);
-        site.note_barrier(barrier, done, parts, &mut self.at_barriers);
-        if let Some((straggler, lead_ns)) = done.straggler {
-            if Some(straggler) == self.shared {
-                site.ledger.note_unknown(lead_ns);
-            } else {
-                site.ledger.note(straggler, lead_ns);
-            }
-            let part = parts.iter().find(|part| part.row == straggler);
-            let work_ns = part.and_then(|part| part.work_ns);
-            let release_ns = parts.iter().filter_map(|part| part.release_ns).max();
-            site.gains.add(work_ns, lead_ns, release_ns);
-            if let Some(thread) = site.thread(straggler, &mut self.pairs) {
-                thread.last += 1;
-                thread.path_ns = thread.path_ns.saturating_add(work_ns.unwrap_or(0));
-            }
-        }
-        let phase_ns = done.phase.map(|(_, phase_ns)| phase_ns);
-        site.trend.add(&trend::Bucket {
-            episodes: 1,
-            last_ns: done.last_ns,
-            phases: phase_ns.map_or((0, 0), |phase_ns| (1, phase_ns)),
-            barrier_ns: done.barrier_ns(),
-            idle_ns: parts
-                .iter()
-                .fold(0, |sum: u64, part| sum.saturating_add(part.idle_ns)),
-        });
-        if let Some((before, phase_ns)) = done.phase {
-            site.phase.add(phase_ns);
-            self.record_phase((before, id), phase_ns, parts);
-        }
-    }
-
-    /// Takes in how many threads were busy before the episode that was recorded last.
-    pub fn record_busy(&mut self, id: SiteId, done: &Done, busy: &Busy, shares: &[Share]) {
-        let site = &mut self.all[id.index()];
-        site.busy.merge(busy);
-        for share in shares {
-            if done.straggler.is_some_and(|(last, _)| last == share.row) {
-                site.gains.weighted_ns += share.weighted_ns;
-            }
-            if let Some(thread) = site.thread(share.row, &mut self.pairs) {
-                thread.normalised_ns += share.normalised_ns;
-            }
-        }
-        let phase = done.phase.map(|(before, _)| (before, id));
-        if let Some(phase) = phase.and_then(|phase| self.phases.get_mut(&phase)) {
-            phase.busy.merge(busy);
-        }
-    }
-
-    /// Takes in what counters said of a thread's work in an episode that was
-    /// recorded. `before`: the site before, if the phase is known.
-    pub fn count(
-        &mut self,
-        id: SiteId,
-        before: Option<Option<SiteId>>,
-        thread: ThreadId,
-        counts: &[Option<Count>],
-    ) {
-        let site = &mut self.all[id.index()];
-        site.counts.add(counts);
-        if let Some(thread) = site.thread(thread, &mut self.pairs) {
-            thread.counts.add(counts);
-        }
-        let phase = before.and_then(|before| self.phases.get_mut(&(before, id)));
-        if let Some(phase) = phase {
-            phase.counts.add(counts);
-        }
-    }
-
-    fn record_phase(&mut self, key: (Option<SiteId>, SiteId), phase_ns: u64, parts: &[Part]) {
-        if self.phases.len() >= MAX_PHASES && !self.phases.contains_key(&key) {
-            self.unkept_phases += 1;
-            return;
-        }
-        let phase = self.phases.entry(key).or_default();
-        phase.phase.add(phase_ns);
-        for part in parts {
-            phase.work.add_known(part.work_ns);
-        }
     }
 }

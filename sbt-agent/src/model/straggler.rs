@@ -173,7 +173,8 @@ mod tests {
     use crate::{
         event::Kind,
         model::{
-            site::{Done, Part, PlaceId, Sites},
+            site::{Done, Part, PlaceId},
+            sites::Sites,
             tests::setup::Random,
             thread::Split,
         },

@@ -16,7 +16,8 @@ use crate::{
     event::address,
     model::{
         Model,
-        site::{MAX_PAIRS, MAX_PHASES, MAX_SITES, Sites},
+        site::MAX_PAIRS,
+        sites::{MAX_PHASES, MAX_SITES, Sites},
         stats::Stat,
         thread::ThreadId,
         trend::{Bucket, Trend},

@@ -206,6 +206,14 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     ))
 }
 
+/// By how much more the last work, and how often the one that does most often.
+fn figures(late: &LateReport, straggler: &StragglerReport) -> [(&'static str, f64); 2] {
+    [
+        ("work_ratio", ratio(late)),
+        ("last_pct", straggler.share_pct),
+    ]
+}
+
 /// A few threads are late in turn, or by turns for a while.
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
@@ -225,16 +233,14 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
         longer(late),
         cost.words(report),
     );
+    let figures = figures(late, straggler);
     Some(verdict(
         "alternating-stragglers",
         site,
         None,
         text,
         &cost,
-        &[
-            ("work_ratio", ratio(late)),
-            ("last_pct", straggler.share_pct),
-        ],
+        &figures,
     ))
 }
 
@@ -256,15 +262,13 @@ pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         longer(late),
         cost.words(report),
     );
+    let figures = figures(late, straggler);
     Some(verdict(
         "rotating-straggler",
         site,
         None,
         text,
         &cost,
-        &[
-            ("work_ratio", ratio(late)),
-            ("last_pct", straggler.share_pct),
-        ],
+        &figures,
     ))
 }

@@ -7,7 +7,8 @@ use crate::{
     model::{
         Model,
         barrier::MAX_BARRIERS,
-        site::{MAX_PHASES, MAX_SITES, PlaceId, Roles},
+        site::{PlaceId, Roles},
+        sites::{MAX_PHASES, MAX_SITES},
         thread::{MAX_ROWS, ThreadId},
     },
 };
