@@ -3,9 +3,12 @@
 //! The kernel emulates a few instructions when a probe hits them and
 //! single-steps all others out of line, which costs 3 to 15 times as much. So
 //! the probe goes to the first emulated instruction of the straight line with
-//! which a function begins, as long as every call passes it exactly once and
-//! the arguments, and the caller's rbp, are still in their registers. A wrong choice would miss calls
-//! silently: whatever is in doubt ends the search, and byte 0 is always right.
+//! which a function begins, as long as every call passes it exactly once, the
+//! arguments, and the caller's rbp, are still in their registers, and no other
+//! thread can have noticed the call: an arrival is stamped before the barrier
+//! counts it, or who comes last may be seen to come after others have left. A
+//! wrong choice would miss calls silently: whatever is in doubt ends the
+//! search, and byte 0 is always right.
 
 mod inside;
 mod kernel;
@@ -93,7 +96,10 @@ fn search(code: &[u8], kept: &[Register], is_good: fn(&[u8]) -> bool) -> Option<
         let straight = instruction.flow_control() == FlowControl::Next;
         // From rbp callers are reckoned.
         let kept = [kept, &[Register::RBP]].concat();
-        if !straight || writes_any(&mut info, &instruction, &kept) {
+        if !straight
+            || writes_any(&mut info, &instruction, &kept)
+            || is_noticed(&mut info, &instruction)
+        {
             return None;
         }
         stack = stack.after(&instruction, &mut info)?;
@@ -154,13 +160,26 @@ fn writes_any(
     instruction: &Instruction,
     registers: &[Register],
 ) -> bool {
-    info.info(instruction).used_registers().iter().any(|used| {
-        let written = matches!(
-            used.access(),
-            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        );
-        written && registers.contains(&used.register().full_register())
+    info.info(instruction)
+        .used_registers()
+        .iter()
+        .any(|used| is_write(used.access()) && registers.contains(&used.register().full_register()))
+}
+
+/// Whether other threads may see that the instruction was executed: it writes to
+/// memory other than the thread's stack and its own variables (fs).
+fn is_noticed(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    info.info(instruction).used_memory().iter().any(|used| {
+        let is_own = used.base() == Register::RSP || used.segment() == Register::FS;
+        is_write(used.access()) && !is_own
     })
+}
+
+const fn is_write(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
 }
 
 /// The lowest offset inside `code` that a jump in it goes to.

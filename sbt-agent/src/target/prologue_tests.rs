@@ -60,6 +60,35 @@ const CASES: &[Case] = &[
         (0, 0, false),
         0,
     ),
+    // lock subq $1,8(%rdi); sete %al; test %al,%al; je: counted before the branch.
+    (
+        "an atomic before the first branch",
+        &[
+            0xf0, 0x48, 0x83, 0x6f, 0x08, 0x01, 0x0f, 0x94, 0xc0, 0x84, 0xc0, 0x74, 0x09, 0xc3,
+        ],
+        1,
+        (0, 0, false),
+        0,
+    ),
+    // mov %rsi,(%rdi); je: a flag that others read.
+    (
+        "a store before the first branch",
+        &[0x48, 0x89, 0x37, 0x74, 0x09, 0xc3],
+        2,
+        (0, 0, false),
+        0,
+    ),
+    // mov %rsi,-8(%rsp); mov %rsi,%fs:0; test %rdi,%rdi; je: nobody else's.
+    (
+        "stores of the thread's own before the first branch",
+        &[
+            0x48, 0x89, 0x74, 0x24, 0xf8, 0x64, 0x48, 0x89, 0x34, 0x25, 0x00, 0x00, 0x00, 0x00,
+            0x48, 0x85, 0xff, 0x74, 0x09, 0xc3,
+        ],
+        2,
+        (0x11, 0, true),
+        0x11,
+    ),
     ("glibc _dl_debug_state", &[0xc3], 0, (0, 0, false), 0),
     (
         "endbr64; ret",
