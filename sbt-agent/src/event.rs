@@ -243,6 +243,21 @@ pub enum Event {
         /// By what.
         by: Recognition,
     },
+    /// A thread begins a parallel region of OpenMP, of one thread or several.
+    Region {
+        /// Who.
+        tid: Tid,
+        /// When, with its clocks.
+        clocks: Clocks,
+        /// Where its stack ends, in words, modulo 2²⁴: the less, the deeper in its
+        /// calls.
+        depth: u32,
+    },
+    /// The barrier at which a thread arrives next, right now, ends a parallel region.
+    RegionEnd {
+        /// Who.
+        tid: Tid,
+    },
     /// A thread leaves the barrier that it entered last.
     Depart {
         /// Who.

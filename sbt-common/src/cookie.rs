@@ -41,6 +41,8 @@ pub mod team {
     /// The address is not in the register but in the word so far above it as
     /// [`super::Cookie::stack_moved`] says, in two's complement.
     pub const SPILLED: u8 = 2;
+    /// A parallel region ends with this barrier: see [`crate::record::ENDS`].
+    pub const ENDS: u8 = 4;
 }
 
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
@@ -123,6 +125,9 @@ pub struct MarkCookie {
 }
 
 impl MarkCookie {
+    /// In the place of a mark: a parallel region of OpenMP begins here.
+    pub const REGION: u8 = u8::MAX;
+
     /// Packs: bits 0-7 the mark, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {

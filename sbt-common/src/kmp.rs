@@ -5,6 +5,8 @@
 pub const FRAME: u8 = 1;
 /// The thread goes on without being released: nothing shows when it leaves.
 pub const PASSES: u8 = 2;
+/// A parallel region ends with this barrier.
+pub const ENDS: u8 = 4;
 /// [`Outer::above`]: it lies above the frame whose address the inner
 /// function has saved right below its own return address.
 pub const SAVED: u32 = 0;

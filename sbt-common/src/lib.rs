@@ -26,7 +26,7 @@ pub use maps::{
 };
 pub use plain::{Plain, read};
 pub use record::{
-    Arrive, CHAIN, Callers, Clocks, Condvar, Counts, Depart, Head, Init, MAX_CALLERS, MAX_EVENTS,
-    Mapping, Memory, Reading, Sums, TASK_COUNTS, Thread, UNKNOWN, evidence, kind,
+    Arrive, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
+    MAX_EVENTS, Mapping, Memory, Reading, Sums, TASK_COUNTS, Thread, UNKNOWN, evidence, kind,
 };
 pub use walk::{CODE_AROUND, Code, Rule, cfa, rbp};

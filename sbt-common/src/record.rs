@@ -43,6 +43,10 @@ pub mod kind {
     pub const SUMS: u8 = 31;
 }
 
+/// [`Head::detail`] of an [`Arrive`]: with this barrier a parallel region ends, after
+/// which its threads but one wait for the next to begin.
+pub const ENDS: u16 = 1;
+
 /// What a wait or a wake is seen by: [`Head::detail`] of [`Condvar`].
 pub mod evidence {
     /// A function of the C library for condition variables was entered.
@@ -62,7 +66,8 @@ pub struct Head {
     /// [`kind::FORK`], 1 if there was no room to remember the child.
     pub layout: u8,
     /// For a [`Condvar`], one of [`evidence`]. For [`Memory`] and [`Init`], 1 if the
-    /// object says that processes share it. Else zero.
+    /// object says that processes share it. For an [`Arrive`], [`ENDS`] or zero. Else
+    /// zero.
     pub detail: u16,
     /// The thread, as the kernel's first pid namespace numbers it.
     pub tid: u32,
@@ -133,7 +138,8 @@ pub struct Depart {
     pub clocks: Clocks,
     /// See [`Arrive::seq`].
     pub seq: u32,
-    /// [`kind::MARK`]: which; else 0.
+    /// [`kind::MARK`]: which, in the lowest byte; with [`crate::MarkCookie::REGION`] the
+    /// upper three bytes tell how deep the stack is. Else 0.
     pub mark: u32,
 }
 

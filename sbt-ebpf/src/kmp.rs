@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 use sbt_common::{
     Cookie, Kmp, MAX_KMP,
-    kmp::{FRAME, HELD, PASSES, SAVED},
+    kmp::{ENDS, FRAME, HELD, PASSES, SAVED},
 };
 
 use crate::{
@@ -60,7 +60,8 @@ pub fn kmp(ctx: ProbeContext) -> u32 {
     let base = if from_frame { frame } else { stack };
     let at = base.wrapping_add(u64::from(cookie.stack_moved));
     let from = caller(kmp, regs.rip, at, frame);
-    let slot = team::come(cookie, team, count, at, from);
+    let ends = cookie.count & ENDS != 0;
+    let slot = team::come(cookie, team, count, at, from, ends);
     if let Some(slot) = slot
         && cookie.count & PASSES != 0
     {

@@ -100,10 +100,10 @@ fn tell_arrival(
     object: u64,
     callers: (u64, u32),
 ) {
-    tell_arrival_and_wake(task, slot, cookie, object, callers, false);
+    tell_arrival_and_wake(task, slot, cookie, object, callers, (0, false));
 }
 
-/// The same; `now`: the reader is to come at once.
+/// The same; `detail`: see [`Head::detail`]; `now`: the reader is to come at once.
 #[inline(always)]
 fn tell_arrival_and_wake(
     task: &Task,
@@ -111,13 +111,16 @@ fn tell_arrival_and_wake(
     cookie: Cookie,
     object: u64,
     (caller, epoch): (u64, u32),
-    now: bool,
+    (detail, now): (u16, bool),
 ) {
     let seq = slot.next_seq();
     counters::tell(task, seq);
     let wake = if now { Wake::Now } else { Wake::at(seq) };
     let sent = send(wake, || Arrive {
-        head: head(kind::ARRIVE, cookie.layout, task.tid()),
+        head: Head {
+            detail,
+            ..head(kind::ARRIVE, cookie.layout, task.tid())
+        },
         clocks: task.clocks(),
         object,
         caller,
@@ -191,7 +194,7 @@ pub fn call(ctx: ProbeContext) -> u32 {
     if is_new {
         slot.has_read(object, trust);
     }
-    tell_arrival_and_wake(&task, slot, cookie, object, callers, is_new);
+    tell_arrival_and_wake(&task, slot, cookie, object, callers, (0, is_new));
     0
 }
 
@@ -244,7 +247,9 @@ pub fn call_exit(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// A thread passes a place that the user has marked.
+/// A thread passes a place that the user has marked, or begins a parallel region:
+/// then it tells how deep it is in its calls, by which it shows whether an earlier
+/// region has ended.
 #[uprobe]
 pub fn mark(ctx: ProbeContext) -> u32 {
     let cookie = MarkCookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
@@ -253,7 +258,13 @@ pub fn mark(ctx: ProbeContext) -> u32 {
     }
     let task = Task::current();
     if let Some(slot) = thread::slot(&task) {
-        tell_clocks(kind::MARK, &task, slot, u32::from(cookie.mark));
+        let mut mark = u32::from(cookie.mark);
+        if cookie.mark == MarkCookie::REGION {
+            // SAFETY: as in `arrive`.
+            let stack = unsafe { (*ctx.regs).rsp };
+            mark |= ((stack >> 3) as u32) << 8;
+        }
+        tell_clocks(kind::MARK, &task, slot, mark);
     }
     0
 }

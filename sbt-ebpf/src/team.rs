@@ -8,11 +8,11 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use sbt_common::{
-    Cookie, layout,
-    team::{HAS_COUNT, SPILLED},
+    Cookie, ENDS, layout,
+    team::{self, HAS_COUNT, SPILLED},
 };
 
-use crate::{returns_at, task::Task, tell_arrival, tell_count, thread, walk, word};
+use crate::{returns_at, task::Task, tell_arrival_and_wake, tell_count, thread, walk, word};
 
 /// A thread comes to a barrier of its team. Nothing tells when such an object is
 /// made for how many: so the number is looked at each time.
@@ -72,7 +72,8 @@ pub fn team(ctx: ProbeContext) -> u32 {
         address: caller,
         rbp,
     };
-    come(cookie, object, count, at, from);
+    let ends = cookie.count & team::ENDS != 0;
+    come(cookie, object, count, at, from, ends);
     0
 }
 
@@ -87,7 +88,8 @@ pub struct Caller {
 }
 
 /// The current thread comes to a barrier of a team. Where on the stack the
-/// address lies to which it returns: `at`. Its slot, if that counts.
+/// address lies to which it returns: `at`. `ends`: see [`ENDS`]. Its slot, if that
+/// counts.
 #[inline(always)]
 pub fn come(
     cookie: Cookie,
@@ -95,6 +97,7 @@ pub fn come(
     count: u32,
     at: u64,
     from: Caller,
+    ends: bool,
 ) -> Option<&'static mut thread::Slot> {
     // Alone there is nobody to wait for.
     if count == 1 {
@@ -117,7 +120,8 @@ pub fn come(
     }
     slot.enter_from(from.at, from.address);
     let callers = walk::callers(&task, slot, from.at, from.address, from.rbp);
-    tell_arrival(&task, slot, cookie, object, callers);
+    let detail = if ends { ENDS } else { 0 };
+    tell_arrival_and_wake(&task, slot, cookie, object, callers, (detail, false));
     Some(slot)
 }
 

@@ -451,7 +451,8 @@ impl Report {
         let time = |field: &str| number(&self.0["thread_time"], field);
         assert_eq!(sum(self.threads(), "idle_ns"), time("idle_ns"), "{self}");
         let release_ns = self.0["thread_time"]["release_ns"].as_u64().unwrap_or(0);
-        let parts = time("idle_ns") + time("work_ns") + release_ns;
+        let between_ns = self.0["thread_time"]["between_ns"].as_u64().unwrap_or(0);
+        let parts = time("idle_ns") + time("work_ns") + release_ns + between_ns;
         assert_eq!(time("total_ns"), parts, "{self}");
         assert_eq!(sum(self.sites(), "episodes"), episodes, "{self}");
         assert_eq!(sum(self.list("barriers"), "episodes"), episodes, "{self}");

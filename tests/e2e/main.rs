@@ -33,6 +33,7 @@ mod openmp;
 mod packages;
 mod privilege;
 mod processes;
+mod regions;
 mod report;
 mod run;
 mod screen;

@@ -91,6 +91,8 @@ pub struct Barrier {
     /// Which one it is of all there have been: its entry may have been
     /// another's before.
     pub number: u64,
+    /// Who began the parallel region whose threads meet here, if they have met before.
+    pub master: Option<ThreadId>,
     /// It was used again since the search for an entry to give up came by.
     pub recent: bool,
 }
@@ -171,6 +173,7 @@ impl Barriers {
             last_members: Vec::new(),
             heard_ns: 0,
             number: self.seen,
+            master: None,
             recent: false,
         };
         self.seen += 1;

@@ -6,7 +6,7 @@
 //! of busy threads: that of all of them is the time in which at least one was busy. From
 //! Jiang's thesis: the straggler's path counts the more the fewer work beside it.
 
-use super::{episode::Member, thread::ThreadId};
+use super::{episode::Member, site::Alone, thread::ThreadId};
 
 /// Numbers of busy threads up to this are kept apart; of more, so many together.
 const EXACT: usize = 64;
@@ -82,6 +82,8 @@ impl Busy {
 /// What one thread's time was worth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
+    /// It is of what the thread worked alone before a parallel region.
+    pub is_alone: bool,
     /// Whose.
     pub row: ThreadId,
     /// Its normalised processor time, ns.
@@ -89,6 +91,17 @@ pub struct Share {
     /// Its time, each moment counted as often as threads did not work, and once more, ns:
     /// the weight that it has on the critical path.
     pub weighted_ns: f64,
+}
+
+impl Share {
+    const fn none(row: ThreadId, is_alone: bool) -> Self {
+        Self {
+            is_alone,
+            row,
+            normalised_ns: 0.0,
+            weighted_ns: 0.0,
+        }
+    }
 }
 
 /// Goes through the times of an episode. Kept to be used again.
@@ -104,7 +117,7 @@ pub struct Sweep {
 impl Sweep {
     /// The time of an episode's members from their beginnings to their arrivals, and what
     /// of it each one's was worth. `None` if not all beginnings are known.
-    pub fn run(&mut self, members: &[Member]) -> Option<(Busy, &[Share])> {
+    pub fn run(&mut self, members: &[Member], alone: Option<&Alone>) -> Option<(Busy, &[Share])> {
         self.begins.clear();
         self.ends.clear();
         self.shares.clear();
@@ -113,21 +126,23 @@ impl Sweep {
             let end_ns = member.arrived.time_ns;
             self.begins.push((begin_ns.min(end_ns), index));
             self.ends.push((end_ns, index));
-            self.shares.push(Share {
-                row: member.row,
-                normalised_ns: 0.0,
-                weighted_ns: 0.0,
-            });
+            self.shares.push(Share::none(member.row, false));
+        }
+        if let Some(alone) = alone {
+            let index = u32::try_from(self.shares.len()).ok()?;
+            self.begins.push((alone.from_ns, index));
+            self.ends.push((alone.to_ns, index));
+            self.shares.push(Share::none(alone.row, true));
         }
         // They nearly are.
         self.begins.sort_unstable();
         self.ends.sort_unstable();
-        let n = members.len();
+        let (n, all) = (members.len(), self.ends.len());
         let mut busy = Busy::default();
         let (mut begun, mut ended) = (0, 0);
         let (mut normalised, mut weighted) = (0.0, 0.0);
         let mut now_ns = self.begins.first()?.0;
-        while ended < n {
+        while ended < all {
             let next = self
                 .begins
                 .get(begun)
@@ -137,7 +152,7 @@ impl Sweep {
             if passed > 0 {
                 busy.add(count, passed);
                 normalised += passed as f64 / count.max(1) as f64;
-                weighted += passed as f64 * (n - count + 1) as f64;
+                weighted += passed as f64 * (n + 1 - count.min(n)) as f64;
                 now_ns = at_ns;
             }
             let share = &mut self.shares[index as usize];
@@ -191,7 +206,7 @@ mod tests {
         // Two at once, then one alone, then nobody, then the third alone.
         let members = [member(0, 0, 10), member(1, 0, 30), member(2, 40, 50)];
         let mut sweep = Sweep::default();
-        let (busy, shares) = sweep.run(&members).unwrap();
+        let (busy, shares) = sweep.run(&members, None).unwrap();
         let times: Vec<_> = busy.times().collect();
         assert_eq!(times, [(0, 10), (1, 30), (2, 10)]);
         assert_eq!(busy.any_ns(), 40);
@@ -211,7 +226,7 @@ mod tests {
             .map(|i| member(i, u64::from(i * 37 % 50), u64::from(60 + i * 61 % 90)))
             .collect();
         let mut sweep = Sweep::default();
-        let (busy, shares) = sweep.run(&members).unwrap();
+        let (busy, shares) = sweep.run(&members, None).unwrap();
         let sum: f64 = shares.iter().map(|share| share.normalised_ns).sum();
         near(sum, busy.any_ns() as f64);
         let work: u64 = members
@@ -225,8 +240,8 @@ mod tests {
     fn an_unknown_beginning_makes_all_of_it_unknown() {
         let mut members = [member(0, 0, 10), member(1, 0, 30)];
         members[1].since = None;
-        assert!(Sweep::default().run(&members).is_none());
-        assert!(Sweep::default().run(&[]).is_none());
+        assert!(Sweep::default().run(&members, None).is_none());
+        assert!(Sweep::default().run(&[], None).is_none());
     }
 
     #[test]

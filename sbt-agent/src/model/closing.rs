@@ -58,6 +58,7 @@ impl Model {
         barrier
             .last_members
             .extend(episode.members.iter().map(|member| member.row));
+        self.begin_region(id, &mut episode);
         let site = self.site_of(id, &episode);
         let first_end_ns = self.first_end_ns.unwrap_or(u64::MAX);
         self.first_end_ns = Some(first_end_ns.min(last_ns));
@@ -85,6 +86,12 @@ impl Model {
         self.parts.clear();
         self.parts
             .extend(episode.members.iter().map(|member| part(member, last_ns)));
+        if let Some(alone) = &episode.alone {
+            let mut parts = self.parts.iter_mut();
+            if let Some(part) = parts.find(|part| part.row == alone.row) {
+                part.work_ns = part.work_ns.map(|work_ns| work_ns + alone.ns());
+            }
+        }
         let roles = self.sites.get(site).roles;
         self.conceptual.pass(roles, last_ns, &self.parts);
     }
@@ -94,6 +101,7 @@ impl Model {
     /// says better. Returns how many still sit in it.
     fn conclude(&mut self, episode: &mut Episode, was: Before, last_ns: Option<u64>) -> usize {
         let mut inside = 0;
+        let begun = episode.begun.filter(|_| episode.ends_region);
         let mut path_ns = 0;
         for member in &episode.members {
             let arrived_ns = member.arrived.time_ns;
@@ -113,6 +121,7 @@ impl Model {
                 continue;
             };
             inside += 1;
+            live.between = begun.is_some_and(|begun| begun.index != index);
             Usage::follow(&mut live.chain, path_ns);
             live.since = last_ns.map(|time_ns| Since {
                 clocks: Clocks {
@@ -195,11 +204,12 @@ impl Model {
             last_ns,
             phase,
             straggler: straggler(&episode),
+            alone: episode.alone,
         };
         self.sites.shared = self.threads.shared();
         let barrier = self.barriers.get(id).number;
         self.sites.record(site, barrier, &done, &self.parts);
-        if let Some((busy, shares)) = self.sweep.run(&episode.members) {
+        if let Some((busy, shares)) = self.sweep.run(&episode.members, episode.alone.as_ref()) {
             self.busy.merge(&busy);
             self.sites.record_busy(site, &done, &busy, shares);
             for share in shares {
@@ -222,6 +232,10 @@ impl Model {
             let row = self.threads.row(straggler);
             row.last += 1;
             row.path_ns = row.path_ns.saturating_add(work_ns);
+        }
+        if let Some(alone) = &episode.alone {
+            let row = self.threads.row(alone.row);
+            row.path_ns = row.path_ns.saturating_add(alone.ns());
         }
         self.draw(&episode, last_ns);
         let roles = self.sites.get(site).roles;
@@ -247,6 +261,10 @@ impl Model {
         let Some(lanes) = &mut self.lanes else {
             return;
         };
+        if let Some(alone) = &episode.alone {
+            let span = (alone.from_ns, alone.to_ns);
+            lanes.add(alone.row, span, Doing::Work(alone.split));
+        }
         for member in &episode.members {
             let arrived = member.arrived;
             if let Some(since) = member.since {

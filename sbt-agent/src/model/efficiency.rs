@@ -22,7 +22,7 @@ pub struct Chain {
     /// The place that it takes; `None` before its first arrival.
     place: Option<u32>,
     /// The longest path that leads to the episode it was in last, ns.
-    path_ns: u64,
+    pub(super) path_ns: u64,
 }
 
 /// The sums over a run.

@@ -3,7 +3,8 @@
 use super::{
     barrier::BarrierId,
     efficiency::Chain,
-    site::{PlaceId, SiteId},
+    regions::Begun,
+    site::{Alone, PlaceId, SiteId},
     thread::{Before, Since, ThreadId},
 };
 use crate::event::{Clocks, Reading, Tid};
@@ -71,6 +72,12 @@ pub struct Episode {
     pub unseen: u32,
     /// Someone is in it who may belong to another: it cannot be complete.
     pub doubtful: bool,
+    /// Who began the parallel region in which it is, if that is known.
+    pub begun: Option<Begun>,
+    /// The region ends with it.
+    pub ends_region: bool,
+    /// What whoever began the region had worked before, alone.
+    pub alone: Option<Alone>,
     /// Members that are not known to have left; counted once it is full.
     pub inside: usize,
     /// From where it was called; known once it is full.

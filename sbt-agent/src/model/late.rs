@@ -145,6 +145,7 @@ mod tests {
             last_ns: 60,
             phase: Some((from, 100)),
             straggler: Some((ThreadId(2), 40)),
+            alone: None,
         }
     }
 

@@ -22,6 +22,7 @@ pub mod lanes;
 pub mod late;
 pub mod marks;
 mod moves;
+mod regions;
 mod restart;
 pub mod site;
 pub mod sites;
@@ -47,6 +48,7 @@ use episode::Episode;
 use episode::{Left, Member};
 use lanes::Lanes;
 use marks::Marks;
+use regions::Regions;
 use site::{Part, PlaceId, Roles, SiteId};
 use sites::Sites;
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
@@ -109,6 +111,11 @@ pub enum Present {
         since_ns: u64,
         /// From where it called.
         place: PlaceId,
+    },
+    /// It is kept waiting by its runtime until a parallel region begins.
+    Between {
+        /// Since when, ns: at most its last arrival.
+        since_ns: u64,
     },
     /// It works, or is on its way out of a barrier.
     Working {
@@ -218,7 +225,9 @@ impl Model {
     /// How well the threads were used until `now_ns`; `None` where too little was seen.
     pub fn efficiency(&self, now_ns: u64) -> Option<Efficiency> {
         let working = self.threads.all_living().filter_map(|live| {
-            let since = live.since.filter(|_| live.seat.is_none())?;
+            let since = live
+                .since
+                .filter(|_| live.seat.is_none() && !live.between)?;
             Some((live.chain, since.clocks.time_ns))
         });
         let counts = (self.totals.episodes, self.totals.incomplete);
@@ -262,6 +271,9 @@ impl Model {
                 (Some(member), _) => Present::Waiting {
                     since_ns: member.arrived.time_ns,
                     place: member.place,
+                },
+                (None, Some(since)) if live.between => Present::Between {
+                    since_ns: since.clocks.time_ns,
                 },
                 (None, Some(since)) => Present::Working {
                     since_ns: since.clocks.time_ns,
@@ -324,6 +336,12 @@ impl Model {
                 }
             }
             Event::Depart { tid, clocks } => self.depart(*tid, *clocks),
+            Event::Region { tid, clocks, depth } => self.region(*tid, *clocks, *depth),
+            Event::RegionEnd { tid } => {
+                if let Some(live) = self.threads.live(*tid) {
+                    live.ends_region = true;
+                }
+            }
             Event::Memory {
                 tid,
                 time_ns,
@@ -447,17 +465,22 @@ impl Model {
             return;
         };
         // A thread that was not seen to leave may have died where it waited.
-        let working = live.seat.is_none() || !departs;
+        // Who is kept for the next region need not have been seen to leave the last.
+        let working = live.seat.is_none() || !departs || live.between;
         if let Some(since) = live
             .since
             .filter(|since| working && since.before != Before::Start)
         {
             let work = clocks.time_ns.saturating_sub(since.clocks.time_ns);
-            let split = Split::between(since.clocks, clocks);
-            row.work.add(Some(work));
-            row.split.add(split);
-            let work = Some((work, split));
-            self.usage.work(live.chain, work, clocks.time_ns);
+            if live.between {
+                row.between_ns = row.between_ns.saturating_add(work);
+            } else {
+                let split = Split::between(since.clocks, clocks);
+                row.work.add(Some(work));
+                row.split.add(split);
+                let work = Some((work, split));
+                self.usage.work(live.chain, work, clocks.time_ns);
+            }
             if let Some(counts) = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns) {
                 row.counts.add(&counts);
             }
@@ -511,6 +534,8 @@ impl Model {
             live.hint = None;
             live.seat = None;
             live.mark = None;
+            live.between = false;
+            live.regions = Regions::default();
             if is_alone {
                 live.chain = Chain::default();
             }

@@ -57,6 +57,13 @@ impl Model {
             chain: live.chain,
             counts: live.counts.end(since_ns, clocks.time_ns),
         };
+        let ends_region = std::mem::take(&mut live.ends_region);
+        live.between = false;
+        let begun = if matches!(kind, Kind::Gomp | Kind::Kmp) {
+            live.regions.meet(object, ends_region)
+        } else {
+            None
+        };
         let key = key(live.process, object);
         let id = self.barrier(key, kind);
         if let Some(hint) = hint {
@@ -79,6 +86,11 @@ impl Model {
             // As far as we can know it was in the open episode when watching
             // began, and has left it.
             self.close_open(id);
+        }
+        let barrier = self.barriers.get(id);
+        barrier.open.ends_region |= ends_region;
+        if let Some(met) = begun {
+            barrier.note_begun(member.row, met);
         }
         self.sit(id, member);
     }

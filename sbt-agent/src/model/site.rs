@@ -88,6 +88,8 @@ pub struct SiteThread {
     pub normalised_ns: f64,
     /// Its work where it came last, ns.
     pub path_ns: u64,
+    /// What it worked alone before the parallel regions that end or go on here, ns.
+    pub alone_ns: u64,
     /// What counters said of it.
     pub counts: Sums,
 }
@@ -143,6 +145,9 @@ pub struct Site {
     uneven: (f64, f64),
     /// The straggler's path, and what could be gained.
     pub gains: Gains,
+    /// Work of one thread alone, while others were kept waiting for a parallel region to
+    /// begin: ns, and how much those waited, thread-ns.
+    pub alone_ns: (u64, u64),
     /// Time by the number of busy threads, of its episodes' members.
     pub busy: Busy,
     /// Who came last, in their order.
@@ -185,6 +190,7 @@ impl Site {
             longest_ns: 0,
             uneven: (0.0, 0.0),
             gains: Gains::default(),
+            alone_ns: (0, 0),
             busy: Busy::default(),
             ledger: Ledger::default(),
             late: Late::default(),
@@ -389,6 +395,29 @@ pub struct Done {
     pub phase: Option<(Option<SiteId>, u64)>,
     /// Who came last, and its lead a_(n) - a_(n-1), ns.
     pub straggler: Option<(ThreadId, u64)>,
+    /// What one of its threads worked alone before, while the others were kept waiting
+    /// for a parallel region to begin.
+    pub alone: Option<Alone>,
+}
+
+/// What a thread works between two parallel regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Which.
+    pub row: ThreadId,
+    /// From when, ns.
+    pub from_ns: u64,
+    /// How it splits up.
+    pub split: Split,
+    /// Until when, ns: where the next region begins.
+    pub to_ns: u64,
+}
+
+impl Alone {
+    /// How long.
+    pub const fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
 }
 
 impl Done {

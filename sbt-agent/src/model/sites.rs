@@ -160,6 +160,17 @@ impl Sites {
                 thread.path_ns = thread.path_ns.saturating_add(work_ns.unwrap_or(0));
             }
         }
+        if let Some(alone) = &done.alone {
+            let others = parts.len().saturating_sub(1) as u64;
+            let (alone_ns, waited_ns) = &mut site.alone_ns;
+            *alone_ns = alone_ns.saturating_add(alone.ns());
+            *waited_ns = waited_ns.saturating_add(alone.ns().saturating_mul(others));
+            site.gains.path_ns = site.gains.path_ns.saturating_add(alone.ns());
+            if let Some(thread) = site.thread(alone.row, &mut self.pairs) {
+                thread.alone_ns = thread.alone_ns.saturating_add(alone.ns());
+                thread.path_ns = thread.path_ns.saturating_add(alone.ns());
+            }
+        }
         let phase_ns = done.phase.map(|(_, phase_ns)| phase_ns);
         site.trend.add(&trend::Bucket {
             episodes: 1,
@@ -181,7 +192,7 @@ impl Sites {
         let site = &mut self.all[id.index()];
         site.busy.merge(busy);
         for share in shares {
-            if done.straggler.is_some_and(|(last, _)| last == share.row) {
+            if share.is_alone || done.straggler.is_some_and(|(last, _)| last == share.row) {
                 site.gains.weighted_ns += share.weighted_ns;
             }
             if let Some(thread) = site.thread(share.row, &mut self.pairs) {

@@ -229,6 +229,7 @@ mod tests {
                 last_ns: 1,
                 phase: None,
                 straggler: Some((ThreadId(last), 1)),
+                alone: None,
             };
             sites.record(id, team_number, &done, &parts);
         }

@@ -7,6 +7,7 @@ use super::{
     counts::{Sums, Track},
     efficiency::Chain,
     episode::Seat,
+    regions::Regions,
     site::SiteId,
     stats::KnownSum,
     waits::Waits,
@@ -104,6 +105,8 @@ pub struct Row {
     pub idle_ns: u64,
     /// From the last arrival to this thread's departure.
     pub release: KnownSum,
+    /// Kept waiting by its runtime between parallel regions, ns.
+    pub between_ns: u64,
     /// How it waited, where the departure was seen.
     pub waits: Waits,
     /// How `work` splits up.
@@ -174,6 +177,12 @@ pub struct Live {
     pub mark: Option<(MarkId, Clocks)>,
     /// Where it stands for the efficiencies.
     pub chain: Chain,
+    /// Parallel regions that it has begun.
+    pub regions: Regions,
+    /// The barrier at which it arrives next ends a region.
+    pub ends_region: bool,
+    /// It has been in a region that is over, and has not begun it: it waits for another.
+    pub between: bool,
     /// What counters say of it.
     pub counts: Track,
 }
@@ -318,6 +327,9 @@ impl Threads {
             unseated_ns: None,
             mark: None,
             chain: Chain::default(),
+            regions: Regions::default(),
+            ends_region: false,
+            between: false,
             counts: Track::default(),
         })
     }

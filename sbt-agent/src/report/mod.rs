@@ -153,7 +153,7 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadTimeReport {
-    /// Work, idle and release together.
+    /// Work, idle, release and between together.
     pub total_ns: u64,
     /// Between barriers; where departures were not watched, with the release.
     pub work_ns: u64,
@@ -162,12 +162,18 @@ pub struct ThreadTimeReport {
     /// Getting going again: from the last arrival to the own departure. Null if
     /// departures were not watched; if they were in part, of that part.
     pub release_ns: Option<u64>,
+    /// Kept waiting by a runtime of OpenMP until the next parallel region began, or until
+    /// the thread's end; null if departures were not watched, and with them where regions
+    /// begin: then it is in the work.
+    pub between_ns: Option<u64>,
     /// `work_ns` of `total_ns`; null if that is 0.
     pub work_pct: Option<f64>,
     /// `idle_ns` of `total_ns`.
     pub idle_pct: Option<f64>,
     /// `release_ns` of `total_ns`.
     pub release_pct: Option<f64>,
+    /// `between_ns` of `total_ns`.
+    pub between_pct: Option<f64>,
     /// How that was waited.
     #[serde(flatten)]
     pub waits: WaitsReport,
@@ -235,6 +241,8 @@ pub struct ThreadReport {
     pub idle_ns: u64,
     /// From the last arrival to its own departure.
     pub release_ns: Option<u64>,
+    /// Kept waiting by a runtime of OpenMP between parallel regions; null as above.
+    pub between_ns: Option<u64>,
     /// Of `work_ns`, on a CPU.
     pub running_ns: Option<u64>,
     /// Of `work_ns`, runnable without a CPU.

@@ -54,7 +54,13 @@ pub struct SiteReport {
     pub gain_ns: u64,
     /// What else would be saved.
     pub what_if: WhatIfReport,
-    /// Work of whoever came last: the critical path's part here.
+    /// Before the parallel regions that end or go on here, what whoever began them worked
+    /// alone while the others were kept waiting: it is in no phase's `work_ns`. Null if
+    /// departures were not watched, and with them where regions begin.
+    pub alone_ns: Option<u64>,
+    /// How long those were kept waiting meanwhile, together; likewise.
+    pub between_ns: Option<u64>,
+    /// Work of whoever came last, and `alone_ns`: the critical path's part here.
     pub path_ns: u64,
     /// `path_ns` of that of all sites; null if there is none.
     pub path_pct: Option<f64>,
@@ -257,7 +263,9 @@ pub struct SiteThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither.
     pub blocked_ns: Option<u64>,
-    /// Its work where it came last.
+    /// Of the site's `alone_ns`, what it worked.
+    pub alone_ns: Option<u64>,
+    /// Its work where it came last, and `alone_ns`.
     pub path_ns: u64,
     /// Its normalised processor time.
     pub npt_ns: u64,

@@ -216,6 +216,10 @@ impl Observer {
                 Present::Working { since_ns } => Doing::Working {
                     since_ns: self.since_origin(since_ns),
                 },
+                Present::Between { since_ns } => Doing::Waiting {
+                    since_ns: self.since_origin(since_ns),
+                    at: "the next parallel region".into(),
+                },
                 Present::Unknown => Doing::Unknown,
             };
         }
@@ -267,7 +271,7 @@ fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_n
     let (since_ns, doing) = match present {
         Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),
         Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Split::default())),
-        Present::Unknown => return,
+        Present::Between { .. } | Present::Unknown => return,
     };
     for (number, piece) in (from..).zip(pieces) {
         let begin = (number * piece_ns).max(since_ns);

@@ -78,6 +78,8 @@ pub enum Function {
     Kmp(Kmp),
     /// What it leaves last: a function.
     TeamEnd,
+    /// A function that begins a parallel region of OpenMP.
+    Region,
 }
 
 impl Function {
@@ -86,7 +88,12 @@ impl Function {
         match self {
             Self::BarrierWait | Self::CondWait | Self::CondWake { .. } | Self::Team(_) => 1,
             Self::BarrierInit => 3,
-            Self::LinkerMapped | Self::Mark(_) | Self::CallExit | Self::Kmp(_) | Self::TeamEnd => 0,
+            Self::LinkerMapped
+            | Self::Mark(_)
+            | Self::CallExit
+            | Self::Kmp(_)
+            | Self::TeamEnd
+            | Self::Region => 0,
             // Those beyond the sixth are on the stack.
             Self::Call { object, count } => object.max(count).min(6).into(),
         }

@@ -42,7 +42,8 @@ const OF_THE_RUN: [OfRun; 3] = [
 ];
 
 /// Of a site, in the order in which they are tried.
-const AT_A_SITE: [OfSite; 7] = [
+const AT_A_SITE: [OfSite; 8] = [
+    start::serial_part,
     short::phase_too_short,
     late::blocked,
     late::lost_its_cpu,

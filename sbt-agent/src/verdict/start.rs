@@ -1,7 +1,8 @@
-//! The time before the first barrier.
+//! The time in which other threads are not there yet: before the first barrier, and
+//! between parallel regions.
 
-use super::words::{time, who};
-use crate::report::{Figure, PhaseReport, Report, VerdictReport};
+use super::words::{time, who, whole};
+use crate::report::{Figure, PhaseReport, Report, SiteReport, VerdictReport};
 
 /// Share of the wall time, per cent, from which on a serial start is told. Every
 /// program starts with one thread, and a tenth bounds what any number of threads can
@@ -52,6 +53,52 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
             ("share_pct", Figure::Real(share_pct)),
             ("phase_ns", Figure::Whole(phase_ns)),
             ("threads", Figure::Whole(threads)),
+        ]
+        .into(),
+    })
+}
+
+/// One thread works between parallel regions, and the others are kept waiting for the
+/// next to begin.
+pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (alone_ns, between_ns) = (site.alone_ns?, site.between_ns?);
+    if alone_ns == 0 || site.episodes < super::FEW {
+        return None;
+    }
+    let share_pct = between_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
+    // Where threads lose more by waiting in the region itself, that is told instead.
+    if share_pct < super::WORTH || site.lost_ns > between_ns {
+        return None;
+    }
+    let others = between_ns as f64 / alone_ns as f64;
+    let worker = site.threads.iter().max_by_key(|thread| thread.alone_ns)?;
+    let gain_ns = whole(alone_ns as f64 * others / (others + 1.0));
+    let wall_pct = alone_ns as f64 / report.wall_ns.max(1) as f64 * 100.0;
+    let text = format!(
+        "serial part before {}: {} works alone for {:.0} % of the wall time while {} kept \
+         waiting for the parallel region to begin, {share_pct:.0} % of thread time, up to \
+         {} of {} wall time: divide that work too",
+        site.called(),
+        who(report, worker.thread),
+        wall_pct,
+        if others < 1.5 {
+            "another is".into()
+        } else {
+            format!("{others:.0} others are")
+        },
+        time(gain_ns),
+        time(report.wall_ns),
+    );
+    Some(VerdictReport {
+        kind: "serial-part",
+        site: Some(site.id),
+        thread: Some(worker.thread),
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(share_pct)),
+            ("gain_ns", Figure::Whole(gain_ns)),
+            ("alone_pct", Figure::Real(wall_pct)),
+            ("threads", Figure::Real(others + 1.0)),
         ]
         .into(),
     })

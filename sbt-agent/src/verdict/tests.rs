@@ -36,6 +36,9 @@ struct Program {
     woken_late_ns: u64,
     /// Threads spin in barriers for this part of the wait, per cent; else they sleep.
     spins: u64,
+    /// Its barriers end parallel regions, before each of which the first thread works so
+    /// long, ns.
+    alone_ns: Option<u64>,
     run: Run,
 }
 
@@ -72,6 +75,7 @@ impl Program {
             release_ns: 20 * US,
             woken_late_ns: 0,
             spins: 0,
+            alone_ns: None,
             run: Run {
                 cpus: Some(64),
                 departures: Some(true),
@@ -82,6 +86,10 @@ impl Program {
 
     /// One episode at a place.
     fn meet(&mut self, place: u32, work: &[Work]) -> &mut Self {
+        if let Some(alone_ns) = self.alone_ns {
+            self.begin_region(alone_ns);
+        }
+        let kind = self.alone_ns.map_or(Kind::Pthread, |_| Kind::Gomp);
         let mut arrivals: Vec<(u32, Clocks)> = Vec::new();
         for ((tid, clocks), [running, ready, blocked]) in (1..).zip(&self.clocks).zip(work) {
             let later = |clock: Option<u64>, by| clock.map(|clock| clock + by);
@@ -97,11 +105,14 @@ impl Program {
         arrivals.sort_by_key(|(tid, clocks)| (clocks.time_ns, *tid));
         let last_ns = arrivals.last().unwrap().1.time_ns;
         for (tid, clocks) in &arrivals {
+            if self.alone_ns.is_some() {
+                self.model.push(&Event::RegionEnd { tid: *tid });
+            }
             self.model.push(&Event::Arrive {
                 tid: *tid,
                 clocks: *clocks,
                 object: place.into(),
-                kind: Kind::Pthread,
+                kind,
                 callers: CallersId(place),
             });
         }
@@ -118,6 +129,19 @@ impl Program {
             self.clocks[tid as usize - 1] = clocks;
         }
         self
+    }
+
+    fn begin_region(&mut self, alone_ns: u64) {
+        for clocks in &mut self.clocks {
+            clocks.time_ns += alone_ns;
+        }
+        let clocks = &mut self.clocks[0];
+        clocks.run_ns = clocks.run_ns.map(|run| run + alone_ns);
+        self.model.push(&Event::Region {
+            tid: 1,
+            clocks: *clocks,
+            depth: 7,
+        });
     }
 
     /// So many episodes, after a first one that ends the program's start.
@@ -479,6 +503,51 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
         program.meet(0, &[runs(10); 4]);
     }
     assert_eq!(program.kinds(), ["no-problem"]);
+}
+
+#[test]
+fn one_thread_between_parallel_regions_is_a_serial_part() {
+    let mut program = Program::new(4);
+    program.alone_ns = Some(20 * MS);
+    program.rounds(20, |_| vec![runs(10); 4]);
+    let verdict = program.only("serial-part");
+    assert_eq!((verdict.site, verdict.thread), (Some(1), Some(0)));
+    // 20 of 30 ms each time, in which three of four wait.
+    says(
+        &verdict,
+        &["T0 w works alone for", "3 others are kept", "% of"],
+    );
+    let share = verdict.evidence.get("share_pct");
+    assert!(
+        matches!(share, Some(Figure::Real(share)) if (45.0..52.0).contains(share)),
+        "{verdict:?}"
+    );
+    let report = program.report();
+    let site = report.site(1).unwrap();
+    assert_eq!(site.alone_ns, Some(20 * 20 * MS));
+    assert_eq!(site.between_ns.unwrap(), 3 * (20 * 20 * MS));
+    // What lies between is no imbalance of the regions.
+    assert_eq!(site.gain_ns, 0);
+    // And before the first.
+    assert_eq!(report.threads[1].between_ns, Some(21 * 20 * MS));
+    let busy = report.parallelism.unwrap();
+    let alone = busy.times.iter().find(|time| time.busy == 1).unwrap();
+    assert_eq!(alone.ns, 21 * 20 * MS);
+    let it = report.efficiency.unwrap();
+    assert!((it.load_balance - 0.5).abs() < 0.02, "{it:?}");
+}
+
+#[test]
+fn hardly_any_work_between_regions_is_none() {
+    let mut program = Program::new(4);
+    program.alone_ns = Some(100 * US);
+    program.rounds(20, |_| vec![runs(10); 4]);
+    program.only("no-problem");
+    // And one that is late in the regions is told, not the little between them.
+    let mut program = Program::new(4);
+    program.alone_ns = Some(MS);
+    program.rounds(20, |_| but(4, 2, runs(30), runs(10)));
+    assert_ne!(program.kinds(), ["serial-part"]);
 }
 
 #[test]

@@ -130,6 +130,7 @@ mod tests {
                 last_ns: 1_002_000_000,
                 phase: Some((None, 5_000_000)),
                 straggler: None,
+                alone: None,
             },
             arrivals: vec![
                 arrival(1, 1_000_000_000, Some(30_000)),

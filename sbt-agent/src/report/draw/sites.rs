@@ -70,6 +70,8 @@ impl Draw<'_> {
             lost_wall_pct: self.lost_wall_pct(site),
             gain_ns: ns(site.gain_ns),
             what_if: what_if(&site.gains),
+            alone_ns: self.of_regions(site.alone_ns.0),
+            between_ns: self.of_regions(site.alone_ns.1),
             path_ns: site.gains.path_ns,
             path_pct: pct(site.gains.path_ns as f64, path),
             weighted_path_pct: pct(site.gains.weighted_ns, weight),
@@ -106,6 +108,7 @@ impl Draw<'_> {
             row.idle_ns as f64
                 + row.work.get().unwrap_or(0) as f64
                 + row.release.get().unwrap_or(0) as f64
+                + row.between_ns as f64
         });
         let wall_ns = self.run.wall_ns as f64;
         let all = (team * wall_ns).max(lives.sum());
@@ -228,6 +231,7 @@ impl Draw<'_> {
             running_ns: thread.split.running.get(),
             ready_ns: thread.split.ready.get(),
             blocked_ns: thread.split.blocked.get(),
+            alone_ns: self.of_regions(thread.alone_ns),
             path_ns: thread.path_ns,
             npt_ns: ns(thread.normalised_ns),
             last: thread.last,

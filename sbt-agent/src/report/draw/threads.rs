@@ -8,7 +8,9 @@ use super::{
     Draw, ns,
 };
 use crate::{
+    event::Kind,
     model::{
+        site::Site,
         thread::{Row, SplitSum},
         waits::Waits,
     },
@@ -22,9 +24,20 @@ impl Draw<'_> {
             .into_iter()
             .map(|(id, row)| {
                 let counters = self.counts(&row.counts, row.split.running.get());
-                thread(id, self.order.label(id), row, counters)
+                let between_ns = self.of_regions(row.between_ns);
+                ThreadReport {
+                    between_ns,
+                    ..thread(id, self.order.label(id), row, counters)
+                }
             })
             .collect()
+    }
+
+    /// A time that is known only where it is seen when parallel regions begin.
+    pub(super) fn of_regions(&self, ns: u64) -> Option<u64> {
+        let is_openmp = |site: &Site| matches!(site.kind, Kind::Gomp | Kind::Kmp);
+        let has_regions = || self.model.sites().all().iter().any(is_openmp);
+        (self.run.departures != Some(false) || !has_regions()).then_some(ns)
     }
 
     pub(super) fn processes(&self) -> Vec<ProcessReport> {
@@ -58,6 +71,7 @@ fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
         work_ns: row.work.get(),
         idle_ns: row.idle_ns,
         release_ns: row.release.get(),
+        between_ns: None,
         running_ns: running.get(),
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),
@@ -90,16 +104,27 @@ pub(super) fn thread_time(
     let known = threads.iter().any(|thread| thread.release_ns.is_some());
     let release_ns = sum(&mut threads.iter().filter_map(|thread| thread.release_ns));
     let release_ns = known.then_some(release_ns);
-    let total_ns = sum(&mut [work_ns, idle_ns, release_ns.unwrap_or(0)].into_iter());
+    let known = threads.iter().any(|thread| thread.between_ns.is_some());
+    let between_ns = sum(&mut threads.iter().filter_map(|thread| thread.between_ns));
+    let between_ns = known.then_some(between_ns);
+    let parts = [
+        work_ns,
+        idle_ns,
+        release_ns.unwrap_or(0),
+        between_ns.unwrap_or(0),
+    ];
+    let total_ns = sum(&mut parts.into_iter());
     let pct = |ns: u64| (total_ns > 0).then(|| ns as f64 / total_ns as f64 * 100.0);
     ThreadTimeReport {
         total_ns,
         work_ns,
         idle_ns,
         release_ns,
+        between_ns,
         work_pct: pct(work_ns),
         idle_pct: pct(idle_ns),
         release_pct: release_ns.and_then(pct),
+        between_pct: between_ns.and_then(pct),
         waits: waits(all_waits),
         unfinished_ns: sum(&mut unfinished.iter().map(|open| open.idle_ns)),
     }

@@ -9,7 +9,7 @@ use super::{
     Ebpf, Scope,
     bpf::{self, ProbePoint, ProgramKind},
     perf_uprobe,
-    points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped},
+    points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped, is_region},
 };
 use crate::{
     place::printable,
@@ -118,6 +118,9 @@ impl Ebpf {
             .context("a path with a NUL in it")?;
         let points = self.points(file, is_left, At::Return);
         let links = self.attach_points("depart", &path, &points, true)?;
+        self.returns.extend(links);
+        let points = self.points(file, is_region, At::Entry);
+        let links = self.attach_points("mark", &path, &points, false)?;
         self.returns.extend(links);
         Ok(())
     }

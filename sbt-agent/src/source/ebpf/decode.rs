@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Arrive, Condvar, Mapping, Thread, UNKNOWN, evidence, kind, layout};
+use sbt_common::{
+    Arrive, Condvar, ENDS, Mapping, MarkCookie, Thread, UNKNOWN, evidence, kind, layout,
+};
 
 mod chains;
 
@@ -234,6 +236,13 @@ impl Decoder {
                         self.threads.remove(&tid);
                         Event::Exit { tid, clocks }
                     }
+                    kind::MARK if record.mark.to_le_bytes()[0] == MarkCookie::REGION => {
+                        Event::Region {
+                            tid,
+                            clocks,
+                            depth: record.mark >> 8,
+                        }
+                    }
                     kind::MARK => Event::Mark {
                         tid,
                         clocks,
@@ -313,6 +322,9 @@ impl Decoder {
         };
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
+        if record.head.detail & ENDS != 0 {
+            out.push(Event::RegionEnd { tid });
+        }
         out.push(Event::Arrive {
             tid,
             clocks,

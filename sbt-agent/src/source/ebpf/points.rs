@@ -40,6 +40,11 @@ pub(super) const fn is_left(function: Function) -> bool {
     matches!(function, Function::BarrierWait | Function::TeamEnd)
 }
 
+/// What tells where a parallel region begins.
+pub(super) const fn is_region(function: Function) -> bool {
+    matches!(function, Function::Region)
+}
+
 const fn is_call(function: Function) -> bool {
     matches!(function, Function::Call { .. })
 }
@@ -127,6 +132,11 @@ impl Ebpf {
         };
         match point.function {
             Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
+            Function::Region => MarkCookie {
+                mark: MarkCookie::REGION,
+                generation,
+            }
+            .pack(),
             Function::Call { object, count } => Cookie {
                 layout: point.layout,
                 object,
@@ -149,7 +159,8 @@ impl Ebpf {
             Function::Kmp(place) => Cookie {
                 object: place.register,
                 count: if place.from_frame { kmp::FRAME } else { 0 }
-                    | if place.passes { kmp::PASSES } else { 0 },
+                    | if place.passes { kmp::PASSES } else { 0 }
+                    | if place.ends { kmp::ENDS } else { 0 },
                 displacement: self.way(&place.way).unwrap_or(u16::MAX),
                 ..cookie
             }

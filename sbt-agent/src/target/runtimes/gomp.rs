@@ -31,6 +31,7 @@ use crate::target::{
 /// `awaited`, from the beginning of `gomp_barrier_t`, bytes. The final barrier
 /// counts in the word after it.
 const AWAITED: u64 = 64;
+const AWAITED_FINAL: u64 = AWAITED + 4;
 
 /// How many instructions a function that counts and goes on may have.
 const SHORT: usize = 64;
@@ -107,7 +108,7 @@ pub fn points(
     let (mut waits, mut ends) = (Vec::new(), Vec::new());
     for barrier in &start.barriers {
         if let Some((wait, end)) = waits_at(code, frames, *barrier) {
-            waits.push(wait);
+            waits.push((wait, false));
             ends.push(end);
         }
     }
@@ -124,7 +125,7 @@ pub fn points(
         };
         match counted_in(code, function, go.at) {
             // Its first argument is the barrier: those who call it are watched.
-            Some(Counted::Argument) => waits.push(function.0),
+            Some(Counted::Argument { last }) => waits.push((function.0, last)),
             Some(Counted::Here { team, at }) => {
                 let moved = frames.stack_moved(at);
                 points.extend(moved.and_then(|moved| {
@@ -142,15 +143,19 @@ pub fn points(
     }
     waits.sort_unstable();
     waits.dedup();
-    let team = Team {
-        register: 1,
-        spilled: None,
-        displacement: 0,
-        has_count: true,
-    };
     for instruction in code.all() {
-        let Some(go) = transfer(&instruction).filter(|go| waits.contains(&go.to)) else {
+        let Some(go) = transfer(&instruction) else {
             continue;
+        };
+        let Some((_, ends)) = waits.iter().find(|(wait, _)| *wait == go.to) else {
+            continue;
+        };
+        let team = Team {
+            register: 1,
+            spilled: None,
+            displacement: 0,
+            has_count: true,
+            ends: *ends,
         };
         if let Some(moved) = frames.stack_moved(go.at) {
             let symbol = "gomp_team_barrier_wait";
@@ -169,8 +174,9 @@ pub fn points(
 
 /// How a function that goes to where threads wait has counted its own.
 enum Counted {
-    /// In the object that is its first argument.
-    Argument,
+    /// In the object that is its first argument; `last`: that the thread has come to
+    /// the end of a region.
+    Argument { last: bool },
     /// In one whose address it has found; where to put the probe.
     Here { team: Team, at: u64 },
 }
@@ -187,13 +193,15 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
             })?;
     let writes = |instruction: &Instruction| writes(instruction, base);
     let Some(written) = instructions[..index].iter().rposition(writes) else {
-        return (base == Register::RDI).then_some(Counted::Argument);
+        let last = displacement == AWAITED_FINAL;
+        return (base == Register::RDI).then_some(Counted::Argument { last });
     };
     let team = Team {
         register: number(base)?,
         spilled: None,
         displacement: i32::from(i16::try_from(displacement.checked_sub(AWAITED)?).ok()?),
         has_count: true,
+        ends: false,
     };
     // Before the thread is counted; or else right after.
     let stands = |instruction: &&Instruction| is_emulated(code.bytes_of(instruction));
@@ -233,6 +241,14 @@ mod tests {
         let is_argument = |function| matches!(function, Function::Team(team) if team.register == 1);
         assert!(teams.iter().any(|point| is_argument(point.function)));
         assert!(teams.iter().any(|point| !is_argument(point.function)));
+        // The thread that began a region and the others come to its end.
+        let ends = |function| matches!(function, Function::Team(team) if team.ends);
+        assert!(teams.iter().filter(|point| ends(point.function)).count() >= 2);
+        let begins: Vec<_> = points
+            .iter()
+            .filter(|point| point.function == Function::Region)
+            .collect();
+        assert!(begins.iter().any(|point| point.symbol == "GOMP_parallel"));
         let leaves = points
             .iter()
             .filter(|point| point.function == Function::TeamEnd);

@@ -111,15 +111,15 @@ pub fn points(
     let (number, first) = (Register::RSI, Register::RDI);
     let mut points = Vec::new();
     for at in library.calls_of(barrier) {
-        points.extend(library.point("__kmp_barrier", at, number, false, segments));
+        points.extend(library.point("__kmp_barrier", at, number, (false, false), segments));
     }
     for at in library.calls_of(join) {
         // It is the other way that a league of teams ends by, without a barrier.
         if library.at(at)?.of(Register::RCX) != Some(Value::Number(1)) {
-            points.extend(library.point("__kmp_join_call", at, number, false, segments));
+            points.extend(library.point("__kmp_join_call", at, number, (false, true), segments));
         }
     }
-    points.extend(library.point("__kmp_join_barrier", workers, first, true, segments));
+    points.extend(library.point("__kmp_join_barrier", workers, first, (true, true), segments));
     if points.len() > MAX_CALLS {
         return None;
     }
@@ -351,7 +351,7 @@ impl Library<'_> {
         symbol: &str,
         at: u64,
         number: Register,
-        passes: bool,
+        (passes, ends): (bool, bool),
         segments: &[Segment],
     ) -> Option<Point> {
         let (from_frame, above) = match self.frames.caller(at)? {
@@ -363,6 +363,7 @@ impl Library<'_> {
             register: if number == Register::RDI { 1 } else { 2 },
             from_frame,
             passes,
+            ends,
             way: sbt_common::Kmp {
                 threads: i32::try_from(threads).ok()?,
                 team: self.way.team,

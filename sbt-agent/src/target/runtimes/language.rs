@@ -151,6 +151,7 @@ fn of_function(
             spilled: None,
             displacement,
             has_count,
+            ends: false,
         })
     };
     let point = |function, symbol, layout| Point::of_function(function, symbol, &code, layout);
@@ -339,6 +340,7 @@ fn team(origin: Origin, displacement: i64, call: u64) -> Option<Team> {
         spilled,
         displacement: i32::try_from(displacement).ok()?,
         has_count: true,
+        ends: false,
     })
 }
 

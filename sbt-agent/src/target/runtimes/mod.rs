@@ -5,6 +5,7 @@ mod frames;
 mod gomp;
 mod kmp;
 mod language;
+mod regions;
 mod stubs;
 mod sweep;
 mod values;
@@ -15,7 +16,7 @@ use object::{
 
 use sbt_common::{
     Cookie, layout,
-    team::{HAS_COUNT, SPILLED},
+    team::{ENDS, HAS_COUNT, SPILLED},
 };
 
 use super::{
@@ -38,6 +39,8 @@ pub struct Team {
     pub displacement: i32,
     /// Whether the barrier, there, begins with the number of its threads.
     pub has_count: bool,
+    /// Whether a parallel region ends with it.
+    pub ends: bool,
 }
 
 impl Team {
@@ -46,6 +49,7 @@ impl Team {
         let [a, b, c, d] = self.displacement.to_le_bytes();
         let (low, high) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
         let mut bits = if self.has_count { HAS_COUNT } else { 0 };
+        bits |= if self.ends { ENDS } else { 0 };
         let stack_moved = match self.spilled {
             _ if cookie.layout != layout::STD_INLINED => cookie.stack_moved,
             Some(at) => {
@@ -73,6 +77,8 @@ pub struct Kmp {
     pub from_frame: bool,
     /// Nothing shows when the thread leaves.
     pub passes: bool,
+    /// A parallel region ends there.
+    pub ends: bool,
     /// How its team is found.
     pub way: sbt_common::Kmp,
 }
@@ -97,13 +103,18 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     let Some(frames) = Frames::of(&file) else {
         return points;
     };
+    let mut barriers = Vec::new();
     // LLVM's has GNU's functions too, for programs built by gcc.
     if let Some(start) = kmp {
         let stubs = stubs::Stubs::of(&file);
         let found = kmp::points(&start, &text, &frames, &stubs, segments);
-        points.extend(found.unwrap_or_default());
+        barriers.extend(found.unwrap_or_default());
     } else if let Some(start) = gomp {
-        points.extend(gomp::points(&start, &text, &frames, segments));
+        barriers.extend(gomp::points(&start, &text, &frames, segments));
+    }
+    if !barriers.is_empty() {
+        points.append(&mut barriers);
+        points.extend(regions::points(&file, image, segments));
     }
     points
 }

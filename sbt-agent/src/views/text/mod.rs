@@ -166,6 +166,13 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         parts.push(format!("of {total} thread time: {idle},"));
         parts.push(format!("{release},"));
         parts.push(part(time.work_ns, time.work_pct, "work"));
+        if let Some(between_ns) = time.between_ns.filter(|ns| *ns > 0) {
+            if let Some(last) = parts.last_mut() {
+                last.push(',');
+            }
+            let what = "between parallel regions";
+            parts.push(part(between_ns, time.between_pct, what));
+        }
     }
     if waiting > 0 {
         if let Some(last) = parts.last_mut() {

@@ -1,0 +1,229 @@
+//! Parallel regions of OpenMP. Between two of them one thread works on, and the runtime
+//! keeps the others waiting: that is neither work nor waiting for each other at a
+//! barrier. Where a region begins is told by the thread that begins it; with which
+//! barrier one ends, by those who come to it.
+
+use super::{
+    Model,
+    barrier::{Barrier, BarrierId},
+    efficiency::useful,
+    episode::Episode,
+    site::Alone,
+    thread::{Before, Since, Split, ThreadId},
+};
+use crate::event::{Clocks, Tid};
+
+/// Regions one inside the other that are kept of a thread.
+const MOST: usize = 8;
+
+/// How deep stacks are is told modulo this, in words.
+const DEPTHS: u32 = 1 << 24;
+
+/// A region that a thread has begun, and not ended as far as is known.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    began: Clocks,
+    depth: u32,
+    /// At which barrier its threads have met.
+    team: Option<u64>,
+}
+
+/// Those of a thread, the outermost first.
+#[derive(Clone, Debug, Default)]
+pub struct Regions(Vec<Region>);
+
+/// What a thread that arrives has to do with a region that it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Which of the members of the episode it is.
+    pub index: usize,
+    /// Whether its threads have met before.
+    pub met: Met,
+}
+
+/// Whether the threads of a region have met in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// For the first time; it began then.
+    First(Clocks),
+    /// They had before.
+    Again,
+}
+
+/// Whether a stack that ends at `a` is as deep as one that ends at `b`, or deeper.
+const fn is_as_deep(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).is_multiple_of(DEPTHS) || a.wrapping_sub(b) % DEPTHS > DEPTHS / 2
+}
+
+impl Regions {
+    /// The thread begins another.
+    pub fn begin(&mut self, began: Clocks, depth: u32) {
+        // One of a single thread ends without a barrier; what was begun from as deep or
+        // deeper has returned since.
+        while self.0.last().is_some_and(|it| is_as_deep(it.depth, depth)) {
+            self.0.pop();
+        }
+        if self.0.len() == MOST {
+            self.0.remove(0);
+        }
+        self.0.push(Region {
+            began,
+            depth,
+            team: None,
+        });
+    }
+
+    /// The thread comes to a barrier of its team, which ends a region or does not.
+    /// `None` if it has begun no region with this team.
+    pub fn meet(&mut self, team: u64, ends: bool) -> Option<Met> {
+        let known = self.0.iter().rposition(|it| it.team == Some(team));
+        // Inside of the outermost there may be some of a single thread.
+        let at = known.or_else(|| self.0.iter().position(|it| it.team.is_none()))?;
+        let region = &mut self.0[at];
+        let met = match region.team.replace(team) {
+            None => Met::First(region.began),
+            Some(_) => Met::Again,
+        };
+        if ends {
+            self.0.truncate(at);
+        }
+        Some(met)
+    }
+}
+
+impl Barrier {
+    /// A thread comes that has begun a region, perhaps this one: others may have begun
+    /// some of their own inside of it, each of a single thread, and those began later.
+    pub(super) fn note_begun(&mut self, row: ThreadId, met: Met) {
+        let is_other = self.master.is_some_and(|master| master != row);
+        let is_later = match (self.open.begun.map(|begun| begun.met), met) {
+            (Some(Met::First(known)), Met::First(began)) => known.time_ns <= began.time_ns,
+            (Some(Met::Again), _) => true,
+            _ => false,
+        };
+        if !is_other && !is_later {
+            let index = self.open.members.len();
+            self.open.begun = Some(Begun { index, met });
+        }
+    }
+}
+
+impl Model {
+    /// A thread begins a region.
+    pub(super) fn region(&mut self, tid: Tid, clocks: Clocks, depth: u32) {
+        self.threads.meet(tid, clocks.time_ns);
+        if let Some(live) = self.threads.live(tid) {
+            live.regions.begin(clocks, depth);
+        }
+    }
+
+    /// All threads of a region meet for the first time: the one that began it has worked
+    /// alone before, the others work since then.
+    pub(super) fn begin_region(&mut self, id: BarrierId, episode: &mut Episode) {
+        let master = episode.begun.map(|begun| episode.members[begun.index].row);
+        self.barriers.get(id).master = master.filter(|_| !episode.ends_region);
+        let Some(Begun {
+            index,
+            met: Met::First(began),
+        }) = episode.begun
+        else {
+            return;
+        };
+        let master = &mut episode.members[index];
+        let Some(since) = master.since.filter(|it| it.clocks.time_ns < began.time_ns) else {
+            return;
+        };
+        let work_ns = began.time_ns - since.clocks.time_ns;
+        let split = Split::between(since.clocks, began);
+        let path_ns = if since.before == Before::Start {
+            // Before the first region nobody waits for it: they are not there yet.
+            master.chain.path_ns + useful(work_ns, split)
+        } else {
+            let work = Some((work_ns, split));
+            let path_ns = self.usage.work(master.chain, work, began.time_ns);
+            master.chain.path_ns = path_ns;
+            master.since = Some(Since {
+                clocks: began,
+                ..since
+            });
+            episode.alone = Some(Alone {
+                row: master.row,
+                from_ns: since.clocks.time_ns,
+                split,
+                to_ns: began.time_ns,
+            });
+            let row = self.threads.row(master.row);
+            row.work.add(Some(work_ns));
+            row.split.add(split);
+            path_ns
+        };
+        for (other, member) in episode.members.iter_mut().enumerate() {
+            let Some(since) = member.since.as_mut().filter(|_| other != index) else {
+                continue;
+            };
+            let waited_ns = began.time_ns.saturating_sub(since.clocks.time_ns);
+            if waited_ns > 0 {
+                since.clocks.time_ns = began.time_ns;
+                let row = self.threads.row(member.row);
+                row.between_ns = row.between_ns.saturating_add(waited_ns);
+            }
+            member.chain.path_ns = member.chain.path_ns.max(path_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn first(time_ns: u64) -> Met {
+        Met::First(Clocks::at(time_ns))
+    }
+
+    #[test]
+    fn a_region_begins_once_and_ends_with_its_last_barrier() {
+        let mut regions = Regions::default();
+        assert_eq!(regions.meet(1, false), None);
+        regions.begin(Clocks::at(10), 500);
+        assert_eq!(regions.meet(1, false), Some(first(10)));
+        assert_eq!(regions.meet(1, false), Some(Met::Again));
+        assert_eq!(regions.meet(1, true), Some(Met::Again));
+        assert_eq!(regions.meet(1, false), None);
+        regions.begin(Clocks::at(20), 500);
+        assert_eq!(regions.meet(1, true), Some(first(20)));
+        assert_eq!(regions.meet(1, true), None);
+    }
+
+    #[test]
+    fn those_of_a_single_thread_pass() {
+        let mut regions = Regions::default();
+        // One before, begun from as deep; then two inside of one of several threads.
+        for (time_ns, depth) in [(10, 500), (20, 500), (30, 400), (40, 400)] {
+            regions.begin(Clocks::at(time_ns), depth);
+        }
+        assert_eq!(regions.meet(1, true), Some(first(20)));
+        assert_eq!(regions.meet(1, true), None);
+    }
+
+    #[test]
+    fn one_inside_of_another_has_a_team_of_its_own() {
+        let mut regions = Regions::default();
+        regions.begin(Clocks::at(10), 500);
+        assert_eq!(regions.meet(1, false), Some(first(10)));
+        regions.begin(Clocks::at(20), 400);
+        assert_eq!(regions.meet(2, true), Some(first(20)));
+        assert_eq!(regions.meet(1, true), Some(Met::Again));
+    }
+
+    #[test]
+    fn depths_wrap_around() {
+        assert!(is_as_deep(DEPTHS - 8, 8));
+        assert!(!is_as_deep(8, DEPTHS - 8));
+        assert!(is_as_deep(3, 3));
+        let mut regions = Regions::default();
+        for time_ns in 0..100 {
+            regions.begin(Clocks::at(time_ns), 1000 - u32::try_from(time_ns).unwrap());
+        }
+        assert_eq!(regions.0.len(), MOST);
+    }
+}
