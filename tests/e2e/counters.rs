@@ -320,3 +320,22 @@ fn totals_are_those_of_the_whole_life() {
         "{work} of {all}: {report}"
     );
 }
+
+/// From before the pages are touched to where the sleeping begins.
+#[test]
+fn what_lies_between_marks_is_counted() {
+    needs_root!();
+    let marks = ["--mark=touches", "--mark=sleeps_now"];
+    let options = ["-e", "page-faults,context-switches", marks[0], marks[1]];
+    let (finished, report) = watch_with(&options, &PROGRAM.path(), &[]);
+    finished.expect(0);
+    let mut all = report.list("intervals").iter();
+    let inside = all.find(|it| (&it["from"], &it["to"]) == (&0.into(), &1.into()));
+    let inside = inside.unwrap_or_else(|| panic!("no interval: {report}"));
+    assert_eq!(number(&inside["time_ns"], "count"), 3 * ROUNDS, "{report}");
+    // Three threads, of which each touches as many more as the one before.
+    let known = PAGES * (1 + 2 + 3) * ROUNDS;
+    let faults = counter(inside, "page-faults");
+    assert!((known..=known + 36).contains(&faults), "{faults}: {report}");
+    assert!(report.0["counters"][0]["total"].as_u64() > Some(faults));
+}

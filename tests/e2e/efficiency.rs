@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, best_of_three, each, needs_root, number, watch},
+    harness::{Report, best_of_three, each, needs_root, number, watch, watch_with},
     programs::program,
     report::text_of,
 };
@@ -135,4 +135,32 @@ fn the_text_says_it() {
         text.contains("  a straggler 25 % faster would save "),
         "{text}"
     );
+}
+
+/// From each meeting to the next: what is true of the run is true of its phases.
+#[test]
+fn a_conceptual_phase_has_efficiencies_of_its_own() {
+    needs_root!(alone);
+    best_of_three(|| {
+        let arguments = [&LOADS[..], &["load=sleep"]].concat();
+        let (_, report) = watch_with(
+            &["--phase=round=meet..meet"],
+            &program("truth.c"),
+            &arguments,
+        );
+        let round = &report.list("conceptual_phases")[0];
+        assert_eq!(number(&round["phase_ns"], "count"), 39, "{report}");
+        let it = &round["efficiency"];
+        is_near("parallel", &it["parallel"], 0.625)?;
+        is_near("balance", &it["load_balance"], 0.625)?;
+        is_near("serial", &it["serialisation"], 1.0)?;
+        is_near("transfer", &it["transfer"], 1.0)?;
+        is_near("speed-up", &it["speedup"], 2.5)?;
+        assert_eq!(it["threads"], 4, "{report}");
+        let [parallel, balance, serial, transfer] =
+            ["parallel", "load_balance", "serialisation", "transfer"]
+                .map(|name| it[name].as_f64().unwrap());
+        assert!((parallel - balance * serial * transfer).abs() < 1e-6, "{it}");
+        Ok(())
+    });
 }

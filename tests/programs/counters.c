@@ -19,14 +19,27 @@ static void touch(char *memory, long count)
         ((volatile char *)memory)[page * size] = 1;
 }
 
+// To be marked.
+__attribute__((noinline)) void touches(void)
+{
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) void sleeps_now(void)
+{
+    __asm__ volatile("");
+}
+
 static void *work(void *argument)
 {
     struct task *task = argument;
     char *memory = task->memory;
     for (volatile long round = 0; round < rounds; round++) {
         pthread_barrier_wait(&meet); // SITE begin
+        touches();
         touch(memory, pages * (task->id + 1));
         memory += pages * (task->id + 1) * size;
+        sleeps_now();
         for (long sleep = 0; sleep < sleeps; sleep++)
             sleep_us(100);
         pthread_barrier_wait(&meet); // SITE end

@@ -19,6 +19,7 @@ use super::{
     stats::Stat,
     thread::ThreadId,
     trend::{Bucket, Trend},
+    within::{Progress, Within},
 };
 
 /// What happened in the spans of one of them.
@@ -37,6 +38,8 @@ pub struct Sums {
     pub work_ns: u64,
     /// Work and idle time inside by [`super::thread::ThreadId`], ns.
     pub threads: Vec<(u64, u64)>,
+    /// How well the threads were used inside.
+    pub within: Within,
 }
 
 impl Sums {
@@ -55,6 +58,9 @@ impl Sums {
             self.work_ns = self.work_ns.saturating_add(member.work_ns);
             span_idle_ns = span_idle_ns.saturating_add(member.idle_ns);
         }
+        let members = span.members.iter();
+        self.within
+            .add(time_ns, members.map(|member| (member.row, member.progress)));
         self.idle_ns = self.idle_ns.saturating_add(span_idle_ns);
         self.episodes += span.episodes;
         self.time.add(time_ns);
@@ -74,6 +80,7 @@ struct Member {
     row: ThreadId,
     work_ns: u64,
     idle_ns: u64,
+    progress: Progress,
 }
 
 /// One that is going on; it counts when it ends.
@@ -130,6 +137,7 @@ impl Spans {
             for part in parts {
                 self.note(part);
             }
+            self.meet(parts);
         }
         if ends {
             for part in parts {
@@ -161,6 +169,36 @@ impl Spans {
         let work_ns = part.work_ns.unwrap_or(0);
         member.work_ns = member.work_ns.saturating_add(work_ns);
         member.idle_ns = member.idle_ns.saturating_add(part.idle_ns);
+        member.progress.add(part);
+    }
+
+    fn member(&mut self, row: ThreadId) -> Option<(u64, &mut Member)> {
+        let stand = self.stands.get(row.index())?;
+        let span = self.open.get_mut(&stand.span)?;
+        Some((stand.span, &mut span.members[stand.index]))
+    }
+
+    /// All of an episode go on from where the longest path of any of them has led.
+    fn meet(&mut self, parts: &[Part]) {
+        // They are nearly always in the same span.
+        let mut longest: Option<(u64, u64)> = None;
+        for part in parts {
+            if let Some((span, member)) = self.member(part.row) {
+                let path_ns = member.progress.path_ns;
+                let (of, most_ns) = longest.get_or_insert((span, path_ns));
+                if *of == span {
+                    *most_ns = path_ns.max(*most_ns);
+                }
+            }
+        }
+        for part in parts {
+            if let Some((of, path_ns)) = longest
+                && let Some((span, member)) = self.member(part.row)
+                && span == of
+            {
+                member.progress.path_ns = path_ns;
+            }
+        }
     }
 
     /// Whoever is in none begins one.
@@ -185,6 +223,7 @@ impl Spans {
                 row: part.row,
                 work_ns: 0,
                 idle_ns: 0,
+                progress: Progress::default(),
             });
         }
         if members.is_empty() {

@@ -121,6 +121,8 @@ pub struct Track {
     /// Where its present work began, if it is known; else where it arrived last.
     begun: Option<Reading>,
     last: Option<Reading>,
+    /// At the mark that it passed last.
+    marked: Option<Reading>,
 }
 
 impl Track {
@@ -170,10 +172,23 @@ impl Track {
         })
     }
 
+    /// It passes a mark: what has come since the last, if anything is counted.
+    pub fn mark(&mut self, time_ns: u64) -> Option<Reading> {
+        let newest = self.waiting.back();
+        let reading = newest.and_then(|(time, it)| (*time == time_ns).then(|| it.clone()));
+        let before = std::mem::replace(&mut self.marked, reading);
+        let reading = self.marked.as_ref()?;
+        Some(match before {
+            Some(before) => between(&before, reading),
+            None => reading.iter().map(|_| None).collect(),
+        })
+    }
+
     /// Nothing is known of what it has counted so far.
     pub fn forget(&mut self) {
         self.waiting.clear();
         self.begun = None;
+        self.marked = None;
     }
 }
 
@@ -248,6 +263,23 @@ mod tests {
             Some(reading(&[count(1)]))
         );
         assert_eq!(track.end(Some(30), 40), Some(reading(&[count(1)])));
+    }
+
+    #[test]
+    fn between_marks_counts_what_came_there() {
+        let mut track = Track::default();
+        assert_eq!(track.mark(5), None);
+        track.read(10, &reading(&[count(1)]));
+        assert_eq!(track.mark(10), Some(reading(&[None])));
+        // A barrier in between takes nothing away.
+        track.read(20, &reading(&[count(3)]));
+        track.begin(20);
+        track.read(30, &reading(&[count(9)]));
+        assert_eq!(track.mark(30), Some(reading(&[count(8)])));
+        // One without a reading.
+        assert_eq!(track.mark(40), None);
+        track.read(50, &reading(&[count(10)]));
+        assert_eq!(track.mark(50), Some(reading(&[None])));
     }
 
     #[test]

@@ -7,10 +7,11 @@
 use rustc_hash::FxHashMap;
 
 use super::{
+    counts::Sums,
     stats::Stat,
     thread::{Split, SplitSum, ThreadId},
 };
-use crate::event::{Clocks, MarkId};
+use crate::event::{Clocks, Count, MarkId};
 
 /// Pairs of an interval and a thread that are kept apart; of later ones only
 /// the sums over all threads know.
@@ -23,6 +24,8 @@ pub struct Interval {
     pub time: Stat,
     /// What they did in it.
     pub split: SplitSum,
+    /// What counters said of it.
+    pub counts: Sums,
     /// Count and sum (ns) by thread.
     pub threads: FxHashMap<ThreadId, (u64, u64)>,
 }
@@ -38,12 +41,14 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// A thread passes a mark; `before`: the one that it passed last.
+    /// A thread passes a mark; `before`: the one that it passed last; `counts`: what has
+    /// been counted since.
     pub(super) fn pass(
         &mut self,
         thread: ThreadId,
         before: Option<(MarkId, Clocks)>,
         (mark, clocks): (MarkId, Clocks),
+        counts: Option<&[Option<Count>]>,
     ) {
         *self.hits.entry((mark, thread)).or_default() += 1;
         let Some((from, since)) = before else {
@@ -53,6 +58,9 @@ impl Marks {
         let time_ns = clocks.time_ns.saturating_sub(since.time_ns);
         interval.time.add(time_ns);
         interval.split.add(Split::between(since, clocks));
+        if let Some(counts) = counts {
+            interval.counts.add(counts);
+        }
         if !interval.threads.contains_key(&thread) {
             if self.pairs >= MAX_PAIRS {
                 return;
@@ -77,7 +85,7 @@ mod tests {
             let mut before = None;
             for (time, mark) in [(10, a), (40, b), (50, a), (90, b)] {
                 let here = (mark, Clocks::at(time));
-                marks.pass(thread, before, here);
+                marks.pass(thread, before, here, None);
                 before = Some(here);
             }
         }

@@ -32,6 +32,7 @@ pub mod thread;
 pub mod told;
 pub mod trend;
 pub mod waits;
+pub mod within;
 
 #[cfg(test)]
 mod tests;
@@ -381,7 +382,9 @@ impl Model {
                 self.threads.meet(*tid, clocks.time_ns);
                 if let Some(live) = self.threads.live(*tid) {
                     let before = live.mark.replace((*mark, *clocks));
-                    self.marks.pass(live.row, before, (*mark, *clocks));
+                    let counts = live.counts.mark(clocks.time_ns);
+                    self.marks
+                        .pass(live.row, before, (*mark, *clocks), counts.as_deref());
                 }
             }
             Event::Counters {

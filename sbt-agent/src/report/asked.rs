@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{StatReport, TrendReport, counters::Counts};
+use super::{EfficiencyReport, StatReport, TrendReport, counters::Counts};
 
 /// A conceptual phase: from one barrier to another, whatever lies between.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +32,10 @@ pub struct ConceptualReport {
     pub work_ns: u64,
     /// Their waiting inside.
     pub idle_ns: u64,
+    /// How well its threads were used inside: as that of the run, with the time of
+    /// `phase_ns` in the place of the wall time. Null if it was not always the same
+    /// threads, or not all of their work is known.
+    pub efficiency: Option<EfficiencyReport>,
     /// How it changed over the run: `episodes` counts its own passes,
     /// `barrier_ns` is 0.
     pub trend: Vec<TrendReport>,
@@ -93,6 +97,8 @@ pub struct IntervalReport {
     pub ready_ns: Option<u64>,
     /// Of it, neither.
     pub blocked_ns: Option<u64>,
+    /// What counters said of it, of all threads together.
+    pub counters: Counts,
     /// By thread.
     pub threads: Vec<IntervalThreadReport>,
 }

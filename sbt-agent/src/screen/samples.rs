@@ -459,6 +459,7 @@ fn phases_and_marks(report: &mut Report) {
         episodes: 1536,
         work_ns: 30 * S,
         idle_ns: 12 * S,
+        efficiency: None,
         trend: Vec::new(),
         threads: Vec::new(),
     }];
@@ -483,6 +484,7 @@ fn phases_and_marks(report: &mut Report) {
         running_ns: Some(700 * MS),
         ready_ns: None,
         blocked_ns: None,
+        counters: Counts::default(),
         threads: Vec::new(),
     }];
 }

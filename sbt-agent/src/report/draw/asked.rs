@@ -6,6 +6,7 @@ use super::{
         IntervalThreadReport, MarkReport, MarkThreadReport, WarningReport, WatchedReport,
     },
     Draw, stat,
+    usage::efficiency,
 };
 use crate::{
     event::MarkId,
@@ -26,6 +27,7 @@ impl Draw<'_> {
                 episodes: spans.done.episodes,
                 work_ns: spans.done.work_ns,
                 idle_ns: spans.done.idle_ns,
+                efficiency: spans.done.within.efficiency().map(efficiency),
                 trend: self.trend(&spans.done.trend),
                 threads: self
                     .order
@@ -76,6 +78,7 @@ impl Draw<'_> {
                 running_ns: interval.split.running.get(),
                 ready_ns: interval.split.ready.get(),
                 blocked_ns: interval.split.blocked.get(),
+                counters: self.counts(&interval.counts, interval.split.running.get()),
                 threads: self
                     .order
                     .sorted(

@@ -4,23 +4,12 @@ use super::{
     super::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport},
     Draw,
 };
-use crate::model::{busy::Busy, gains::Gains};
+use crate::model::{busy::Busy, efficiency::Efficiency, gains::Gains};
 
 impl Draw<'_> {
     pub(super) fn efficiency(&self) -> Option<EfficiencyReport> {
         let end_ns = self.run.start_ns + self.run.wall_ns;
-        let it = self.model.efficiency(end_ns)?;
-        Some(EfficiencyReport {
-            parallel: it.parallel,
-            load_balance: it.load_balance,
-            serialisation: it.serialisation,
-            transfer: it.transfer,
-            cpu_availability: it.cpu_availability,
-            speedup: it.speedup,
-            granularity: it.granularity,
-            threads: u32::try_from(it.threads).unwrap_or(u32::MAX),
-            path_ns: it.path_ns,
-        })
+        self.model.efficiency(end_ns).map(efficiency)
     }
 
     /// Of the straggler's paths at all sites: their length, and their weight.
@@ -30,6 +19,20 @@ impl Draw<'_> {
             let gains = &site.gains;
             (path + gains.path_ns as f64, weight + gains.weighted_ns)
         })
+    }
+}
+
+pub(super) fn efficiency(it: Efficiency) -> EfficiencyReport {
+    EfficiencyReport {
+        parallel: it.parallel,
+        load_balance: it.load_balance,
+        serialisation: it.serialisation,
+        transfer: it.transfer,
+        cpu_availability: it.cpu_availability,
+        speedup: it.speedup,
+        granularity: it.granularity,
+        threads: u32::try_from(it.threads).unwrap_or(u32::MAX),
+        path_ns: it.path_ns,
     }
 }
 

@@ -110,6 +110,21 @@ fn derived(out: &mut String, report: &Report, style: Style) {
     }
 }
 
+/// What was counted from one mark to another, if anything was asked for.
+pub fn between(out: &mut String, report: &Report, names: &str, counts: &Counts, style: Style) {
+    let figures: Vec<String> = report
+        .counters
+        .iter()
+        .map(|counter| {
+            let (title, cells) = cells(counter, &[value(counts, &counter.name)], style);
+            format!("{title} {}", cells.concat()).replace(' ', NO_BREAK)
+        })
+        .collect();
+    if !figures.is_empty() {
+        paragraph(out, &format!("{names}: {}", figures.join(", ")), style);
+    }
+}
+
 /// What the sums do not have.
 fn gaps(out: &mut String, report: &Report, style: Style) {
     let counted = report

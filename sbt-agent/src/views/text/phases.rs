@@ -1,7 +1,8 @@
 //! Phases by both their ends, conceptual ones, marks and warnings.
 
 use super::{
-    MOST_ROWS, Table, count, duration, each, line, name_of, percent, rest, sites, thread_name,
+    MOST_ROWS, Table, count, counters, duration, each, line, name_of, percent, rest, sites,
+    thread_name, usage::factors,
 };
 use crate::{
     report::{ConceptualReport, IntervalReport, PhaseReport, Report, StatReport},
@@ -109,6 +110,10 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
         if let Some(trend) = sites::trend(&phase.trend, style) {
             line(out, &format!("  {}: {trend}", phase.name));
         }
+        if let Some(it) = &phase.efficiency {
+            let text = format!("  {}: {}", phase.name, factors(it, style));
+            line(out, &text);
+        }
         if phase.unfinished {
             let text = format!("  {}: had begun once more and not ended", phase.name);
             line(out, &style.dim(&text));
@@ -191,6 +196,10 @@ pub fn marks(out: &mut String, report: &Report, style: Style) {
         .durations("max", &column(|stat| stat.max), style);
     table.write(out, style, style.width.saturating_sub(52).max(20));
     rest(out, all.len(), "interval", style);
+    for interval in &shown {
+        let names = [mark(interval.from), mark(interval.to)].join(&format!(" {} ", arrow(style)));
+        counters::between(out, report, &names, &interval.counters, style);
+    }
     for interval in shown.iter().filter(|interval| interval.threads.len() > 1) {
         let title = format!(
             "  {} {} {}:",

@@ -2,7 +2,7 @@
 
 use super::{duration, line, wrapped};
 use crate::{
-    report::{ParallelismReport, Report, SiteReport},
+    report::{EfficiencyReport, ParallelismReport, Report, SiteReport},
     views::table::Style,
 };
 
@@ -20,11 +20,11 @@ const WORTH_SAVING: f64 = 0.001;
 /// The efficiency of the run and its factors.
 pub fn efficiency(out: &mut String, report: &Report, style: Style) {
     let Some(it) = &report.efficiency else { return };
-    let times = if style.unicode { '×' } else { 'x' };
     let mut text = format!(
-        "efficiency {:.2} = balance {:.2} {times} serial {:.2} {times} transfer {:.2}; speed-up \
-         {:.1} of {}",
-        it.parallel, it.load_balance, it.serialisation, it.transfer, it.speedup, it.threads,
+        "{}; speed-up {:.1} of {}",
+        factors(it, style),
+        it.speedup,
+        it.threads
     );
     if let Some(cpus) = it.cpu_availability.filter(|cpus| *cpus < ENOUGH_CPUS) {
         text = format!(
@@ -35,6 +35,15 @@ pub fn efficiency(out: &mut String, report: &Report, style: Style) {
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
+}
+
+/// The parallel efficiency and what it is the product of.
+pub fn factors(it: &EfficiencyReport, style: Style) -> String {
+    let times = if style.unicode { '×' } else { 'x' };
+    format!(
+        "efficiency {:.2} = balance {:.2} {times} serial {:.2} {times} transfer {:.2}",
+        it.parallel, it.load_balance, it.serialisation, it.transfer,
+    )
 }
 
 /// What a reader may want to know of a site beside who is late, a sentence each.

@@ -1,0 +1,178 @@
+//! How well the threads were used inside of the spans of a conceptual phase: the same
+//! efficiencies as those of the run, [`super::efficiency`], with the spans' time in the
+//! place of the wall time.
+
+use super::{
+    efficiency::{Efficiency, useful},
+    site::Part,
+    thread::ThreadId,
+};
+
+/// How far a thread has come in the span that it is in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Its useful work, ns.
+    useful_ns: u64,
+    /// The longest path that leads to where it is, from the span's beginning, ns.
+    pub path_ns: u64,
+    /// Its work of which it is known for how long it lacked a CPU, and for how long, ns.
+    known_ns: (u64, u64),
+    /// Some of its work is unknown.
+    is_unknown: bool,
+}
+
+impl Progress {
+    /// It has come to an episode.
+    pub fn add(&mut self, part: &Part) {
+        let Some(work_ns) = part.work_ns else {
+            self.is_unknown = true;
+            return;
+        };
+        let useful_ns = useful(work_ns, part.split);
+        self.useful_ns = self.useful_ns.saturating_add(useful_ns);
+        self.path_ns = self.path_ns.saturating_add(useful_ns);
+        if let Some(ready_ns) = part.split.ready_ns {
+            self.known_ns.0 = self.known_ns.0.saturating_add(work_ns);
+            self.known_ns.1 = self.known_ns.1.saturating_add(ready_ns);
+        }
+    }
+}
+
+/// What all spans come to that have ended.
+#[derive(Clone, Debug, Default)]
+pub struct Within {
+    time_ns: u64,
+    path_ns: u64,
+    /// Threads of a span, the same in each.
+    members: usize,
+    /// Useful work by [`ThreadId`], ns; `None` of those that were in no span.
+    useful_ns: Vec<Option<u64>>,
+    known_ns: (u64, u64),
+    /// It cannot be told: work is unknown, or the spans are not of the same threads.
+    is_unknown: bool,
+}
+
+impl Within {
+    /// A span has ended after so long, ns.
+    pub fn add(&mut self, time_ns: u64, members: impl Iterator<Item = (ThreadId, Progress)>) {
+        self.time_ns = self.time_ns.saturating_add(time_ns);
+        let (mut count, mut path_ns) = (0, 0);
+        for (row, progress) in members {
+            count += 1;
+            path_ns = progress.path_ns.max(path_ns);
+            self.is_unknown |= progress.is_unknown;
+            if self.useful_ns.len() <= row.index() {
+                self.useful_ns.resize(row.index() + 1, None);
+            }
+            let useful_ns = self.useful_ns[row.index()].get_or_insert(0);
+            *useful_ns = useful_ns.saturating_add(progress.useful_ns);
+            self.known_ns.0 = self.known_ns.0.saturating_add(progress.known_ns.0);
+            self.known_ns.1 = self.known_ns.1.saturating_add(progress.known_ns.1);
+        }
+        // The path is never longer than the time, but clocks of CPUs differ a little.
+        self.path_ns = self.path_ns.saturating_add(path_ns.min(time_ns));
+        self.is_unknown |= self.members != 0 && self.members != count;
+        self.members = count;
+    }
+
+    /// `None` where too little is known, or several teams have spans of their own: what
+    /// the one waits says nothing of the other.
+    pub fn efficiency(&self) -> Option<Efficiency> {
+        let each = || self.useful_ns.iter().flatten().copied();
+        let is_one_team = each().count() == self.members;
+        let sum_ns = each().fold(0, u64::saturating_add);
+        if self.is_unknown || !is_one_team || sum_ns == 0 || self.time_ns == 0 {
+            return None;
+        }
+        let most_ns = each().max()?;
+        let path_ns = self.path_ns.max(most_ns).min(self.time_ns);
+        let (n, time, sum) = (self.members as f64, self.time_ns as f64, sum_ns as f64);
+        let (most, path) = (most_ns as f64, path_ns as f64);
+        let (work_ns, ready_ns) = self.known_ns;
+        Some(Efficiency {
+            parallel: sum / (n * time),
+            load_balance: sum / n / most,
+            serialisation: most / path,
+            transfer: path / time,
+            cpu_availability: (work_ns > 0)
+                .then(|| 1.0 - (ready_ns as f64 / work_ns as f64).min(1.0)),
+            speedup: sum / time,
+            granularity: (n * time > sum).then(|| sum / (n * time - sum)),
+            threads: self.members,
+            path_ns,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::thread::Split;
+
+    fn progress(works: &[u64]) -> Progress {
+        let mut progress = Progress::default();
+        for work_ns in works {
+            progress.add(&Part {
+                row: ThreadId(0),
+                work_ns: Some(*work_ns),
+                idle_ns: 0,
+                release_ns: None,
+                wait: None,
+                split: Split {
+                    ready_ns: Some(0),
+                    ..Split::default()
+                },
+            });
+        }
+        progress
+    }
+
+    fn near(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-9, "{value} {expected}");
+    }
+
+    #[test]
+    fn the_factors_multiply_up_and_fill_the_time() {
+        let mut within = Within::default();
+        assert!(within.efficiency().is_none());
+        // Two spans of 200 ns; whose work is more goes round.
+        for works in [[180, 60], [60, 180]] {
+            let members = works.map(|work| progress(&[work]));
+            within.add(200, (0..).map(ThreadId).zip(members));
+        }
+        let it = within.efficiency().unwrap();
+        near(it.load_balance, 1.0);
+        near(it.serialisation, 240.0 / 360.0);
+        near(it.transfer, 360.0 / 400.0);
+        near(it.parallel, 480.0 / 800.0);
+        near(
+            it.load_balance * it.serialisation * it.transfer,
+            it.parallel,
+        );
+        near(it.speedup, 1.2);
+        near(it.cpu_availability.unwrap(), 1.0);
+        assert_eq!((it.threads, it.path_ns), (2, 360));
+    }
+
+    #[test]
+    fn what_differs_says_nothing() {
+        let mut within = Within::default();
+        let one = |row| std::iter::once((ThreadId(row), progress(&[10])));
+        within.add(20, one(0));
+        assert!(within.efficiency().is_some());
+        within.add(20, one(1));
+        assert!(within.efficiency().is_none());
+        let mut within = Within::default();
+        let mut unknown = progress(&[10]);
+        unknown.add(&Part {
+            row: ThreadId(0),
+            work_ns: None,
+            idle_ns: 0,
+            release_ns: None,
+            wait: None,
+            split: Split::default(),
+        });
+        within.add(20, std::iter::once((ThreadId(0), unknown)));
+        assert!(within.efficiency().is_none());
+    }
+}
