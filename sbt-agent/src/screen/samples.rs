@@ -7,9 +7,11 @@ use crate::{
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
         OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
-        StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport,
-        VerdictReport, WaitsReport, WhatIfReport, counters::Counts, locks::LockReport,
+        StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
+        UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, counters::Counts,
+        locks::LockReport,
     },
+    session::States,
 };
 
 const MS: u64 = 1_000_000;
@@ -70,6 +72,7 @@ pub fn empty() -> Snapshot {
                 share_pct: None,
                 cpu_ns: 0,
             },
+            states: StatesReport::new(States::Light, None),
             departures: Some(true),
             had_children: Some(false),
             processes: Vec::new(),
@@ -245,6 +248,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 running_ns: Some(work / 10 * 9),
                 ready_ns: Some(work / 100),
                 blocked_ns: Some(work / 100 * 9),
+                away: None,
                 path_ns: 0,
                 npt_ns: 0,
                 counters: Counts::new(),

@@ -8,6 +8,7 @@ pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
         futex: one(options.futex, "--futex"),
+        states: one(options.states, "--states"),
         children: match (options.children, options.no_children) {
             (true, _) => one(Some(true), "--children"),
             (_, true) => one(Some(false), "--no-children"),

@@ -143,6 +143,14 @@ impl<'a> Btf<'a> {
         (bits % 8 == 0).then_some(bits / 8)
     }
 
+    /// A field of a single bit: the byte in which it is, and that bit of it. `None` if
+    /// this kernel does not have it.
+    pub fn bit(&self, structure: &str, field: &str) -> Option<(u32, u32)> {
+        let id = *self.by_name.get(structure.as_bytes())?;
+        let bits = self.member(id, field.as_bytes(), 0)?.bit_offset;
+        Some((bits / 8, 1 << (bits % 8)))
+    }
+
     /// Finds a member, also inside of members that have no name.
     fn member(&self, id: u32, name: &[u8], depth: u32) -> Option<Member> {
         if depth > 8 {
