@@ -184,6 +184,9 @@ fn come(task: &Task, process: u32, is_ours: bool, next: *const u8) {
         }
     }
     let call = entry.call as u16;
+    // Should it leave unseen, nobody takes this time for that.
+    entry.how = u32::from(how::UNSEEN);
+    entry.left_ns = 0;
     send(Wake::at(seq), || Away {
         head: Head {
             kind: kind::AWAY,

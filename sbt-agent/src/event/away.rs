@@ -65,7 +65,7 @@ impl Reason {
             Self::Sleep => "sleep (nanosleep)",
             Self::Poll => "poll, select or epoll",
             Self::Stream => "a pipe or socket",
-            Self::Child => "waiting for a child process",
+            Self::Child => "wait (for a child process)",
             Self::Memory => "mapping memory",
             Self::Stopped => "being stopped (signal or debugger)",
             Self::Other => "something else",

@@ -94,6 +94,28 @@ pub struct LateAwayReport {
     pub taken_by: Vec<TakerReport>,
 }
 
+impl BlockedReport {
+    /// What it is called in sentences.
+    pub fn words(&self) -> &'static str {
+        let mut all = Reason::ALL.iter();
+        all.find(|it| it.name() == self.reason)
+            .map_or(self.reason, |it| it.words())
+    }
+}
+
+impl TakerReport {
+    /// What it is called in lists: `cc1 (pid 123)`.
+    pub fn called(&self) -> String {
+        match (self.kind, self.pid) {
+            ("own", _) => format!("{} of this program", self.name),
+            ("kernel", _) => format!("{} of the kernel", self.name),
+            ("idle", _) => "nobody (a quota)".into(),
+            (_, Some(pid)) => format!("{} (pid {pid})", self.name),
+            (_, None) => format!("{} (several processes)", self.name),
+        }
+    }
+}
+
 fn blocked(times: impl Iterator<Item = u64>) -> Vec<BlockedReport> {
     let all = Reason::ALL.into_iter().zip(times);
     let report = |(reason, ns): (Reason, u64)| BlockedReport {

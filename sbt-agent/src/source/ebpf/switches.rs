@@ -64,8 +64,9 @@ impl Switches {
     pub fn back(&mut self, record: &sbt_common::Away, out: &mut Vec<Event>) {
         let thread = self.thread(record.head.tid);
         let seq = record.seq;
+        let from_ns = (record.left_ns != 0).then_some(record.left_ns);
         // At 0 it begins anew: nothing was to be seen of it before.
-        let seamless = seq == thread.seq || seq == 0;
+        let seamless = seq == 0 || seq == thread.seq && from_ns.is_some();
         thread.seq = seq.wrapping_add(1);
         let takers = thread.takers.drain(..);
         let takers = takers.filter_map(|(of, taken)| (of == seq).then_some(taken));
@@ -79,7 +80,6 @@ impl Switches {
             how::STOPPED => Why::Asleep(Reason::Stopped),
             _ => Why::Asleep(Reason::Other),
         };
-        let from_ns = (record.left_ns != 0).then_some(record.left_ns);
         let whole_ns = from_ns.map_or(u64::MAX, |from| record.time_ns.saturating_sub(from));
         let ready_ns = match (why, record.ready_ns) {
             (Why::Ready, _) => whole_ns,

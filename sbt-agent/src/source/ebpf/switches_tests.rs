@@ -58,8 +58,7 @@ fn what_a_thread_slept_for_follows_from_how_it_left() {
         (2, how::IO, 0, Why::Asleep(Reason::File)),
         (3, how::FAULT, 0xffff, Why::Asleep(Reason::Fault)),
         (4, how::STOPPED, 35, Why::Asleep(Reason::Stopped)),
-        (5, how::UNSEEN, 0, Why::Asleep(Reason::Other)),
-        (6, how::READY, 202, Why::Ready),
+        (5, how::READY, 202, Why::Ready),
     ] {
         let (away, _) = told(&mut switches, &back(seq, layout, detail, [100, 200, 5]));
         assert_eq!(away.why, why);
@@ -79,7 +78,7 @@ fn ready_time_is_within_the_whole() {
     assert_eq!(ready(2, how::ASLEEP, [100, 200, UNKNOWN]), (Some(100), 0));
     // Who was preempted was ready all the time.
     assert_eq!(ready(3, how::READY, [100, 200, UNKNOWN]), (Some(100), 100));
-    assert_eq!(ready(4, how::UNSEEN, [0, 200, 30]), (None, 30));
+    assert_eq!(ready(0, how::UNSEEN, [0, 200, 30]), (None, 30));
 }
 
 #[test]
@@ -106,6 +105,12 @@ fn a_gap_is_told_and_takers_belong_to_their_return() {
     assert!(!away.seamless && takers.is_empty());
     let (away, _) = told(&mut switches, &back(3, how::READY, 0, [500, 600, 100]));
     assert!(away.seamless);
+    // It has left unseen.
+    let (away, _) = told(&mut switches, &back(4, how::UNSEEN, 0, [0, 650, 100]));
+    assert_eq!(
+        (away.why, away.seamless),
+        (Why::Asleep(Reason::Other), false)
+    );
     // Another thread of this number.
     let (away, _) = told(&mut switches, &back(0, how::UNSEEN, 0, [0, 700, 100]));
     assert!(away.seamless);
