@@ -149,6 +149,11 @@ mod tests {
         for wish in [Futexes::Auto, Futexes::On, Futexes::Off] {
             assert_eq!(choice(&choice_text(&wish)), Ok(wish));
         }
+        for wish in [States::Light, States::Full, States::Off] {
+            assert_eq!(states(wish.name()), Ok(wish));
+            assert_eq!(choice_text(&wish), wish.name());
+        }
+        assert!(states("auto").is_err());
         assert!(choice::<Departures>("perhaps").is_err());
         assert_eq!((switch("0"), switch("1")), (Ok(false), Ok(true)));
         assert!(switch("yes").is_err());

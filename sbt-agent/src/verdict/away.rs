@@ -95,3 +95,76 @@ pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
         remedy,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{LateAwayReport, LateTimesReport};
+
+    fn blocked(all: &[(&'static str, u64)]) -> Vec<BlockedReport> {
+        let report = |&(reason, ns): &(&'static str, u64)| BlockedReport { reason, ns };
+        all.iter().map(report).collect()
+    }
+
+    /// Four episodes; the last of them was ready for 1000 ns.
+    fn late(episodes: u64, taken: &[(&'static str, &str, Option<u32>, u64)]) -> LateReport {
+        let times = || LateTimesReport {
+            work_ns: 0,
+            running_ns: Some(0),
+            ready_ns: Some(1000),
+            blocked_ns: Some(0),
+        };
+        let taker = |&(kind, name, pid, ns): &(&'static str, &str, Option<u32>, u64)| TakerReport {
+            kind,
+            name: name.into(),
+            pid,
+            ns,
+        };
+        LateReport {
+            episodes: 4,
+            split_episodes: 4,
+            participants: 2.0,
+            phase_ns: 0,
+            idle_ns: 0,
+            lead_ns: 0,
+            last: times(),
+            others: times(),
+            away: Some(LateAwayReport {
+                episodes,
+                last: blocked(&[("futex", 900), ("file", 800)]),
+                others: blocked(&[("futex", 850)]),
+                taken_by: taken.iter().map(taker).collect(),
+            }),
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_the_others_do_not_have() {
+        let name = |late: &LateReport, excess| reason(late, excess).map(|it| it.reason);
+        let mut all = late(4, &[]);
+        assert_eq!(name(&all, 850.0), Some("file"));
+        // It explains less than half, or nothing is to be explained.
+        assert_eq!(name(&all, 1700.0), None);
+        assert_eq!(name(&all, 0.0), None);
+        // Seen in half of the episodes only.
+        assert_eq!(name(&late(2, &[]), 1500.0), Some("file"));
+        all.away = None;
+        assert_eq!(name(&all, 850.0), None);
+    }
+
+    #[test]
+    fn whoever_took_the_cpu_is_named_if_it_took_enough() {
+        let said = |by: (&'static str, &str, Option<u32>, u64)| {
+            taker(&late(4, &[by])).map(|found| taken(found).0)
+        };
+        assert_eq!(
+            said(("process", "cc1", Some(123), 900)).as_deref(),
+            Some("; for 90 % of that its CPU was taken by `cc1` (pid 123), not of this program")
+        );
+        assert!(said(("process", "cc1", None, 900)).is_some_and(|it| it.contains("several")));
+        assert!(said(("own", "lu", Some(1), 300)).is_some_and(|it| it.contains("of this program")));
+        assert!(said(("idle", "idle", None, 300)).is_some_and(|it| it.contains("not allowed")));
+        assert_eq!(said(("kernel", "kworker", Some(3), 199)), None);
+        assert!(taker(&late(4, &[])).is_none());
+    }
+}

@@ -173,8 +173,7 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     if cpus::shortage(report).is_some() {
         return None;
     }
-    let taker = away::taker(late);
-    let (taken, remedy) = taker.map_or_else(
+    let (by_whom, remedy) = away::taker(late).map_or_else(
         || {
             (
                 String::new(),
@@ -186,7 +185,7 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     );
     let text = format!(
         "the last has no CPU at {}: {} is {} late on average, {:.0} % of it ready to run without \
-         a CPU{taken}; {}: {remedy}",
+         a CPU{by_whom}; {}: {remedy}",
         site.called(),
         the_last(report, site),
         time(part.mean_ns),

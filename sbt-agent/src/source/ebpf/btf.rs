@@ -223,5 +223,7 @@ mod tests {
         assert_eq!(btf.offset("outer", &["c", "d"]), Some(12));
         assert_eq!(btf.offset("outer", &["nothing"]), None);
         assert_eq!(btf.offset("nobody", &["a"]), None);
+        assert_eq!(btf.bit("outer", "b"), Some((4, 1)));
+        assert_eq!(btf.bit("outer", "nothing"), None);
     }
 }
