@@ -83,6 +83,7 @@ mod tests {
             "--phase-times",
             "--departures=off",
             "--futex=on",
+            "--states=full",
             "--no-children",
             "--duration=2",
             "--name",
@@ -109,6 +110,7 @@ mod tests {
             [
                 "departures off --departures",
                 "futex on --futex",
+                "states full --states",
                 "children false --no-children",
                 "duration 2s --duration",
                 "watch lu.c:1, factor --watch",

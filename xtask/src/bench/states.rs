@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String)
         out,
         "\n## Processor states\n\n\
          [switches.c](switches.c), two threads on one CPU that hand a byte to and fro and meet at a \
-         barrier after every 64 rounds: nearly nothing but switches. With sbt / without, by \
+         barrier after every 64 rounds: nearly nothing but switches. CPU time with sbt / without, by \
          `--states`; and of a program that is not watched, while another is.\n\n\
          | | without, ns a round | off | light | full | pairs |\n|---|---|---|---|---|---|"
     )?;
@@ -40,25 +40,25 @@ pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String)
         command.args(["run", "--quiet", "--futex=off", "--states", level, "--"]);
         round_ns(command.arg(&program).arg(ROUNDS))
     };
+    // Attached: sbt can be killed then without leaving a program behind.
     let beside = |level: &str| {
+        let mut other = quiet(Command::new("sleep").arg("600"))?;
         let mut command = Command::new(sbt);
         command.args([
-            "run",
+            "attach",
             "--quiet",
             "--no-tui",
             "--futex=off",
             "--states",
             level,
         ]);
-        let mut other = command
-            .args(["--", "sleep", "600"])
-            .stdin(Stdio::null())
-            .spawn()
-            .context("cannot start sbt")?;
+        let watching = quiet(command.arg(other.id().to_string()));
         thread::sleep(START);
         let taken = round_ns(process::command(&program).arg(ROUNDS));
-        other.kill().context("cannot end sbt")?;
-        other.wait().context("cannot wait for sbt")?;
+        other.kill().context("cannot end sleep")?;
+        other.wait().context("cannot wait for sleep")?;
+        // It ends with what it watches.
+        watching?.wait().context("cannot wait for sbt")?;
         taken
     };
     row(out, "threads of the target", count, alone, watched)?;
@@ -91,6 +91,15 @@ fn row(
         all.join("; ")
     )?;
     Ok(())
+}
+
+fn quiet(command: &mut Command) -> Result<Child> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start what is watched, or sbt")
 }
 
 /// What the program says at its end.
