@@ -8,7 +8,7 @@ use crate::{
     counters::{self, Events},
     output::Color,
     pattern::Pattern,
-    session::{Departures, Futexes},
+    session::{Departures, Futexes, States},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
 };
 
@@ -109,6 +109,10 @@ pub struct Options {
     /// locks. It costs every process a little [default: auto].
     #[arg(long, value_enum)]
     pub futex: Option<Futexes>,
+    /// What is asked about threads between barriers: how long they ran, were ready
+    /// and blocked; full: also on what, and who took the CPU [default: light].
+    #[arg(long, value_enum)]
+    pub states: Option<States>,
     /// Watch the processes that the program starts as well [default: in run].
     #[arg(long, overrides_with = "no_children")]
     pub children: bool,

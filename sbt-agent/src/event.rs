@@ -5,6 +5,9 @@
 //! introduced by an earlier event: a thread by [`Event::Thread`], a chain of
 //! callers by [`Event::Callers`].
 
+mod away;
+pub use away::{Away, Reason, Taken, Taker, Why};
+
 /// From this bit on the address of an object tells in whose memory it lies, where
 /// several processes are watched: 0 for the target's own, so that it is a plain
 /// address then, and [`SHARED`] for memory that processes share.
@@ -224,6 +227,15 @@ pub enum Event {
         time_ns: u64,
         /// What they say.
         reading: Reading,
+    },
+    /// A thread comes back to a CPU.
+    Away {
+        /// Who.
+        tid: Tid,
+        /// Since when it was on none, and why.
+        away: Away,
+        /// Who ran while it was ready, as far as that is known.
+        takers: Box<[Taken]>,
     },
     /// From where threads wait on a futex whose waits are counted, now and then.
     Lock {

@@ -35,6 +35,7 @@ mod recognition;
 mod result;
 mod signals;
 mod spinning;
+mod states;
 mod taking;
 mod turns;
 mod upkeep;
@@ -51,6 +52,7 @@ use processes::Processes;
 use recognition::Recognition;
 use signals::Signals;
 use spinning::Spinning;
+pub use states::States;
 use view::View;
 
 /// What to watch.
@@ -144,6 +146,7 @@ struct Session {
     stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
     method: String,
     counters: Plan,
+    states: States,
     batches: mpsc::Receiver<Batch>,
     resolver: Resolver,
     recognition: Recognition,
@@ -192,6 +195,10 @@ impl Session {
         let narrator = Narrator::new(&settings, narration, start_ns);
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
         model.observe(settings.phases.len(), narrator.telling());
+        let states = source.states();
+        if states == States::Full {
+            model.watch_switches();
+        }
         let mut session = Self {
             pid,
             command,
@@ -203,6 +210,7 @@ impl Session {
             pidfd,
             method: source.method(),
             counters: source.counters().clone(),
+            states,
             source: Some(source),
             stopping: None,
             batches,

@@ -63,6 +63,17 @@ pub struct Config {
     pub events: u32,
     /// How many CPUs each of them has room for in the map [`crate::name::EVENTS`].
     pub cpus: u32,
+    /// 1 if switches of threads are watched for [`crate::Away`].
+    pub switches: u32,
+    /// `task_struct` → `sched_info.last_queued`
+    pub last_queued: u32,
+    /// `task_struct` → `sched_info.last_arrival`
+    pub last_arrival: u32,
+    /// `task_struct` → `flags`
+    pub flags: u32,
+    /// `task_struct` → the byte with the bit `in_iowait`, and that bit.
+    pub iowait: u32,
+    pub iowait_bit: u32,
 }
 
 /// What may change while the programs run; alone in the object's `.data`.

@@ -21,12 +21,13 @@ pub use config::{Config, State};
 pub use cookie::{Cookie, MarkCookie, layout, team};
 pub use kmp::{Kmp, MAX_OUTER, Outer};
 pub use maps::{
-    Counted, Futex, Lock, MAX_COUNTED, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS, MAX_RINGS, MAX_RULES,
-    MAX_SILENCED, PROCESS_SHIFT, RING_BYTES, name,
+    Counted, Futex, LEFT_SLOTS, Left, Lock, MAX_COUNTED, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS,
+    MAX_RINGS, MAX_RULES, MAX_SILENCED, PROCESS_SHIFT, RING_BYTES, name,
 };
 pub use plain::{Plain, read};
 pub use record::{
-    Arrive, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
-    MAX_EVENTS, Mapping, Memory, Reading, Sums, TASK_COUNTS, Thread, UNKNOWN, evidence, kind,
+    Arrive, Away, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
+    MAX_EVENTS, Mapping, Memory, Reading, Sums, TASK_COUNTS, Taker, Thread, UNKNOWN, evidence, how,
+    kind, taker,
 };
 pub use walk::{CODE_AROUND, Code, Rule, cfa, rbp};

@@ -32,6 +32,8 @@ pub mod name {
     pub const EVENTS: &str = "EVENTS";
     /// Thread → [`super::Counted`]
     pub const COUNTED: &str = "COUNTED";
+    /// Array of [`super::Left`], by the low bits of the thread's number.
+    pub const LEFT: &str = "LEFT";
 }
 
 /// A futex of one of the processes: keys of the map [`name::LOCKS`].
@@ -122,3 +124,33 @@ pub const MAX_RULES: u32 = 4096;
 
 /// More places than this in LLVM's OpenMP are not probed.
 pub const MAX_KMP: u32 = 256;
+
+/// How many threads can be told apart by the low bits of their numbers: a power of two.
+pub const LEFT_SLOTS: u32 = 32768;
+
+/// How a thread left its CPU: values of the map [`name::LEFT`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Left {
+    /// Whose this is; of two with the same low bits only the last is known.
+    pub tid: u32,
+    /// Number of its next [`crate::Away`].
+    pub seq: u32,
+    /// When, ns.
+    pub left_ns: u64,
+    /// Its run delay so far, ns.
+    pub delay_ns: u64,
+    /// One of [`crate::how`].
+    pub how: u32,
+    /// In which system call.
+    pub call: u32,
+    /// If it was ready: who came instead, and whose thread that is.
+    pub taker: u32,
+    pub taker_process: u32,
+    /// One of [`crate::taker`].
+    pub taker_kind: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The kernel's name of it.
+    pub taker_comm: [u64; 2],
+}

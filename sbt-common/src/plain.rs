@@ -1,9 +1,9 @@
 //! Records as bytes.
 
 use super::{
-    Arrive, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart, Futex,
-    Head, Init, Kmp, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Reading, Rule, State, Sums,
-    TASK_COUNTS, Thread,
+    Arrive, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart,
+    Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Reading, Rule,
+    State, Sums, TASK_COUNTS, Taker, Thread,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -48,6 +48,12 @@ unsafe impl Plain for Counts {}
 unsafe impl Plain for Sums {}
 // SAFETY: as above.
 unsafe impl Plain for Counted {}
+// SAFETY: as above.
+unsafe impl Plain for Away {}
+// SAFETY: as above.
+unsafe impl Plain for Taker {}
+// SAFETY: as above.
+unsafe impl Plain for Left {}
 
 /// Copies a record out of the bytes of the ring; `None` if they are of
 /// another length.
@@ -73,11 +79,14 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
-    assert!(size_of::<Config>() == 128);
+    assert!(size_of::<Config>() == 152);
     assert!(size_of::<State>() == 40);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);
+    assert!(size_of::<Away>() == 40);
+    assert!(size_of::<Taker>() == 48);
+    assert!(size_of::<Left>() == 64);
     assert!(size_of::<Reading>() == 24);
     assert!(size_of::<Counts>() == 24 + 8 * TASK_COUNTS);
     assert!(size_of::<Sums>() == 32 + 24 * MAX_EVENTS);

@@ -41,6 +41,38 @@ pub mod kind {
     pub const COUNTS: u8 = 30;
     /// [`super::Sums`]: perf events counted for a thread.
     pub const SUMS: u8 = 31;
+    /// [`super::Away`]: a thread comes back to a CPU.
+    pub const AWAY: u8 = 40;
+    /// [`super::Taker`]: who ran while it was ready; before that.
+    pub const TAKER: u8 = 41;
+}
+
+/// How a thread left its CPU: [`Head::layout`] of [`Away`].
+pub mod how {
+    /// Nobody has seen it: it did before switches were watched, or it is new.
+    pub const UNSEEN: u8 = 0;
+    /// It could have gone on.
+    pub const READY: u8 = 1;
+    /// It went to sleep in the system call [`super::Head::detail`].
+    pub const ASLEEP: u8 = 2;
+    /// Likewise, and the kernel calls that waiting for input or output (`in_iowait`).
+    pub const IO: u8 = 3;
+    /// It went to sleep in no system call: a page fault.
+    pub const FAULT: u8 = 4;
+    /// It was stopped, by a signal or a debugger.
+    pub const STOPPED: u8 = 5;
+}
+
+/// Who took a CPU: [`Head::layout`] of [`Taker`].
+pub mod taker {
+    /// Another process.
+    pub const OTHER: u8 = 0;
+    /// A thread of the target.
+    pub const OWN: u8 = 1;
+    /// One of the kernel's own.
+    pub const KERNEL: u8 = 2;
+    /// Nobody: the CPU was idle, since the thread may not run (a quota).
+    pub const NOBODY: u8 = 3;
 }
 
 /// [`Head::detail`] of an [`Arrive`]: with this barrier a parallel region ends, after
@@ -273,4 +305,38 @@ pub struct Sums {
     /// this is the same.
     pub since_ns: u64,
     pub events: [Reading; MAX_EVENTS],
+}
+
+/// A thread has been put on a CPU after it was taken off one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Away {
+    pub head: Head,
+    /// When it came back.
+    pub time_ns: u64,
+    /// When it had left; 0 if nobody has seen that.
+    pub left_ns: u64,
+    /// For how long it was ready meanwhile, at the end of it, ns; [`UNKNOWN`] where the
+    /// kernel does not tell.
+    pub ready_ns: u64,
+    /// Number of this record in its thread, from 0: a gap is a loss.
+    pub seq: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Who ran on a CPU while a thread was ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Taker {
+    pub head: Head,
+    pub time_ns: u64,
+    /// For how long, ns.
+    pub took_ns: u64,
+    /// Its process, as the kernel's first pid namespace numbers it.
+    pub process: u32,
+    /// That of the [`Away`] to which it belongs.
+    pub seq: u32,
+    /// The kernel's name of it, 16 bytes, zero-padded.
+    pub comm: [u64; 2],
 }

@@ -14,6 +14,7 @@ mod counters;
 mod futex;
 mod kmp;
 mod ring;
+mod switches;
 mod target;
 mod task;
 mod team;

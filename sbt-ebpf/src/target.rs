@@ -48,6 +48,12 @@ pub static CONFIG: Config = Config {
     counts: 0,
     events: 0,
     cpus: 0,
+    switches: 0,
+    last_queued: 0,
+    last_arrival: 0,
+    flags: 0,
+    iowait: 0,
+    iowait_bit: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before

@@ -3,7 +3,9 @@
 //! Fields of kernel structures are read straight through BTF pointers, at
 //! offsets that the agent has looked up in the kernel's own BTF.
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_pt_regs,
+};
 use sbt_common::{Clocks, TASK_COUNTS, UNKNOWN};
 
 use crate::target::config;
@@ -110,6 +112,63 @@ impl Task {
             count(config!(nivcsw)),
             count(config!(nr_migrations)),
         ]
+    }
+
+    /// How long it was ready without a CPU so far, ns; 0 if this kernel does not tell.
+    #[inline(always)]
+    pub fn delay_ns(&self) -> u64 {
+        self.or_zero(config!(run_delay))
+    }
+
+    /// Since when it is on a CPU, by that one's clock; 0 likewise.
+    #[inline(always)]
+    pub fn on_cpu_since(&self) -> u64 {
+        self.or_zero(config!(last_arrival))
+    }
+
+    /// `PF_` bits, or 0.
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        if config!(flags) == 0 {
+            return 0;
+        }
+        field(self.task, config!(flags))
+    }
+
+    /// Whether it is about to wait for input or output, as far as the kernel says.
+    #[inline(always)]
+    pub fn waits_for_io(&self) -> bool {
+        config!(iowait) != 0
+            && u32::from(field::<u8>(self.task, config!(iowait))) & config!(iowait_bit) != 0
+    }
+
+    /// The clock of the CPU that it is on; 0 where that is not known.
+    #[inline(always)]
+    pub fn cpu_clock(&self) -> u64 {
+        if config!(cfs_rq) == 0 {
+            return 0;
+        }
+        let cfs_rq: *const u8 = field(self.task, config!(cfs_rq));
+        let rq: *const u8 = field(cfs_rq, config!(rq));
+        field(rq, config!(clock))
+    }
+
+    /// The system call that it is in; negative if it is in none.
+    #[inline(always)]
+    pub fn system_call(&self) -> i64 {
+        /// `pt_regs` → `orig_ax` on x86-64.
+        const ORIG_AX: u32 = 120;
+        // SAFETY: the verifier knows what kind of task it is, and what it gets.
+        let regs = unsafe { bpf_task_pt_regs(self.task.cast_mut().cast()) } as *const u8;
+        field(regs, ORIG_AX)
+    }
+
+    #[inline(always)]
+    fn or_zero(&self, offset: u32) -> u64 {
+        if offset == 0 {
+            return 0;
+        }
+        field(self.task, offset)
     }
 
     /// When the task was created, or 0.

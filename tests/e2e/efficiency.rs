@@ -160,7 +160,10 @@ fn a_conceptual_phase_has_efficiencies_of_its_own() {
         let [parallel, balance, serial, transfer] =
             ["parallel", "load_balance", "serialisation", "transfer"]
                 .map(|name| it[name].as_f64().unwrap());
-        assert!((parallel - balance * serial * transfer).abs() < 1e-6, "{it}");
+        assert!(
+            (parallel - balance * serial * transfer).abs() < 1e-6,
+            "{it}"
+        );
         Ok(())
     });
 }

@@ -41,6 +41,7 @@ mod screen_leave;
 mod screen_look;
 mod settings;
 mod spins;
+mod states;
 mod streams;
 mod terminal;
 mod verdicts;

@@ -7,6 +7,7 @@ pub mod figures;
 mod peers;
 mod screen;
 mod slowdown;
+mod states;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,6 +23,10 @@ use slowdown::Cost;
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub struct Args {
     /// Pairs of runs; the bars ask for at least 7
     #[arg(long, default_value_t = 7)]
@@ -38,6 +43,9 @@ pub struct Args {
     /// Only what sbt itself uses, printed instead of written
     #[arg(long)]
     own: bool,
+    /// Only the levels of --states, printed instead of written
+    #[arg(long)]
+    states: bool,
 }
 
 #[derive(Deserialize)]
@@ -70,11 +78,19 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
 
+    if args.states {
+        out.clear();
+        states::levels(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
+
     let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
     engine(&workspace, &mut out)?;
     memory(&workspace, &mut out)?;
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
     screen::share(&workspace, &sbt, &mut out)?;
+    states::levels(&workspace, &sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }

@@ -1,12 +1,12 @@
 //! How many threads of an episode were busy at a time: between barriers, and not waiting
-//! in one.
+//! in one. Where switches are watched, on a CPU as well.
 //!
 //! From Quartz (Anderson and Lazowska, 1989): a thread's time counts by how many worked
 //! beside it. Normalised processor time of a thread is the sum of its time / the number
 //! of busy threads: that of all of them is the time in which at least one was busy. From
 //! Jiang's thesis: the straggler's path counts the more the fewer work beside it.
 
-use super::{episode::Member, site::Alone, thread::ThreadId};
+use super::{away::Work, episode::Member, site::Alone, thread::ThreadId};
 
 /// Numbers of busy threads up to this are kept apart; of more, so many together.
 const EXACT: usize = 64;
@@ -93,76 +93,92 @@ pub struct Share {
     pub weighted_ns: f64,
 }
 
-impl Share {
-    const fn none(row: ThreadId, is_alone: bool) -> Self {
-        Self {
-            is_alone,
-            row,
-            normalised_ns: 0.0,
-            weighted_ns: 0.0,
-        }
-    }
+/// What happens in the work of a member; of what happens at the same time, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Edge {
+    /// It begins, and the member is busy.
+    Begin,
+    /// The member comes back to a CPU.
+    On,
+    /// It leaves one.
+    Off,
+    /// The work ends, and the member is busy no longer.
+    End,
 }
 
 /// Goes through the times of an episode. Kept to be used again.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// Begin and end of each member's work, by [`Self::members`], sorted.
-    begins: Vec<(u64, u32)>,
-    ends: Vec<(u64, u32)>,
+    /// When, ns, what, and whose.
+    edges: Vec<(u64, Edge, u32)>,
     /// What each member had behind it when it began, then what it got.
     shares: Vec<Share>,
 }
 
 impl Sweep {
+    /// One stretch of work, of which the thread may have been without a CPU for parts.
+    fn push(&mut self, row: ThreadId, is_alone: bool, span: (u64, u64), away: Option<&Work>) {
+        let index = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
+        self.edges.push((span.0, Edge::Begin, index));
+        self.edges.push((span.1, Edge::End, index));
+        for (off_ns, on_ns) in away.into_iter().flat_map(|away| away.off(span)) {
+            self.edges.push((off_ns, Edge::Off, index));
+            self.edges.push((on_ns, Edge::On, index));
+        }
+        self.shares.push(Share {
+            is_alone,
+            row,
+            normalised_ns: 0.0,
+            weighted_ns: 0.0,
+        });
+    }
+
     /// The time of an episode's members from their beginnings to their arrivals, and what
-    /// of it each one's was worth. `None` if not all beginnings are known.
+    /// of it each one's was worth; `alone`: what one of them worked before. `None` if not
+    /// all beginnings are known.
     pub fn run(&mut self, members: &[Member], alone: Option<&Alone>) -> Option<(Busy, &[Share])> {
-        self.begins.clear();
-        self.ends.clear();
+        self.edges.clear();
         self.shares.clear();
-        for (member, index) in members.iter().zip(0..) {
+        for member in members {
             let begin_ns = member.since?.clocks.time_ns;
             let end_ns = member.arrived.time_ns;
-            self.begins.push((begin_ns.min(end_ns), index));
-            self.ends.push((end_ns, index));
-            self.shares.push(Share::none(member.row, false));
+            let span = (begin_ns.min(end_ns), end_ns);
+            self.push(member.row, false, span, member.away.as_deref());
         }
         if let Some(alone) = alone {
-            let index = u32::try_from(self.shares.len()).ok()?;
-            self.begins.push((alone.from_ns, index));
-            self.ends.push((alone.to_ns, index));
-            self.shares.push(Share::none(alone.row, true));
+            let span = (alone.from_ns, alone.to_ns);
+            let whose = members.iter().find(|member| member.row == alone.row);
+            let away = whose.and_then(|member| member.away.as_deref());
+            self.push(alone.row, true, span, away);
         }
-        // They nearly are.
-        self.begins.sort_unstable();
-        self.ends.sort_unstable();
-        let (n, all) = (members.len(), self.ends.len());
+        self.edges.sort_unstable();
+        let n = members.len();
         let mut busy = Busy::default();
-        let (mut begun, mut ended) = (0, 0);
+        let mut count = 0_usize;
         let (mut normalised, mut weighted) = (0.0, 0.0);
-        let mut now_ns = self.begins.first()?.0;
-        while ended < all {
-            let next = self
-                .begins
-                .get(begun)
-                .filter(|it| it.0 <= self.ends[ended].0);
-            let (at_ns, index) = *next.unwrap_or(&self.ends[ended]);
-            let (count, passed) = (begun - ended, at_ns - now_ns);
+        let mut now_ns = self.edges.first()?.0;
+        for (at_ns, edge, index) in &self.edges {
+            let passed = at_ns - now_ns;
             if passed > 0 {
                 busy.add(count, passed);
                 normalised += passed as f64 / count.max(1) as f64;
-                weighted += passed as f64 * (n + 1 - count.min(n)) as f64;
-                now_ns = at_ns;
+                // Where nobody has a CPU, whoever is last is as alone as if it had one.
+                weighted += passed as f64 * (n - count.clamp(1, n) + 1) as f64;
+                now_ns = *at_ns;
             }
-            let share = &mut self.shares[index as usize];
-            if next.is_some() {
-                begun += 1;
-                (share.normalised_ns, share.weighted_ns) = (normalised, weighted);
+            let share = &mut self.shares[*index as usize];
+            if matches!(edge, Edge::Begin | Edge::On) {
+                count += 1;
+                share.normalised_ns -= normalised;
             } else {
-                ended += 1;
-                share.normalised_ns = normalised - share.normalised_ns;
-                share.weighted_ns = weighted - share.weighted_ns;
+                count = count.saturating_sub(1);
+                share.normalised_ns += normalised;
+            }
+            // Who works without a CPU is on the critical path all the same.
+            match edge {
+                Edge::Begin => share.weighted_ns -= weighted,
+                Edge::End => share.weighted_ns += weighted,
+                Edge::On | Edge::Off => {}
             }
         }
         Some((busy, &self.shares))
@@ -173,7 +189,7 @@ impl Sweep {
 mod tests {
     use super::*;
     use crate::{
-        event::Clocks,
+        event::{Away, Clocks, Why},
         model::{
             episode::Left,
             site::PlaceId,
@@ -194,7 +210,43 @@ mod tests {
             left: Left::NotYet,
             chain: crate::model::efficiency::Chain::default(),
             counts: None,
+            away: None,
         }
+    }
+
+    fn off(mut member: Member, off: &[(u64, u64)]) -> Member {
+        let spans = off.iter().map(|(from_ns, until_ns)| Away {
+            from_ns: Some(*from_ns),
+            until_ns: *until_ns,
+            ready_ns: 0,
+            why: Why::Ready,
+            seamless: true,
+        });
+        member.away = Some(Box::new(Work {
+            spans: Some(spans.collect()),
+            ..Default::default()
+        }));
+        member
+    }
+
+    /// Two threads on one CPU, in turns, and a third that sleeps.
+    #[test]
+    fn who_is_on_no_cpu_is_not_busy() {
+        let members = [
+            off(member(0, 0, 40), &[(10, 20), (30, 35)]),
+            off(member(1, 0, 40), &[(0, 10), (20, 30), (35, 38)]),
+            off(member(2, 5, 60), &[(5, 50)]),
+        ];
+        let mut sweep = Sweep::default();
+        let (busy, shares) = sweep.run(&members, None).unwrap();
+        let times: Vec<_> = busy.times().collect();
+        // 38 to 40 both; then nobody until the third wakes.
+        assert_eq!(times, [(0, 10), (1, 48), (2, 2)]);
+        near(shares[0].normalised_ns, 10.0 + 10.0 + 3.0 + 1.0);
+        near(shares[1].normalised_ns, 10.0 + 5.0 + 1.0);
+        near(shares[2].normalised_ns, 10.0);
+        // All but two of the third's 55 count three times.
+        near(shares[2].weighted_ns, 53.0 * 3.0 + 2.0 * 2.0);
     }
 
     fn near(value: f64, expected: f64) {

@@ -212,6 +212,13 @@ impl Model {
         if let Some((busy, shares)) = self.sweep.run(&episode.members, episode.alone.as_ref()) {
             self.busy.merge(&busy);
             self.sites.record_busy(site, &done, &busy, shares);
+            let has_gaps =
+                |member: &Member| member.away.as_ref().is_none_or(|it| it.spans.is_none());
+            if episode.members.iter().any(has_gaps) {
+                self.exact.others += 1;
+            } else {
+                self.exact.episodes += 1;
+            }
             for share in shares {
                 self.threads.row(share.row).normalised_ns += share.normalised_ns;
             }
@@ -226,6 +233,7 @@ impl Model {
             row.split.add(part.split);
         }
         self.count(site, &done, &episode);
+        self.note_away(site, &done, &episode);
         if let Some((straggler, _)) = done.straggler {
             let work = self.parts.iter().find(|part| part.row == straggler);
             let work_ns = work.and_then(|part| part.work_ns).unwrap_or(0);
@@ -253,6 +261,30 @@ impl Model {
                 self.sites.count(site, before, member.row, counts);
                 self.threads.row(member.row).counts.add(counts);
             }
+        }
+    }
+
+    /// What its members did while they were on no CPU enters the sums.
+    fn note_away(&mut self, site: SiteId, done: &Done, episode: &Episode) {
+        if self.away.is_none() {
+            return;
+        }
+        for member in &episode.members {
+            let row = self.threads.row(member.row);
+            row.away.add(member.away.as_deref());
+        }
+        let (Some((Some(_), _)), Some((straggler, _))) = (done.phase, done.straggler) else {
+            return;
+        };
+        let all = episode.members.iter().map(|member| member.away.as_deref());
+        let Some(all) = all.collect::<Option<Vec<_>>>().filter(|all| all.len() > 1) else {
+            return;
+        };
+        let is_last =
+            |member: &Member| member.row == straggler && member.arrived.time_ns == done.last_ns;
+        if let Some(last) = episode.members.iter().position(is_last) {
+            let late = &mut self.sites.get(site).late_away;
+            late.add(all[last], all.into_iter());
         }
     }
 

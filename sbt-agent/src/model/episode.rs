@@ -1,6 +1,7 @@
 //! One use of a barrier, while it is going on.
 
 use super::{
+    away::Work,
     barrier::BarrierId,
     efficiency::Chain,
     regions::Begun,
@@ -42,6 +43,8 @@ pub struct Member {
     pub chain: Chain,
     /// What counters said of its work, if anything is counted.
     pub counts: Option<Reading>,
+    /// What it did while it was on no CPU, if that was seen.
+    pub away: Option<Box<Work>>,
 }
 
 /// What is known of a departure.

@@ -9,6 +9,7 @@
 //! cost of an event depends neither on the number of threads nor of sites: what
 //! is done for a whole episode is done once for each of its members.
 
+pub mod away;
 pub mod barrier;
 pub mod busy;
 mod closing;
@@ -40,6 +41,7 @@ mod tests;
 use rustc_hash::FxHashMap;
 
 use crate::event::{CallersId, Clocks, Event, Kind, SHARED, Tid, space};
+use away::Tracks;
 use barrier::{Barrier, BarrierId, Barriers, Entry, possible_count};
 use busy::{Busy, Sweep};
 use conceptual::Conceptual;
@@ -133,6 +135,15 @@ fn key(process: u32, object: u64) -> (u32, u64) {
     (owner, object)
 }
 
+/// For how many episodes the number of busy threads is by what they did on CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exact {
+    /// So many.
+    pub episodes: u64,
+    /// For these not all of it was seen: threads are taken to be busy between barriers.
+    pub others: u64,
+}
+
 /// The engine.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -150,6 +161,9 @@ pub struct Model {
     busy: Busy,
     /// Kept only for whoever looks on.
     lanes: Option<Lanes>,
+    /// Kept only where switches are watched.
+    away: Option<Tracks>,
+    exact: Exact,
     telling: Telling,
     told: Vec<Told>,
     unfinished: Vec<Unfinished>,
@@ -248,6 +262,17 @@ impl Model {
     /// Marks.
     pub const fn marks(&self) -> &Marks {
         &self.marks
+    }
+
+    /// Events tell when threads are on no CPU.
+    pub fn watch_switches(&mut self) {
+        self.away.get_or_insert_default();
+    }
+
+    /// For how many episodes [`Self::busy`] is by what threads did on CPUs; `None` where
+    /// switches are not watched.
+    pub fn exact(&self) -> Option<Exact> {
+        self.away.as_ref().map(|_| self.exact)
     }
 
     /// Begins to keep what the threads did lately.
@@ -399,6 +424,11 @@ impl Model {
                     row.counted.add(&more);
                 }
             }
+            Event::Away { tid, away, takers } => {
+                if let Some(tracks) = &mut self.away {
+                    tracks.back(*tid, away, takers);
+                }
+            }
             Event::Departures { on } => self.departures = *on,
             Event::Gap { time_ns } => self.gap(*time_ns),
             // Evidence is the recogniser's.
@@ -481,6 +511,10 @@ impl Model {
                 let split = Split::between(since.clocks, clocks);
                 row.work.add(Some(work));
                 row.split.add(split);
+                if let Some(tracks) = &mut self.away {
+                    let away = tracks.end(tid, Some(since.clocks.time_ns), clocks.time_ns);
+                    row.away.add(away.as_deref());
+                }
                 let work = Some((work, split));
                 self.usage.work(live.chain, work, clocks.time_ns);
             }
@@ -508,6 +542,9 @@ impl Model {
             self.usage.leave(live.chain, time_ns);
         }
         self.threads.bury(tid);
+        if let Some(tracks) = &mut self.away {
+            tracks.forget(tid);
+        }
     }
 
     /// Another program: nothing that was open in the process will ever end.
@@ -526,9 +563,12 @@ impl Model {
                 self.close_open(id);
             }
         }
-        for live in self.threads.living() {
+        for (tid, live) in self.threads.living() {
             if live.process != process {
                 continue;
+            }
+            if let Some(tracks) = &mut self.away {
+                tracks.forget(tid);
             }
             live.since = Some(Since {
                 clocks: Clocks::at(time_ns),

@@ -43,6 +43,8 @@ impl Model {
             since.before != Before::Start || Some(since.clocks.time_ns) > self.blurred_ns
         });
         let since_ns = since.map(|since| since.clocks.time_ns);
+        let away = self.away.as_mut();
+        let away = away.and_then(|tracks| tracks.end(tid, since_ns, clocks.time_ns));
         let member = Member {
             tid,
             row: live.row,
@@ -56,6 +58,7 @@ impl Model {
             left: Left::NotYet,
             chain: live.chain,
             counts: live.counts.end(since_ns, clocks.time_ns),
+            away,
         };
         let ends_region = std::mem::take(&mut live.ends_region);
         live.between = false;
@@ -209,6 +212,9 @@ impl Model {
             return;
         };
         live.counts.begin(clocks.time_ns);
+        if let Some(tracks) = &mut self.away {
+            tracks.forget(tid);
+        }
         let Some(seat) = live.seat else {
             // Its arrival was not seen, so neither was what it left.
             live.unseated_ns = Some(clocks.time_ns);

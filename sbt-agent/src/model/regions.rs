@@ -164,6 +164,10 @@ impl Model {
             let waited_ns = began.time_ns.saturating_sub(since.clocks.time_ns);
             if waited_ns > 0 {
                 since.clocks.time_ns = began.time_ns;
+                member.away = member
+                    .away
+                    .take()
+                    .and_then(|away| Some(Box::new(away.since(began.time_ns)?)));
                 let row = self.threads.row(member.row);
                 row.between_ns = row.between_ns.saturating_add(waited_ns);
             }

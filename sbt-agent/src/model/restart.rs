@@ -1,6 +1,6 @@
 //! Gaps in the watching, and beginning to count again.
 
-use super::{Model, Totals, busy::Busy, efficiency::Usage, marks::Marks};
+use super::{Exact, Model, Totals, away::Tracks, busy::Busy, efficiency::Usage, marks::Marks};
 
 impl Model {
     /// Nothing was seen until `time_ns`: every barrier may be in any round, and
@@ -11,7 +11,7 @@ impl Model {
             self.close_open(id);
             self.barriers.get(id).open.round = None;
         }
-        for live in self.threads.living() {
+        for (_, live) in self.threads.living() {
             live.since = None;
             live.hint = None;
             live.seat = None;
@@ -24,6 +24,9 @@ impl Model {
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));
         self.conceptual.abandon_all();
         self.usage.interrupt();
+        if let Some(tracks) = &mut self.away {
+            *tracks = Tracks::default();
+        }
     }
 
     /// Counts everything from zero on, from `time_ns`. What is going on goes on,
@@ -45,8 +48,9 @@ impl Model {
         };
         self.start_ns = time_ns;
         self.busy = Busy::default();
+        self.exact = Exact::default();
         self.usage.reset(time_ns);
-        for live in self.threads.living() {
+        for (_, live) in self.threads.living() {
             Usage::follow(&mut live.chain, 0);
         }
         #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::{
+    away,
     barrier::BarrierId,
     busy::Busy,
     counts::Sums,
@@ -154,6 +155,8 @@ pub struct Site {
     pub ledger: Ledger,
     /// What they did, against the others.
     pub late: Late,
+    /// Likewise while they were on no CPU, where switches are watched.
+    pub late_away: away::Late,
     /// The stragglers by barrier, by [`super::barrier::Barrier::number`]: of the
     /// first [`MAX_NAMED_BARRIERS`]. Each may have stragglers of its own.
     pub by_barrier: FxHashMap<u64, AtBarrier>,
@@ -194,6 +197,7 @@ impl Site {
             busy: Busy::default(),
             ledger: Ledger::default(),
             late: Late::default(),
+            late_away: away::Late::default(),
             by_barrier: FxHashMap::default(),
             participants: 0,
             trend: Trend::default(),

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{
+    away,
     barrier::BarrierId,
     counts::{Sums, Track},
     efficiency::Chain,
@@ -119,6 +120,8 @@ pub struct Row {
     pub counts: Sums,
     /// What they said of all that it did, in barriers too.
     pub counted: Sums,
+    /// What it did in `work` while it was on no CPU, where switches are watched.
+    pub away: away::Sum,
     /// It has ended; not told of a row that several share.
     pub ended: bool,
 }
@@ -237,9 +240,9 @@ impl Threads {
         Some((live, row))
     }
 
-    /// Every living thread.
-    pub fn living(&mut self) -> impl Iterator<Item = &mut Live> {
-        self.live.values_mut()
+    /// Every living thread, and its number.
+    pub fn living(&mut self) -> impl Iterator<Item = (Tid, &mut Live)> {
+        self.live.iter_mut().map(|(tid, live)| (*tid, live))
     }
 
     /// The same, to look at.

@@ -9,8 +9,8 @@ mod usage;
 use std::rc::Rc;
 
 use super::{
-    BarrierReport, OwnCost, RecognisedReport, Report, Run, SCHEMA, StatReport, TrendReport,
-    UnfinishedReport, locks, order::Order, spin::SpinReport,
+    BarrierReport, OwnCost, RecognisedReport, Report, Run, SCHEMA, StatReport, StatesReport,
+    TrendReport, UnfinishedReport, locks, order::Order, spin::SpinReport,
 };
 use crate::{
     event::address,
@@ -34,7 +34,7 @@ const BUCKETS: usize = 128;
     clippy::cast_sign_loss,
     reason = "durations in ns are positive and far below 2^63"
 )]
-fn ns(value: f64) -> u64 {
+pub(super) fn ns(value: f64) -> u64 {
     value.round().max(0.0) as u64
 }
 
@@ -127,6 +127,7 @@ impl Report {
             wall_ns: run.wall_ns,
             ended: run.ended,
             exit_status: run.exit_status,
+            states: StatesReport::new(run.states, model.exact()),
             departures: run.departures,
             had_children: run.had_children,
             none_found_because: because.clone(),

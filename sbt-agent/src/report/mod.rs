@@ -21,6 +21,7 @@ mod run;
 mod schema;
 mod sites;
 pub mod spin;
+mod states;
 mod usage;
 mod verdict;
 
@@ -33,6 +34,7 @@ pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
     SiteThreadReport, StatReport, StragglerReport, TrendReport,
 };
+pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
 
@@ -138,6 +140,8 @@ pub struct Report {
     pub hang: Option<()>,
     /// What watching cost.
     pub own_cost: OwnCost,
+    /// How closely was looked at what threads do between barriers (`--states`).
+    pub states: StatesReport,
     /// Whether departures were watched: all the time, never, or (null) in part.
     pub departures: Option<bool>,
     /// Whether the target started processes of its own, watched or not, and waited for one of them; null if that could not be asked.
@@ -249,6 +253,9 @@ pub struct ThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither: asleep in the kernel.
     pub blocked_ns: Option<u64>,
+    /// What it did in `work_ns` while it was on no CPU; null without `--states full`, and
+    /// if it is known of none of its work.
+    pub away: Option<AwayReport>,
     /// Its work before it came last, while which the others waited.
     pub path_ns: u64,
     /// Normalised processor time (Quartz): its work, each moment divided by the number of

@@ -4,6 +4,7 @@ use super::{locks, spin};
 use crate::{
     counters::Plan,
     model::{site::SiteId, told::Told},
+    session::States,
 };
 
 /// What the session knows and the model does not.
@@ -60,6 +61,8 @@ pub struct Run {
     pub spins: Option<Vec<spin::Found>>,
     /// Counters that were asked for, in the order of readings.
     pub counters: Plan,
+    /// How closely was looked at what threads do.
+    pub states: States,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    ParallelismReport, WaitsReport, WhatIfReport,
+    LateAwayReport, ParallelismReport, WaitsReport, WhatIfReport,
     counters::{Counts, DerivedReport},
 };
 
@@ -190,6 +190,8 @@ pub struct LateReport {
     pub last: LateTimesReport,
     /// Of all others, the mean of each episode.
     pub others: LateTimesReport,
+    /// What they did while they were on no CPU; null without `--states full`.
+    pub away: Option<LateAwayReport>,
 }
 
 /// Work, and how it splits up, in the `split_episodes`.

@@ -7,9 +7,11 @@ use crate::{
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
         OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
-        StragglerReport, ThreadReport, ThreadTimeReport, TrendReport, UnfinishedReport,
-        VerdictReport, WaitsReport, WhatIfReport, counters::Counts, locks::LockReport,
+        StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
+        UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, counters::Counts,
+        locks::LockReport,
     },
+    session::States,
 };
 
 const MS: u64 = 1_000_000;
@@ -72,6 +74,7 @@ pub fn empty() -> Snapshot {
                 share_pct: None,
                 cpu_ns: 0,
             },
+            states: StatesReport::new(States::Light, None),
             departures: Some(true),
             had_children: Some(false),
             processes: Vec::new(),
@@ -251,6 +254,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 ready_ns: Some(work / 100),
                 blocked_ns: Some(work / 100 * 9),
                 between_ns: Some(0),
+                away: None,
                 path_ns: 0,
                 npt_ns: 0,
                 counters: Counts::new(),

@@ -188,5 +188,13 @@ fn check_wanted(
 
 fn load(pid: u32, scope: Scope, settings: &Settings, children: bool) -> anyhow::Result<Ebpf> {
     let departures = settings.departures != Departures::Off;
-    Ebpf::load(pid, scope, departures, children, &settings.events).map_err(privilege::explain)
+    Ebpf::load(
+        pid,
+        scope,
+        departures,
+        children,
+        settings.states,
+        &settings.events,
+    )
+    .map_err(privilege::explain)
 }

@@ -94,6 +94,7 @@ impl Session {
             spins: self.spinning.report(&self.again()),
             notes: self.notes.clone(),
             counters: self.counters.clone(),
+            states: self.states,
             own_cpu_ns: clock::process_cpu_ns(),
             ..Run::default()
         }

@@ -8,6 +8,7 @@ pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
         futex: one(options.futex, "--futex"),
+        states: one(options.states, "--states"),
         children: match (options.children, options.no_children) {
             (true, _) => one(Some(true), "--children"),
             (_, true) => one(Some(false), "--no-children"),
@@ -82,6 +83,7 @@ mod tests {
             "--phase-times",
             "--departures=off",
             "--futex=on",
+            "--states=full",
             "--no-children",
             "--duration=2",
             "--name",
@@ -108,6 +110,7 @@ mod tests {
             [
                 "departures off --departures",
                 "futex on --futex",
+                "states full --states",
                 "children false --no-children",
                 "duration 2s --duration",
                 "watch lu.c:1, factor --watch",

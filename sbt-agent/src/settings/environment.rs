@@ -71,6 +71,7 @@ impl Environment {
             "SBT_NO_DEBUG" => self.no_debug = switch()?,
             "SBT_OPTIONS" => self.options = switch()?,
             "SBT_VERBOSE" => self.verbose = switch()?,
+            "SBT_STATES" => layer.states = Some(Given::new(value::states(text)?, name)),
             "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),
             _ => {}
         }

@@ -62,6 +62,10 @@ impl File<'_> {
                 let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
                 layer.futex = Some(self.read(name, value, &text, value::choice)?);
             }
+            "states" => {
+                let text = self.text_of(name, value, "\"light\", \"full\" or \"off\"")?;
+                layer.states = Some(self.read(name, value, &text, value::states)?);
+            }
             "duration" => {
                 let text =
                     self.number_or_text(name, value, "seconds or a text such as \"500ms\"")?;

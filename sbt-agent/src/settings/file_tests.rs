@@ -64,6 +64,14 @@ anything = { goes = [1, 2] }
 }
 
 #[test]
+fn states_have_three_levels() {
+    assert_eq!(shown("states = \"full\""), ["states full sbt.toml:1"]);
+    assert_eq!(shown("states = \"off\""), ["states off sbt.toml:1"]);
+    let error = layer("sbt.toml", "states = \"auto\"").unwrap_err();
+    assert!(error.contains("expected light, full or off"), "{error}");
+}
+
+#[test]
 fn times_are_numbers_or_texts() {
     for (text, expected) in [
         ("warn-time = 1_500", "warn-time 1500ms sbt.toml:1"),

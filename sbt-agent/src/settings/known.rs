@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 14] = [
+pub const SETTINGS: [Known; 15] = [
     known(
         "departures",
         None,
@@ -26,6 +26,12 @@ pub const SETTINGS: [Known; 14] = [
         None,
         "--futex",
         "whether the system calls of futexes are watched: barriers made of nothing else, and locks",
+    ),
+    known(
+        "states",
+        Some("SBT_STATES"),
+        "--states",
+        "how closely is looked at what threads do between barriers: light, full or off",
     ),
     known(
         "children",

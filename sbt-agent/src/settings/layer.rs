@@ -6,7 +6,7 @@ use super::{Conceptual, Mark, Named, UserBarrier};
 use crate::{
     counters::Counter,
     pattern::Pattern,
-    session::{Departures, Futexes},
+    session::{Departures, Futexes, States},
 };
 
 /// A value, and where it was given.
@@ -35,6 +35,8 @@ pub struct Layer {
     pub departures: Option<Given<Departures>>,
     /// Of barriers made of futexes.
     pub futex: Option<Given<Futexes>>,
+    /// Of processors.
+    pub states: Option<Given<States>>,
     /// Whether they are watched.
     pub children: Option<Given<bool>>,
     /// Of watching.

@@ -87,6 +87,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
     Layer {
         departures: strong.departures.or(weak.departures),
         futex: strong.futex.or(weak.futex),
+        states: strong.states.or(weak.states),
         children: strong.children.or(weak.children),
         duration: strong.duration.or(weak.duration),
         watch: strong.watch.or(weak.watch),
@@ -137,6 +138,7 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
             choice_text,
         ),
         futex: table.one("futex", all.futex, default.futex, choice_text),
+        states: table.one("states", all.states, default.states, choice_text),
         children: table.one(
             "children",
             all.children

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{
     counters::Counter,
     pattern::Pattern,
-    session::{Departures, Futexes},
+    session::{Departures, Futexes, States},
 };
 
 mod add;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub departures: Departures,
     /// Whether to watch the system calls of futexes.
     pub futex: Futexes,
+    /// How closely is looked at what threads do between barriers.
+    pub states: States,
     /// Whether processes that the target starts are watched too; without it those of
     /// a program that sbt starts.
     pub children: Option<bool>,
@@ -114,6 +116,7 @@ impl Default for Settings {
         Self {
             departures: Departures::Auto,
             futex: Futexes::Auto,
+            states: States::Light,
             children: None,
             duration: None,
             names: Vec::new(),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::session::States;
+
 /// Longer than anybody waits, and short enough to be added to any clock.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
@@ -55,6 +57,11 @@ fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
 /// Reads `auto`, `on` or `off`.
 pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| "expected auto, on or off".into())
+}
+
+/// Reads `light`, `full` or `off`.
+pub fn states(text: &str) -> Result<States, String> {
+    States::from_str(text, false).map_err(|_| "expected light, full or off".into())
 }
 
 /// Reads `0` or `1`.
@@ -142,6 +149,11 @@ mod tests {
         for wish in [Futexes::Auto, Futexes::On, Futexes::Off] {
             assert_eq!(choice(&choice_text(&wish)), Ok(wish));
         }
+        for wish in [States::Light, States::Full, States::Off] {
+            assert_eq!(states(wish.name()), Ok(wish));
+            assert_eq!(choice_text(&wish), wish.name());
+        }
+        assert!(states("auto").is_err());
         assert!(choice::<Departures>("perhaps").is_err());
         assert_eq!((switch("0"), switch("1")), (Ok(false), Ok(true)));
         assert!(switch("yes").is_err());

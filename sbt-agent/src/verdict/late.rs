@@ -1,7 +1,7 @@
 //! What kept whoever came last: the kernel, not its work.
 
 use super::{
-    cpus,
+    away, cpus,
     words::{Cost, time, who},
 };
 use crate::report::{Figure, LateReport, Report, SiteReport, VerdictReport, locks::LockReport};
@@ -109,8 +109,11 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
     let part = Part::of(&excess, excess.blocked, late)?;
-    let lock = lock(report, late);
+    let reason = away::reason(late, excess.blocked);
+    // Where another reason was seen, it was no lock.
+    let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
     let (why, remedy) = match (lock, &report.locks) {
+        (None, locks) if reason.is_some() => away::words(reason, locks.is_some()),
         (Some(lock), _) => {
             let had = lock.holder.map_or_else(String::new, |holder| {
                 format!(", which {} had last", who(report, holder))
@@ -170,10 +173,19 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     if cpus::shortage(report).is_some() {
         return None;
     }
+    let (by_whom, remedy) = away::taker(late).map_or_else(
+        || {
+            (
+                String::new(),
+                "something else runs there: stop it, leave it CPUs of its own, or bind fewer \
+                 threads to each CPU",
+            )
+        },
+        away::taken,
+    );
     let text = format!(
         "the last has no CPU at {}: {} is {} late on average, {:.0} % of it ready to run without \
-         a CPU; {}: something else runs there: stop it, leave it CPUs of its own, or bind fewer \
-         threads to each CPU",
+         a CPU{by_whom}; {}: {remedy}",
         site.called(),
         the_last(report, site),
         time(part.mean_ns),

@@ -7,6 +7,7 @@
 
 use crate::report::{Figure, Report, SiteReport, VerdictReport};
 
+mod away;
 mod cpus;
 mod late;
 mod shape;

@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
-        SiteThreadReport, StragglerReport,
+        BarrierStragglerReport, EachReport, LateAwayReport, LateReport, LateTimesReport,
+        PhaseReport, SiteReport, SiteThreadReport, StragglerReport,
         counters::derived,
         place_names::{label, labels, others},
     },
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     model::{
+        away,
         late::{Late, Times},
         site::{AtBarrier, Site, SiteId, SiteThread},
         thread::ThreadId,
@@ -165,7 +166,7 @@ impl Draw<'_> {
             repeats: site.ledger.repeats,
             changes: site.ledger.changes,
             mean_lead_ns: site.ledger.lead_ns / site.episodes,
-            late: late(&site.late),
+            late: late(&site.late, &site.late_away),
         })
     }
 
@@ -190,7 +191,7 @@ impl Draw<'_> {
     }
 }
 
-fn late(late: &Late) -> Option<LateReport> {
+fn late(late: &Late, away: &away::Late) -> Option<LateReport> {
     let times = |times: &Times| {
         let known = |time: f64| (late.split_episodes > 0).then(|| ns(time));
         LateTimesReport {
@@ -209,6 +210,7 @@ fn late(late: &Late) -> Option<LateReport> {
         lead_ns: ns(late.lead),
         last: times(&late.last),
         others: times(&late.others),
+        away: LateAwayReport::of(away),
     })
 }
 

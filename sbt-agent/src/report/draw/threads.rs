@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
+        AwayReport, ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
         counters::Counts, order::Process,
     },
     Draw, ns,
@@ -75,6 +75,7 @@ fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
         running_ns: running.get(),
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),
+        away: AwayReport::of(&row.away),
         path_ns: row.path_ns,
         npt_ns: ns(row.normalised_ns),
         counters,

@@ -143,6 +143,14 @@ impl<'a> Btf<'a> {
         (bits % 8 == 0).then_some(bits / 8)
     }
 
+    /// A field of a single bit: the byte in which it is, and that bit of it. `None` if
+    /// this kernel does not have it.
+    pub fn bit(&self, structure: &str, field: &str) -> Option<(u32, u32)> {
+        let id = *self.by_name.get(structure.as_bytes())?;
+        let bits = self.member(id, field.as_bytes(), 0)?.bit_offset;
+        Some((bits / 8, 1 << (bits % 8)))
+    }
+
     /// Finds a member, also inside of members that have no name.
     fn member(&self, id: u32, name: &[u8], depth: u32) -> Option<Member> {
         if depth > 8 {
@@ -215,5 +223,7 @@ mod tests {
         assert_eq!(btf.offset("outer", &["c", "d"]), Some(12));
         assert_eq!(btf.offset("outer", &["nothing"]), None);
         assert_eq!(btf.offset("nobody", &["a"]), None);
+        assert_eq!(btf.bit("outer", "b"), Some((4, 1)));
+        assert_eq!(btf.bit("outer", "nothing"), None);
     }
 }

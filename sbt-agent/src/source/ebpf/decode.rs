@@ -14,6 +14,7 @@ use super::{
     counting::{Counting, KeptCounts},
     raw::Raw,
     spaces::{Lookup, Spaces},
+    switches::Switches,
 };
 use crate::{
     counters::Plan,
@@ -58,6 +59,13 @@ struct Known {
 /// the epoch of return addresses.
 type Called = (u16, u64, u32);
 
+/// The kernel's name of a task, as it is.
+pub fn name(comm: [u64; 2]) -> String {
+    let bytes = comm.iter().flat_map(|word| word.to_ne_bytes());
+    let comm: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&comm).into_owned()
+}
+
 /// Turns records into events, and finds the losses.
 #[derive(Default)]
 pub struct Decoder {
@@ -66,6 +74,7 @@ pub struct Decoder {
     spaces: Spaces,
     communicators: Communicators,
     counting: Counting,
+    switches: Switches,
     callers: FxHashMap<Called, CallersId>,
     /// What chains are, by key and epoch. Processes that were forked have the same
     /// addresses, and a chain is told once.
@@ -133,12 +142,6 @@ impl Decoder {
             space,
         };
         self.threads.insert(record.head.tid, known);
-        let comm: Vec<u8> = record
-            .comm
-            .iter()
-            .flat_map(|word| word.to_ne_bytes())
-            .take_while(|byte| *byte != 0)
-            .collect();
         let since = if record.start_ns >= self.start.time_ns {
             // Born under our eyes: it had used nothing.
             Clocks {
@@ -165,7 +168,7 @@ impl Decoder {
         Event::Thread {
             tid: record.head.tid,
             shown,
-            name: String::from_utf8_lossy(&comm).into_owned(),
+            name: name(record.comm),
             since,
             code_start: (record.start_code != 0).then_some(record.start_code),
         }
@@ -233,6 +236,7 @@ impl Decoder {
                 out.push(match record.head.kind {
                     kind::EXIT => {
                         self.counting.forget(tid);
+                        self.switches.forget(tid);
                         self.threads.remove(&tid);
                         Event::Exit { tid, clocks }
                     }
@@ -294,6 +298,8 @@ impl Decoder {
             Raw::Mapping(record) => self.mapping(record, out),
             Raw::Counts(record) => self.counting.counts(record),
             Raw::Sums(record) => self.counting.sums(record),
+            Raw::Taker(record) => self.switches.taker(record),
+            Raw::Away(record) => self.switches.back(record, out),
         }
     }
 
@@ -361,6 +367,7 @@ impl Decoder {
             self.threads.retain(|_, thread| thread.process != process);
             let threads = &self.threads;
             self.counting.retain(|tid| threads.contains_key(&tid));
+            self.switches.retain(|tid| threads.contains_key(&tid));
         }
         out.push(Event::Ended {
             time_ns,

@@ -308,6 +308,12 @@ pub fn configure(target: u32, children: bool) -> Config {
         config.nivcsw = find("task_struct", &["nivcsw"]);
         config.nr_migrations = find("task_struct", &["se", "nr_migrations"]);
         config.comm = find("task_struct", &["comm"]);
+        config.last_queued = find("task_struct", &["sched_info", "last_queued"]);
+        config.last_arrival = find("task_struct", &["sched_info", "last_arrival"]);
+        config.flags = find("task_struct", &["flags"]);
+        if let Some((byte, bit)) = btf.bit("task_struct", "in_iowait") {
+            (config.iowait, config.iowait_bit) = (byte, bit);
+        }
         config.start_code = find("mm_struct", &["start_code"]);
         // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
         // first; so 0 means absent for each of these.
@@ -518,6 +524,7 @@ fn entries(map_name: &str, map: &aya_obj::Map, config: &Config) -> u32 {
     match map_name {
         name::EVENTS => (config.events * config.cpus).max(1),
         name::COUNTED if config.events == 0 => 1,
+        name::LEFT if config.switches == 0 => 1,
         _ => map.max_entries(),
     }
 }

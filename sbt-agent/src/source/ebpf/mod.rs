@@ -17,6 +17,7 @@ use sbt_common::{Code, Futex, Lock, Rule, kind};
 mod attach;
 pub mod bpf;
 pub mod btf;
+mod calls;
 pub mod communicators;
 pub mod counting;
 pub mod decode;
@@ -28,6 +29,7 @@ pub mod raw;
 pub mod ring;
 pub mod spaces;
 mod switch;
+mod switches;
 
 use attach::detach;
 use bpf::ProgramKind;
@@ -41,6 +43,7 @@ use crate::{
     clock,
     counters::{self, Counter, Opened, Plan},
     event::space,
+    session::States,
     target::{files::ProbedFile, process},
 };
 
@@ -114,6 +117,9 @@ pub struct Ebpf {
     stopping: Arc<AtomicBool>,
     notes: Vec<String>,
     counters: Opened,
+    states: States,
+    /// What tells of switches of threads.
+    switches: Option<OwnedFd>,
 }
 
 /// Opens the counters, and tells the programs of them.
@@ -133,6 +139,31 @@ fn open_counters(counters: &[Counter], config: &mut sbt_common::Config) -> Opene
     opened
 }
 
+/// Tells the programs how closely to look at what threads do between barriers. Returns
+/// whether that will be known, or why less of it than was asked for.
+fn set_states(states: States, config: &mut sbt_common::Config) -> (States, Option<String>) {
+    match states {
+        States::Light => {}
+        States::Off => {
+            config.sum_exec_runtime = 0;
+            config.run_delay = 0;
+        }
+        // At a switch the programs know threads by the kernel's own numbers only.
+        States::Full if config.tgid == 0 => {
+            return (
+                States::Light,
+                Some(
+                    "--states full is not possible inside of a container, where processes do not \
+                     have the kernel's own numbers: states are as with --states light"
+                        .into(),
+                ),
+            );
+        }
+        States::Full => config.switches = 1,
+    }
+    (states, None)
+}
+
 impl Ebpf {
     /// Loads the programs for one process; nothing is attached yet but the
     /// tracepoints of its life.
@@ -141,9 +172,11 @@ impl Ebpf {
         scope: Scope,
         departures: bool,
         children: bool,
+        states: States,
         counters: &[Counter],
     ) -> Result<Self, LoadError> {
         let mut config = loader::configure(pid, children);
+        let states = set_states(states, &mut config);
         let opened = open_counters(counters, &mut config);
         let mut loaded = match loader::load(config, ProgramKind::UprobeMulti, &PROGRAMS) {
             // A kernel before 6.6 does not know the attach type.
@@ -185,8 +218,10 @@ impl Ebpf {
             rings: Some(rings),
             drain: None,
             stopping: Arc::new(AtomicBool::new(false)),
-            notes: opened.notes.clone(),
+            notes: opened.notes.iter().cloned().chain(states.1).collect(),
             counters: opened,
+            states: states.0,
+            switches: None,
         };
         this.run_offset = this.calibrate();
         if children && !this.has_children() {
@@ -195,6 +230,7 @@ impl Ebpf {
             );
         }
         this.count();
+        this.watch_switches();
         for (program, tracepoint) in [
             ("exec", c"sched_process_exec"),
             ("fork", c"sched_process_fork"),
@@ -233,6 +269,30 @@ impl Ebpf {
                 "counters that need perf events are not counted: {error}"
             )),
         }
+    }
+
+    /// Begins to see what threads do while they are on no CPU.
+    fn watch_switches(&mut self) {
+        if self.states != States::Full {
+            return;
+        }
+        let program = self.loaded.program("away").map_err(io::Error::other);
+        let link = program
+            .and_then(|program| bpf::attach_raw_tracepoint(program, &c"sched_switch".to_owned()));
+        match link {
+            Ok(link) => self.switches = Some(link),
+            Err(error) => {
+                self.states = States::Light;
+                self.notes.push(format!(
+                    "cannot watch switches of threads ({error}): states are as with --states light"
+                ));
+            }
+        }
+    }
+
+    /// How closely is looked at what threads do between barriers.
+    pub const fn states(&self) -> States {
+        self.states
     }
 
     /// The counters, and where they are.
@@ -378,6 +438,7 @@ impl Source for Ebpf {
         let mut links = self.take_links();
         links.append(&mut self.futexes);
         links.append(&mut self.tracepoints);
+        links.extend(self.switches.take());
         detach(links);
         self.stopping.store(true, Ordering::Release);
         let mut unreadable = 0;
@@ -396,7 +457,7 @@ impl Source for Ebpf {
                 self.placement.slow, self.placement.probes
             ));
         }
-        if self.run_offset.is_none() {
+        if self.run_offset.is_none() && self.states != States::Off {
             notes.push("this kernel does not tell how long threads ran: no run times".into());
         }
         Ok(Totals {

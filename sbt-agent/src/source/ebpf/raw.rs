@@ -1,7 +1,8 @@
 //! Bytes of a ring → records.
 
 use sbt_common::{
-    Arrive, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums, Thread, kind, read,
+    Arrive, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums, Taker,
+    Thread, kind, read,
 };
 
 /// One record, checked for kind and length.
@@ -29,6 +30,10 @@ pub enum Raw {
     /// What perf events have; boxed because they are long, and nobody's unless asked
     /// for.
     Sums(Box<Sums>),
+    /// A thread comes back to a CPU.
+    Away(Away),
+    /// Who ran meanwhile; boxed as above.
+    Taker(Box<Taker>),
 }
 
 impl Raw {
@@ -48,6 +53,8 @@ impl Raw {
             kind::MAPPED | kind::EXEC | kind::FORK | kind::END => read(bytes).map(Self::Mapping),
             kind::COUNTS => read(bytes).map(|counts| Self::Counts(Box::new(counts))),
             kind::SUMS => read(bytes).map(|sums| Self::Sums(Box::new(sums))),
+            kind::AWAY => read(bytes).map(Self::Away),
+            kind::TAKER => read(bytes).map(|taker| Self::Taker(Box::new(taker))),
             _ => None,
         }
     }
@@ -65,6 +72,8 @@ impl Raw {
             Self::Mapping(record) => record.time_ns,
             Self::Counts(record) => record.time_ns,
             Self::Sums(record) => record.time_ns,
+            Self::Away(record) => record.time_ns,
+            Self::Taker(record) => record.time_ns,
         }
     }
 }

@@ -52,12 +52,14 @@ impl Ebpf {
         self.paused = true;
         let mut links = self.take_links();
         links.append(&mut self.futexes);
+        links.extend(self.switches.take());
         detach(links);
     }
 
     /// Puts them on again. What is known of barriers is from before.
     pub fn resume(&mut self) -> anyhow::Result<()> {
         self.paused = false;
+        self.watch_switches();
         self.attach_again()?;
         if self.watch_futexes {
             self.attach_futexes()?;

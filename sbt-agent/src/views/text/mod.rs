@@ -6,6 +6,7 @@ use crate::{
     words::command_line,
 };
 
+mod away;
 mod counters;
 mod locks;
 mod phases;
@@ -53,6 +54,7 @@ pub fn render(report: &Report, style: Style) -> String {
         phases::conceptual(&mut out, report, style);
         counters::counters(&mut out, report, style);
         threads(&mut out, report, style);
+        away::away(&mut out, report, style);
         unfinished(&mut out, report, style);
     }
     phases::marks(&mut out, report, style);

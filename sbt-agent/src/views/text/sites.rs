@@ -84,6 +84,10 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     if !site.callers.is_empty() {
         facts.push(format!("called from {}", site.callers.join(" < ")));
     }
+    let late = site.straggler.as_ref().and_then(|it| it.late.as_ref());
+    if let Some(away) = late.and_then(|late| late.away.as_ref()) {
+        facts.extend(super::away::late(away, style));
+    }
     facts.extend(usage::usage(report, site, style));
     facts.extend(trend(&site.trend, style));
     for fact in facts {

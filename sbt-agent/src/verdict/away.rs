@@ -1,0 +1,170 @@
+//! What kept a thread, where each switch was seen: blocked on what, and who took its CPU.
+
+use crate::report::{BlockedReport, LateReport, TakerReport};
+
+/// What explains half of it or more is the reason: nothing else can explain more.
+const HALF: f64 = 0.5;
+
+/// Who took less of the time, per cent, is one of many.
+const TAKEN: f64 = 20.0;
+
+/// On what whoever came last was blocked for longer than the others, if that is half or
+/// more of what is to be explained: `excess_ns` over all episodes that split up.
+pub fn reason(late: &LateReport, excess_ns: f64) -> Option<&BlockedReport> {
+    let away = late.away.as_ref()?;
+    // Of some episodes not each switch was seen.
+    let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
+    let others = |reason: &str| {
+        let mut all = away.others.iter();
+        all.find(|it| it.reason == reason).map_or(0, |it| it.ns) as f64
+    };
+    let excess = |it: &&BlockedReport| it.ns as f64 - others(it.reason);
+    let most = away
+        .last
+        .iter()
+        .max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
+    (excess_ns > 0.0 && excess(&most) >= HALF * seen * excess_ns).then_some(most)
+}
+
+/// Whether it may be a lock.
+pub fn is_lock(reason: &BlockedReport) -> bool {
+    reason.reason == "futex"
+}
+
+/// A reason in words, and what to do about it. `locks`: whether these were watched.
+pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static str) {
+    let Some(reason) = reason else {
+        return (String::new(), "");
+    };
+    let remedy = match reason.reason {
+        "futex" if !locks => "--futex=on tells which lock it is, if it is one",
+        "futex" => "let threads share less that is locked, or hold locks for a shorter time",
+        "file" => "read ahead, write behind, or do the I/O in a thread of its own",
+        "page-fault" => {
+            "touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
+        }
+        "sleep" => "do without that sleep, or wait for what it waits for",
+        "child" => "start that process earlier, or wait for it in a thread of its own",
+        "memory" => "map less often, or once for all: threads that map wait for each other",
+        "stopped" => "let whatever stops it go",
+        _ => "take that out of the phase, or let it go on beside the work",
+    };
+    (format!("blocked in {}", reason.words()), remedy)
+}
+
+/// Who had the CPU of whoever came last for longest while that was ready, if it is worth a
+/// word: for how much of that time, per cent.
+pub fn taker(late: &LateReport) -> Option<(&TakerReport, f64)> {
+    let away = late.away.as_ref()?;
+    let most = away.taken_by.first()?;
+    // Of some episodes not each switch was seen.
+    let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
+    let ready_ns = late.last.ready_ns? as f64 * seen;
+    let pct = (most.ns as f64 / ready_ns * 100.0).min(100.0);
+    (pct >= TAKEN).then_some((most, pct))
+}
+
+/// That in words, and what to do about it.
+pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
+    let name = &taker.name;
+    let (by, remedy) = match (taker.kind, taker.pid) {
+        ("own", _) => (
+            format!("another thread of this program (`{name}`)"),
+            "bind fewer threads to each CPU, or start no more than there are CPUs",
+        ),
+        ("kernel", _) => (
+            format!("the kernel's `{name}`"),
+            "see what keeps the kernel busy there, or leave it CPUs of its own",
+        ),
+        ("idle", _) => {
+            return (
+                format!("; for {pct:.0} % of that its CPU was idle, and it was not allowed to run"),
+                "raise the CPU quota of its control group, or start fewer threads",
+            );
+        }
+        (_, pid) => {
+            let which = pid.map_or("several processes".into(), |pid| format!("pid {pid}"));
+            (
+                format!("`{name}` ({which}), not of this program"),
+                "stop it, leave it CPUs of its own, or bind fewer threads to each CPU",
+            )
+        }
+    };
+    (
+        format!("; for {pct:.0} % of that its CPU was taken by {by}"),
+        remedy,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{LateAwayReport, LateTimesReport};
+
+    fn blocked(all: &[(&'static str, u64)]) -> Vec<BlockedReport> {
+        let report = |&(reason, ns): &(&'static str, u64)| BlockedReport { reason, ns };
+        all.iter().map(report).collect()
+    }
+
+    /// Four episodes; the last of them was ready for 1000 ns.
+    fn late(episodes: u64, taken: &[(&'static str, &str, Option<u32>, u64)]) -> LateReport {
+        let times = || LateTimesReport {
+            work_ns: 0,
+            running_ns: Some(0),
+            ready_ns: Some(1000),
+            blocked_ns: Some(0),
+        };
+        let taker = |&(kind, name, pid, ns): &(&'static str, &str, Option<u32>, u64)| TakerReport {
+            kind,
+            name: name.into(),
+            pid,
+            ns,
+        };
+        LateReport {
+            episodes: 4,
+            split_episodes: 4,
+            participants: 2.0,
+            phase_ns: 0,
+            idle_ns: 0,
+            lead_ns: 0,
+            last: times(),
+            others: times(),
+            away: Some(LateAwayReport {
+                episodes,
+                last: blocked(&[("futex", 900), ("file", 800)]),
+                others: blocked(&[("futex", 850)]),
+                taken_by: taken.iter().map(taker).collect(),
+            }),
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_the_others_do_not_have() {
+        let name = |late: &LateReport, excess| reason(late, excess).map(|it| it.reason);
+        let mut all = late(4, &[]);
+        assert_eq!(name(&all, 850.0), Some("file"));
+        // It explains less than half, or nothing is to be explained.
+        assert_eq!(name(&all, 1700.0), None);
+        assert_eq!(name(&all, 0.0), None);
+        // Seen in half of the episodes only.
+        assert_eq!(name(&late(2, &[]), 1500.0), Some("file"));
+        all.away = None;
+        assert_eq!(name(&all, 850.0), None);
+    }
+
+    #[test]
+    fn whoever_took_the_cpu_is_named_if_it_took_enough() {
+        let said = |by: (&'static str, &str, Option<u32>, u64)| {
+            taker(&late(4, &[by])).map(|found| taken(found).0)
+        };
+        assert_eq!(
+            said(("process", "cc1", Some(123), 900)).as_deref(),
+            Some("; for 90 % of that its CPU was taken by `cc1` (pid 123), not of this program")
+        );
+        assert!(said(("process", "cc1", None, 900)).is_some_and(|it| it.contains("several")));
+        assert!(said(("own", "lu", Some(1), 300)).is_some_and(|it| it.contains("of this program")));
+        assert!(said(("idle", "idle", None, 300)).is_some_and(|it| it.contains("not allowed")));
+        assert_eq!(said(("kernel", "kworker", Some(3), 199)), None);
+        assert!(taker(&late(4, &[])).is_none());
+    }
+}
