@@ -203,7 +203,11 @@ impl Model {
             self.busy.merge(&busy);
             self.sites.record_busy(site, &done, &busy, shares);
             for share in shares {
-                self.threads.row(share.row).normalised_ns += share.normalised_ns;
+                let row = self.threads.row(share.row);
+                row.normalised_ns += share.normalised_ns;
+                if done.straggler.is_some_and(|(last, _)| last == share.row) {
+                    row.weighted_path_ns += share.weighted_ns;
+                }
             }
         }
         for part in &self.parts {

@@ -109,6 +109,8 @@ impl Report {
             unfinished,
             efficiency: draw.efficiency(),
             parallelism: usage::parallelism(model.busy()),
+            sampling: None,
+            functions: None,
             verdicts: None,
             no_verdict_because: None,
             hang: None,

@@ -6,6 +6,7 @@ use super::{
         counters::Counts, order::Process,
     },
     Draw, ns,
+    usage::pct,
 };
 use crate::{
     model::{
@@ -17,12 +18,13 @@ use crate::{
 
 impl Draw<'_> {
     pub(super) fn threads(&self) -> Vec<ThreadReport> {
+        let paths = self.paths();
         self.order
             .by_index(self.model.threads().rows())
             .into_iter()
             .map(|(id, row)| {
                 let counters = self.counts(&row.counts, row.split.running.get());
-                thread(id, self.order.label(id), row, counters)
+                thread(id, self.order.label(id), row, counters, paths)
             })
             .collect()
     }
@@ -38,7 +40,13 @@ impl Draw<'_> {
     }
 }
 
-fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
+fn thread(
+    id: u32,
+    label: String,
+    row: &Row,
+    counters: Counts,
+    (path, weight): (f64, f64),
+) -> ThreadReport {
     let SplitSum {
         running,
         ready,
@@ -62,6 +70,8 @@ fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),
         path_ns: row.path_ns,
+        path_pct: pct(row.path_ns as f64, path),
+        weighted_path_pct: pct(row.weighted_path_ns, weight),
         npt_ns: ns(row.normalised_ns),
         counters,
         waits: waits(row.waits),
