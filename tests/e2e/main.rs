@@ -35,6 +35,7 @@ mod privilege;
 mod processes;
 mod report;
 mod run;
+mod sampling;
 mod screen;
 mod screen_leave;
 mod screen_look;

@@ -125,7 +125,7 @@ const TABS: [(&str, &str); 10] = [
     ("Locks", "locks, the most time first"),
     ("Parallel", "normalised processor time by"),
     ("Path", "critical path by"),
-    ("Help", "1-9 0, Tab, Shift-Tab"),
+    ("Help", "1-0, Tab, Shift-Tab"),
 ];
 
 #[test]
@@ -185,11 +185,13 @@ fn parallelism_and_path_by_all_that_there_is() {
     terminal.press("\r");
     terminal.sees("by site");
     terminal.press(ESC);
+    terminal.sees("Enter details");
     terminal.press("9");
     terminal.sees("if work were balanced");
     terminal.press("\r");
     terminal.sees("perfect balance");
     terminal.press(ESC);
+    terminal.sees("Enter details");
     terminal.press("\x1b[C");
     terminal.sees("critical path by thread");
     terminal.press("1");

@@ -97,7 +97,7 @@ fn drawn(variables: &[(&str, &str)], options: &[&str], name: &str) -> String {
         ("3", "now"),
         ("8", "average"),
         ("9", "critical path"),
-        ("0", "1-9 0, Tab"),
+        ("0", "1-0, Tab"),
         ("5", "ready"),
     ] {
         terminal.press(tab);

@@ -39,6 +39,8 @@ pub struct SamplingReport {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FunctionReport {
+    /// Its number, which stays the same in a run.
+    pub id: u32,
     /// Its name, demangled; where there is none, its file and address there.
     pub function: String,
     /// Its source file, if known.

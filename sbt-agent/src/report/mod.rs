@@ -29,6 +29,7 @@ pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
     MarkReport, MarkThreadReport, WarningReport, WatchedReport,
 };
+pub use draw::functions::{folded, functions};
 pub use functions::{CallerReport, FunctionReport, SamplingReport};
 pub use run::Run;
 pub use sites::{

@@ -95,6 +95,7 @@ impl Session {
             notes: self.notes.clone(),
             counters: self.counters.clone(),
             own_cpu_ns: clock::process_cpu_ns(),
+            sampled: self.sampling.as_ref().and_then(|it| it.report(&self.model)),
             ..Run::default()
         }
     }

@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 14] = [
+pub const SETTINGS: [Known; 16] = [
     known(
         "departures",
         None,
@@ -98,6 +98,18 @@ pub const SETTINGS: [Known; 14] = [
         Some("SBT_EVENTS"),
         "--events",
         "counters that are read for each thread and phase; `sbt list` names them",
+    ),
+    known(
+        "sample",
+        Some("SBT_SAMPLE"),
+        "--sample",
+        "samples a second of where threads are: time by function; 0 is none",
+    ),
+    known(
+        "folded",
+        None,
+        "--folded",
+        "a file for folded stacks of the samples, for flame graphs",
     ),
 ];
 

@@ -30,10 +30,11 @@ fn weight(times: &ParallelismReport) -> f64 {
 }
 
 /// Four threads: name, samples, in itself, and times of one to four busy threads, ns.
-fn function(name: &str, samples: (u64, u64), times: [u64; 4]) -> FunctionReport {
+fn function(id: u32, name: &str, samples: (u64, u64), times: [u64; 4]) -> FunctionReport {
     let npt_ns = (1..).zip(times).map(|(busy, ns)| ns / busy).sum::<u64>();
     let time = |(busy, ns)| BusyReport { busy, ns };
     FunctionReport {
+        id,
         function: name.into(),
         file: Some("lu.c".into()),
         binary: "lu".into(),
@@ -127,12 +128,18 @@ pub fn fill(report: &mut Report) {
     });
     report.functions = Some(vec![
         function(
+            7,
             "SlaveStart",
             (4_800, 12),
             [2_400 * MS, 3 * S, 3 * S, 18 * S],
         ),
-        function("OneSolve", (4_700, 400), [2_300 * MS, 3 * S, 3 * S, 17 * S]),
-        function("daxpy", (3_900, 3_900), [500 * MS, 2 * S, 3 * S, 17 * S]),
-        function("print_row", (190, 190), [1_900 * MS, 0, 0, 0]),
+        function(
+            6,
+            "OneSolve",
+            (4_700, 400),
+            [2_300 * MS, 3 * S, 3 * S, 17 * S],
+        ),
+        function(5, "daxpy", (3_900, 3_900), [500 * MS, 2 * S, 3 * S, 17 * S]),
+        function(4, "print_row", (190, 190), [1_900 * MS, 0, 0, 0]),
     ]);
 }

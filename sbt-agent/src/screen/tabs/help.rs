@@ -24,7 +24,7 @@ pub struct Help {
 }
 
 const KEYS: [(&str, &str); 19] = [
-    ("1-9 0, Tab, Shift-Tab", "tabs; or click on one"),
+    ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
     ("arrows, j k, wheel", "select, scroll"),
     ("PgUp PgDn g G", "by pages, to both ends"),
     ("Enter", "details of the selected site; Esc goes back"),

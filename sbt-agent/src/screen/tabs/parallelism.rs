@@ -130,10 +130,9 @@ fn rows<'a>(view: &View<'a>, what: usize) -> Vec<Row<'a>> {
                 }
             })
             .collect(),
-        _ => (0..)
-            .zip(report.functions.iter().flatten())
-            .map(|(id, function)| Row {
-                id,
+        _ => (report.functions.iter().flatten())
+            .map(|function| Row {
+                id: function.id,
                 name: printable(&function.function),
                 search: printable(&format!("{} {}", function.function, function.binary))
                     .to_lowercase(),
@@ -363,7 +362,7 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
         }),
         _ => ("by caller", {
             let functions = report.functions.as_deref().unwrap_or_default();
-            let function = functions.get(row.id as usize);
+            let function = functions.iter().find(|it| it.id == row.id);
             let callers = function.map_or(&[][..], |it| &it.callers);
             let name = |name: &Option<String>| match name {
                 Some(name) => printable(name),

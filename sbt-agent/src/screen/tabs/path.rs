@@ -66,12 +66,11 @@ fn rows(report: &Report, what: usize) -> Vec<Row> {
                 (thread.id, name, search, path, weighted)
             })
             .collect(),
-        _ => (0..)
-            .zip(report.functions.iter().flatten())
-            .map(|(id, it)| {
+        _ => (report.functions.iter().flatten())
+            .map(|it| {
                 let search = printable(&format!("{} {}", it.function, it.binary)).to_lowercase();
                 let name = printable(&it.function);
-                (id, name, search, it.path_pct, it.weighted_path_pct)
+                (it.id, name, search, it.path_pct, it.weighted_path_pct)
             })
             .collect(),
     }
@@ -303,7 +302,7 @@ fn details(
         }
         _ => {
             let functions = report.functions.as_deref().unwrap_or_default();
-            if let Some(it) = functions.get(row.0 as usize) {
+            if let Some(it) = functions.iter().find(|it| it.id == row.0) {
                 let text = format!(
                     " {} of the processor time, {} of the normalised, in {}",
                     percent(Some(it.cpu_pct)),

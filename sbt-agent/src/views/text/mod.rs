@@ -7,6 +7,7 @@ use crate::{
 };
 
 mod counters;
+mod functions;
 mod locks;
 mod phases;
 mod sites;
@@ -53,6 +54,7 @@ pub fn render(report: &Report, style: Style) -> String {
         phases::conceptual(&mut out, report, style);
         counters::counters(&mut out, report, style);
         threads(&mut out, report, style);
+        functions::functions(&mut out, report, style);
         unfinished(&mut out, report, style);
     }
     phases::marks(&mut out, report, style);
