@@ -145,6 +145,14 @@ pub struct Options {
     /// costs next to nothing. `sbt list` shows what there is.
     #[arg(short = 'e', long = "events", value_name = "A,B", value_parser = counters::commas)]
     pub events: Vec<Events>,
+    /// Sample where threads are so many times a second of their time on a CPU: tells the
+    /// time by function, and the functions on the critical path [default: 0, not at all].
+    #[arg(long, value_name = "HZ", value_parser = value::sample, allow_hyphen_values = true)]
+    pub sample: Option<u32>,
+    /// Write folded stacks of the samples for flame graphs: `main;f;g 1234`, µs of
+    /// normalised processor time.
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
     /// Warn of episodes that take longer, from first to last arrival [default: 1000].
     #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,
@@ -193,6 +201,7 @@ mod tests {
             (["--warn-time", "soon"], "1000"),
             (["--duration", "soon"], "10s"),
             (["--events", "cylces"], "`cycles`"),
+            (["--sample", "20000"], "1 to 10000"),
             (["--duration", "-1s"], "expected a time such as 10s"),
             (["--warn-time", "-1"], "expected a time such as 1000"),
         ] {

@@ -1,6 +1,6 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{ffi::OsString, os::fd::OwnedFd};
+use std::{ffi::OsString, fs::File, os::fd::OwnedFd};
 
 use anyhow::Context as _;
 use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
@@ -33,6 +33,7 @@ pub mod privilege;
 mod processes;
 mod recognition;
 mod result;
+mod sampling;
 mod signals;
 mod spinning;
 mod states;
@@ -50,6 +51,7 @@ use narrator::Narrator;
 use prepare::Prepared;
 use processes::Processes;
 use recognition::Recognition;
+use sampling::Sampling;
 use signals::Signals;
 use spinning::Spinning;
 pub use states::States;
@@ -86,6 +88,7 @@ pub fn watch(
     look: Option<Look>,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
+    let folded = sampling::prepare(&settings)?;
     let mut master = None;
     // The child is forked while there is only one thread.
     let prepared = match target {
@@ -110,6 +113,7 @@ pub fn watch(
         .context("cannot start the event loop")?
         .block_on(async {
             let mut session = Session::begin(prepared, settings, narration, signals)?;
+            session.folded = folded;
             session.terminal = master.map(Terminal::new).transpose()?;
             if let Some(look) = look {
                 session
@@ -156,6 +160,9 @@ struct Session {
     futexes: futexes::Governor,
     locks: Locks,
     spinning: Spinning,
+    sampling: Option<Sampling>,
+    /// For the folded stacks of the samples.
+    folded: Option<File>,
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
@@ -199,6 +206,10 @@ impl Session {
         if states == States::Full {
             model.watch_switches();
         }
+        let sampling = Sampling::begin(&settings, pid, source_children)?;
+        if let Some(sampling) = &sampling {
+            model.keep_samples(sampling.period_ns(), cpus::allowed(pid));
+        }
         let mut session = Self {
             pid,
             command,
@@ -221,6 +232,8 @@ impl Session {
             governor: Governor::new(settings.departures, start_ns),
             locks: Locks::new(pid),
             spinning: Spinning::new(start_ns),
+            sampling,
+            folded: None,
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
@@ -244,6 +257,10 @@ impl Session {
         if let Some(mut source) = self.source.take() {
             self.locks.read(&source);
             self.spinning.end(self.pid, &mut self.resolver);
+            self.sample();
+            if let Some(sampling) = &mut self.sampling {
+                sampling.end();
+            }
             self.end_ns = clock::now_ns();
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();

@@ -36,6 +36,7 @@ mod processes;
 mod regions;
 mod report;
 mod run;
+mod sampling;
 mod screen;
 mod screen_leave;
 mod screen_look;

@@ -115,7 +115,7 @@ fn joins_a_program_that_runs() {
 }
 
 /// A text that only this tab shows, in their order.
-const TABS: [(&str, &str); 8] = [
+const TABS: [(&str, &str); 10] = [
     ("Barriers", "barriers, where thread-time is lost"),
     ("Threads", "threads, over the whole run"),
     ("Timeline", "a character, as it happens"),
@@ -123,7 +123,9 @@ const TABS: [(&str, &str); 8] = [
     ("Output", "output of the program"),
     ("Log", "events come from ebpf"),
     ("Locks", "locks, the most time first"),
-    ("Help", "1-8, Tab, Shift-Tab"),
+    ("Parallel", "normalised processor time by"),
+    ("Path", "critical path by"),
+    ("Help", "1-0, Tab, Shift-Tab"),
 ];
 
 #[test]
@@ -139,30 +141,60 @@ fn every_tab_by_number_by_tab_and_by_mouse() {
                 .all(|(tab, (_, text))| contents.contains(text) == (tab == shown))
         });
     };
-    for tab in [1, 6, 2, 7, 5, 3, 4, 0] {
-        terminal.press(&(tab + 1).to_string());
+    for tab in [1, 6, 2, 7, 9, 5, 8, 3, 4, 0] {
+        terminal.press(&((tab + 1) % 10).to_string());
         only(tab);
     }
-    for tab in [1, 2, 3, 4, 5, 6, 7, 0] {
+    for tab in [1, 2, 3, 4, 5, 6, 7, 8, 9, 0] {
         terminal.press("\t");
         only(tab);
     }
-    for tab in [7, 6, 5] {
+    for tab in [9, 8, 7] {
         terminal.press("\x1b[Z");
         only(tab);
     }
-    for tab in [3, 0, 7] {
-        terminal.click(&format!("{} {}", tab + 1, TABS[tab].0));
+    for tab in [3, 0, 7, 9] {
+        terminal.click(&format!("{}{}", (tab + 1) % 10, TABS[tab].0));
         only(tab);
     }
     terminal.press("1");
     only(0);
     for help in ["?", "h", "\x1bOP"] {
         terminal.press(help);
-        only(7);
+        only(9);
         terminal.press("1");
         only(0);
     }
+}
+
+#[test]
+fn parallelism_and_path_by_all_that_there_is() {
+    needs_root!();
+    let terminal = open(&[]);
+    terminal.sees("efficiency ");
+    terminal.press("8");
+    terminal.sees("time by the number of busy threads");
+    terminal.sees("processor time by phase");
+    for what in ["site", "thread", "function"] {
+        terminal.press("\x1b[C");
+        terminal.sees(&format!("processor time by {what}"));
+    }
+    terminal.sees("Not sampled: --sample");
+    terminal.press("\x1b[D");
+    terminal.sees("T0 talks");
+    terminal.press("\r");
+    terminal.sees("by site");
+    terminal.press(ESC);
+    terminal.sees("Enter details");
+    terminal.press("9");
+    terminal.sees("if work were balanced");
+    terminal.press("\r");
+    terminal.sees("perfect balance");
+    terminal.press(ESC);
+    terminal.sees("Enter details");
+    terminal.press("\x1b[C");
+    terminal.sees("critical path by thread");
+    terminal.press("1");
 }
 
 #[test]

@@ -27,7 +27,9 @@ fn follows_the_size_of_the_window() {
         ("3", (200, 60)),
         ("4", (61, 16)),
         ("8", (80, 24)),
-    ] as [(&str, Size); 5]
+        ("9", (61, 16)),
+        ("0", (80, 24)),
+    ] as [(&str, Size); 7]
     {
         terminal.press(tab);
         terminal.resize(size);
@@ -93,7 +95,9 @@ fn drawn(variables: &[(&str, &str)], options: &[&str], name: &str) -> String {
     for (tab, text) in [
         ("2", "idle"),
         ("3", "now"),
-        ("8", "1-8, Tab"),
+        ("8", "average"),
+        ("9", "critical path"),
+        ("0", "1-0, Tab"),
         ("5", "ready"),
     ] {
         terminal.press(tab);

@@ -5,6 +5,7 @@
 
 pub mod figures;
 mod peers;
+mod sampling;
 mod screen;
 mod slowdown;
 mod states;
@@ -46,6 +47,9 @@ pub struct Args {
     /// Only the levels of --states, printed instead of written
     #[arg(long)]
     states: bool,
+    /// Only what samples cost, printed instead of written
+    #[arg(long, conflicts_with = "own")]
+    sampling: bool,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +88,12 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{out}");
         return Ok(());
     }
+    if args.sampling {
+        out.clear();
+        sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
 
     let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
     engine(&workspace, &mut out)?;
@@ -91,6 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
     screen::share(&workspace, &sbt, &mut out)?;
     states::levels(&workspace, &sbt, args.pairs, &mut out)?;
+    sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }

@@ -6,7 +6,7 @@
 //! of busy threads: that of all of them is the time in which at least one was busy. From
 //! Jiang's thesis: the straggler's path counts the more the fewer work beside it.
 
-use super::{away::Work, episode::Member, site::Alone, thread::ThreadId};
+use super::{away::Work, episode::Member, sampled::whole, site::Alone, thread::ThreadId};
 
 /// Numbers of busy threads up to this are kept apart; of more, so many together.
 const EXACT: usize = 64;
@@ -31,7 +31,7 @@ fn slot(busy: usize) -> usize {
 }
 
 impl Busy {
-    fn add(&mut self, busy: usize, ns: u64) {
+    pub(super) fn add(&mut self, busy: usize, ns: u64) {
         let slot = slot(busy);
         if self.by_slot.len() <= slot {
             self.by_slot.resize(slot + 1, 0);
@@ -40,6 +40,16 @@ impl Busy {
         self.thread_ns = self
             .thread_ns
             .saturating_add(ns.saturating_mul(busy as u64));
+    }
+
+    /// The same, each time multiplied.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let scale = |ns: &u64| whole(*ns as f64 * factor);
+        Self {
+            by_slot: self.by_slot.iter().map(scale).collect(),
+            thread_ns: scale(&self.thread_ns),
+        }
     }
 
     /// Takes another's sums in.
@@ -111,6 +121,8 @@ enum Edge {
 pub struct Sweep {
     /// When, ns, what, and whose.
     edges: Vec<(u64, Edge, u32)>,
+    /// From when on how many were busy, ns.
+    steps: Vec<(u64, usize)>,
     /// What each member had behind it when it began, then what it got.
     shares: Vec<Share>,
 }
@@ -152,6 +164,7 @@ impl Sweep {
             self.push(alone.row, true, span, away);
         }
         self.edges.sort_unstable();
+        self.steps.clear();
         let n = members.len();
         let mut busy = Busy::default();
         let mut count = 0_usize;
@@ -175,6 +188,7 @@ impl Sweep {
                 share.normalised_ns += normalised;
             }
             // Who works without a CPU is on the critical path all the same.
+            self.steps.push((*at_ns, count));
             match edge {
                 Edge::Begin => share.weighted_ns -= weighted,
                 Edge::End => share.weighted_ns += weighted,
@@ -182,6 +196,20 @@ impl Sweep {
             }
         }
         Some((busy, &self.shares))
+    }
+
+    /// How many members worked at a time of the last episode, ns, if all beginnings are
+    /// known.
+    pub fn busy_at(&self, time_ns: u64) -> usize {
+        let at = self.steps.partition_point(|it| it.0 <= time_ns);
+        let before = at.checked_sub(1).and_then(|at| self.steps.get(at));
+        before.map_or(0, |it| it.1)
+    }
+
+    /// The normalised time of a member of the last episode, ns; behind the members, of what
+    /// one of them worked alone before.
+    pub fn normalised_ns(&self, member: usize) -> f64 {
+        self.shares.get(member).map_or(0.0, |it| it.normalised_ns)
     }
 }
 
@@ -269,6 +297,8 @@ mod tests {
         // n - busy + 1: two of three count twice, one alone three times.
         near(shares[1].weighted_ns, 10.0 * 2.0 + 20.0 * 3.0);
         near(shares[2].weighted_ns, 30.0);
+        let at = [0, 9, 10, 29, 30, 40, 50].map(|at| sweep.busy_at(at));
+        assert_eq!(at, [2, 2, 1, 1, 0, 1, 0]);
     }
 
     /// Quartz: the normalised times of all threads are the elapsed time.

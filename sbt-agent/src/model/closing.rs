@@ -7,6 +7,7 @@ use super::{
     efficiency::Usage,
     episode::{Episode, Left, Member, Seat},
     lanes::Doing,
+    sampled,
     site::{Done, Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
     told::{Arrival, Told},
@@ -220,9 +221,14 @@ impl Model {
                 self.exact.episodes += 1;
             }
             for share in shares {
-                self.threads.row(share.row).normalised_ns += share.normalised_ns;
+                let row = self.threads.row(share.row);
+                row.normalised_ns += share.normalised_ns;
+                if share.is_alone || done.straggler.is_some_and(|(last, _)| last == share.row) {
+                    row.weighted_path_ns += share.weighted_ns;
+                }
             }
         }
+        self.attribute(site, &episode, &done);
         for part in &self.parts {
             let row = self.threads.row(part.row);
             row.episodes += 1;
@@ -251,6 +257,50 @@ impl Model {
             self.tell(site, &done, &episode);
         }
         self.recycle(episode.members);
+    }
+
+    /// The samples of its members find what they were taken in.
+    fn attribute(&mut self, site: SiteId, episode: &Episode, done: &Done) {
+        let Some(samples) = &mut self.samples else {
+            return;
+        };
+        let members = &episode.members;
+        let is_known = members.iter().all(|member| member.since.is_some());
+        if let Some(alone) = episode.alone.as_ref().filter(|_| is_known) {
+            let row = self.threads.row(alone.row);
+            let part = sampled::Part {
+                thread: row.shown.0,
+                work: (row.threads == 1).then_some(alone.from_ns..alone.to_ns),
+                arrived_ns: alone.to_ns,
+                left_ns: alone.to_ns,
+                split: alone.split,
+                normalised_ns: self.sweep.normalised_ns(members.len()),
+                is_last: true,
+                was_kept: false,
+            };
+            samples.settle(site, &part, members.len(), |at| self.sweep.busy_at(at));
+        }
+        let begun = episode.begun.map(|begun| begun.index);
+        for (index, member) in members.iter().enumerate() {
+            let row = self.threads.row(member.row);
+            let arrived_ns = member.arrived.time_ns;
+            let since = member.since.filter(|_| is_known && row.threads == 1);
+            let left_ns = match member.left {
+                Left::At(left) => left.time_ns.max(done.last_ns),
+                Left::NotYet | Left::Unseen => done.last_ns,
+            };
+            let part = sampled::Part {
+                thread: row.shown.0,
+                work: since.map(|since| since.clocks.time_ns.min(arrived_ns)..arrived_ns),
+                arrived_ns,
+                left_ns,
+                split: worked(member).map_or_else(Split::default, |(_, split)| split),
+                normalised_ns: self.sweep.normalised_ns(index),
+                is_last: done.straggler.is_some_and(|(last, _)| last == member.row),
+                was_kept: begun.is_some_and(|begun| begun != index),
+            };
+            samples.settle(site, &part, members.len(), |at| self.sweep.busy_at(at));
+        }
     }
 
     /// What counters said of its work enters the sums.

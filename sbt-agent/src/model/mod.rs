@@ -25,6 +25,7 @@ pub mod marks;
 mod moves;
 mod regions;
 mod restart;
+pub mod sampled;
 pub mod site;
 pub mod sites;
 pub mod stats;
@@ -52,6 +53,7 @@ use episode::{Left, Member};
 use lanes::Lanes;
 use marks::Marks;
 use regions::Regions;
+use sampled::{ChainId, Samples};
 use site::{Part, PlaceId, Roles, SiteId};
 use sites::Sites;
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
@@ -159,6 +161,8 @@ pub struct Model {
     marks: Marks,
     usage: Usage,
     busy: Busy,
+    /// Kept only if there are any.
+    samples: Option<Samples>,
     /// Kept only for whoever looks on.
     lanes: Option<Lanes>,
     /// Kept only where switches are watched.
@@ -252,6 +256,27 @@ impl Model {
     /// Time by the number of busy threads, each episode's for itself.
     pub const fn busy(&self) -> &Busy {
         &self.busy
+    }
+
+    /// Begins to take samples, each of which stands for so much run time, ns. `cpus`: how
+    /// many threads can be on a CPU at once, if that is known.
+    pub fn keep_samples(&mut self, period_ns: u64, cpus: Option<u32>) {
+        self.samples = Some(Samples::new(period_ns, cpus));
+    }
+
+    /// What became of the samples, if there are any.
+    pub const fn samples(&self) -> Option<&Samples> {
+        self.samples.as_ref()
+    }
+
+    /// A thread, by its number as the user sees it, was seen on a CPU. To be said before
+    /// the events that came later.
+    pub fn sampled(&mut self, thread: u32, time_ns: u64, chain: ChainId) {
+        if let Some(samples) = &mut self.samples
+            && time_ns >= self.start_ns
+        {
+            samples.push(thread, time_ns, chain);
+        }
     }
 
     /// Conceptual phases, in the order of the bits of [`Roles`].
@@ -453,6 +478,9 @@ impl Model {
             }
         }
         self.conceptual = conceptual;
+        if let Some(samples) = &mut self.samples {
+            samples.finish();
+        }
     }
 
     fn note_unfinished(&mut self, id: BarrierId) {

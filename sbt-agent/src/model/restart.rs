@@ -49,6 +49,9 @@ impl Model {
         self.start_ns = time_ns;
         self.busy = Busy::default();
         self.exact = Exact::default();
+        if let Some(samples) = &mut self.samples {
+            samples.reset();
+        }
         self.usage.reset(time_ns);
         for (_, live) in self.threads.living() {
             Usage::follow(&mut live.chain, 0);

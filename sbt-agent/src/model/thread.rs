@@ -116,6 +116,8 @@ pub struct Row {
     pub normalised_ns: f64,
     /// Its work where it came last, on which all others waited, ns.
     pub path_ns: u64,
+    /// The same, each moment counted as often as threads did not work, and once more, ns.
+    pub weighted_path_ns: f64,
     /// What counters said of `work`.
     pub counts: Sums,
     /// What they said of all that it did, in barriers too.

@@ -2,6 +2,7 @@
 
 mod asked;
 mod counters;
+pub mod functions;
 mod sites;
 mod threads;
 mod usage;
@@ -109,6 +110,8 @@ impl Report {
             unfinished,
             efficiency: draw.efficiency(),
             parallelism: usage::parallelism(model.busy()),
+            sampling: run.sampled.as_ref().map(|it| it.0.clone()),
+            functions: run.sampled.as_ref().map(|it| it.1.clone()),
             verdicts: None,
             no_verdict_because: None,
             hang: None,

@@ -13,6 +13,7 @@ use spin::SpinReport;
 mod asked;
 pub mod counters;
 mod draw;
+mod functions;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -29,6 +30,8 @@ pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
     MarkReport, MarkThreadReport, WarningReport, WatchedReport,
 };
+pub use draw::functions::{folded, functions};
+pub use functions::{CallerReport, FunctionReport, SamplingReport};
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
@@ -130,6 +133,11 @@ pub struct Report {
     pub efficiency: Option<EfficiencyReport>,
     /// Over all episodes; null if of none all beginnings were seen.
     pub parallelism: Option<ParallelismReport>,
+    /// Samples of where threads were; null without `--sample`.
+    pub sampling: Option<SamplingReport>,
+    /// Functions by normalised processor time, the most first; 1000 at most. Null without
+    /// `--sample`.
+    pub functions: Option<Vec<FunctionReport>>,
     /// Why threads waited for each other, what explains most of their time first; one
     /// at most for a site, and 5 in all. `no-problem` alone if nothing is wrong. Null
     /// if that cannot be said: see `no_verdict_because`.
@@ -258,6 +266,10 @@ pub struct ThreadReport {
     pub away: Option<AwayReport>,
     /// Its work before it came last, while which the others waited.
     pub path_ns: u64,
+    /// `path_ns` of that of all threads; null if there is none.
+    pub path_pct: Option<f64>,
+    /// The same, each moment counted as often as threads did not work, and once more.
+    pub weighted_path_pct: Option<f64>,
     /// Normalised processor time (Quartz): its work, each moment divided by the number of
     /// threads that were busy then.
     pub npt_ns: u64,

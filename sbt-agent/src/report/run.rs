@@ -1,6 +1,6 @@
 //! What a report takes from the session, beside the model.
 
-use super::{locks, spin};
+use super::{FunctionReport, SamplingReport, locks, spin};
 use crate::{
     counters::Plan,
     model::{site::SiteId, told::Told},
@@ -57,6 +57,8 @@ pub struct Run {
     pub notes: Vec<String>,
     /// Locks, if anybody looked.
     pub locks: Option<Vec<locks::Found>>,
+    /// Samples of where threads were, if any were taken.
+    pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
     /// What may be barriers that spin, if anybody looked.
     pub spins: Option<Vec<spin::Found>>,
     /// Counters that were asked for, in the order of readings.

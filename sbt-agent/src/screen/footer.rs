@@ -10,7 +10,7 @@ use ratatui::{
 
 use super::{
     NOTICE_NS, State,
-    tabs::Hint,
+    tabs::{Hint, Tab},
     words::{self, fit, put, width},
 };
 use crate::{
@@ -40,18 +40,12 @@ const MOST: usize = 60;
 impl State {
     pub(super) fn draw_titles(&mut self, buffer: &mut Buffer, area: Rect) {
         let look = self.look;
-        let wide = area.width >= 80;
+        let (names, wide) = self.tab_names(usize::from(area.width));
         let mut spans = vec![Span::raw(if wide { " " } else { "" })];
         let mut x = area.x + u16::from(wide);
         self.titles.clear();
         self.title_row = area.y;
-        for (index, tab) in self.tabs.iter().enumerate() {
-            let number = index + 1;
-            let text = if wide {
-                format!(" {number} {} ", tab.title())
-            } else {
-                format!("{number}{} ", tab.short_title())
-            };
+        for (index, text) in names.into_iter().enumerate() {
             let end = x.saturating_add(u16::try_from(width(&text)).unwrap_or(u16::MAX));
             self.titles.push(x..end);
             x = end;
@@ -63,6 +57,28 @@ impl State {
             spans.push(Span::styled(text, style));
         }
         put(buffer, area, 0, &Line::from(spans));
+    }
+
+    /// The names of the tabs with their keys, as long as there is room for them; whether
+    /// that is much.
+    fn tab_names(&self, columns: usize) -> (Vec<String>, bool) {
+        // The tenth has the key 0.
+        let names = |name: &dyn Fn(usize, &dyn Tab) -> String| -> Vec<String> {
+            let tabs = self.tabs.iter().enumerate();
+            tabs.map(|(index, tab)| name((index + 1) % 10, tab.as_ref()))
+                .collect()
+        };
+        let length = |names: &[String]| names.iter().map(|name| width(name)).sum::<usize>();
+        let long = names(&|number, tab| format!(" {number} {} ", tab.title()));
+        if length(&long) < columns {
+            return (long, true);
+        }
+        let short = names(&|number, tab| format!("{number}{} ", tab.short_title()));
+        if length(&short) <= columns {
+            return (short, false);
+        }
+        let brief = names(&|number, tab| format!("{number}{} ", tab.brief_title()));
+        (brief, false)
     }
 
     /// The last line; where the cursor is, if something is being typed.

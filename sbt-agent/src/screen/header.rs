@@ -29,6 +29,12 @@ pub const HEIGHT: u16 = 2;
 /// From so many columns on, it is said what the bars are.
 const ROOMY: usize = 110;
 
+/// Bars of the pace, at least.
+const PACE_AT_LEAST: usize = 8;
+
+/// Columns that are worth more than a sentence.
+const SENTENCE_AT_LEAST: usize = 44;
+
 /// Columns that a place has at least.
 const PLACE_AT_LEAST: usize = 12;
 
@@ -44,10 +50,21 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
         &facts_line(snapshot, paused, area.width, look),
     );
     let columns = usize::from(area.width);
+    let most = columns.saturating_sub(44) / 2;
     let pace = match facts::motion(snapshot) {
         // Who is missing needs the room more.
         Motion::Silent { unusual: true, .. } => String::new(),
-        _ => pace(snapshot, columns.saturating_sub(44) / 2, look),
+        Motion::Moving | Motion::Ended(_) | Motion::Off { .. } => {
+            // All of the efficiency is worth more than the oldest bars.
+            let needed = efficiency(snapshot, look).map_or(0, |texts| width(&texts[0]) + 3);
+            let room = columns.saturating_sub(needed).min(most);
+            pace(
+                snapshot,
+                if room < PACE_AT_LEAST { most } else { room },
+                look,
+            )
+        }
+        _ => pace(snapshot, most, look),
     };
     let what = match pace.as_str() {
         "" => "",
@@ -199,8 +216,38 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
             Style::new(),
         ),
         Motion::NoneYet => (who_waits(snapshot, room, look), Style::new()),
-        _ => (where_time_goes(snapshot, room, look), Style::new()),
+        _ => (how_well(snapshot, room, look), Style::new()),
     }
+}
+
+/// The efficiency and its factors, in more words and fewer; `None` if it is not known.
+fn efficiency(snapshot: &Snapshot, look: Look) -> Option<[String; 2]> {
+    let it = snapshot.report.efficiency?;
+    let times = look.pick("×", "x");
+    let factors = format!(
+        "balance {:.2} {times} serial {:.2} {times} transfer {:.2}",
+        it.load_balance, it.serialisation, it.transfer
+    );
+    let all = it.parallel;
+    Some([
+        format!("efficiency {all:.2} = {factors}"),
+        format!("{all:.2} = {factors}"),
+    ])
+}
+
+/// How well the threads are used; where time goes, if that is not known or there is room
+/// for both.
+fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
+    let texts = efficiency(snapshot, look);
+    let Some(text) = texts.into_iter().flatten().find(|it| width(it) <= room) else {
+        return where_time_goes(snapshot, room, look);
+    };
+    let dot = look.dot();
+    let rest = room.saturating_sub(width(&text) + width(dot));
+    if rest < SENTENCE_AT_LEAST {
+        return text;
+    }
+    format!("{text}{dot}{}", where_time_goes(snapshot, rest, look))
 }
 
 fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {

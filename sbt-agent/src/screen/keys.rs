@@ -95,6 +95,7 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Tab => Action::NextTab,
         KeyCode::BackTab => Action::PreviousTab,
         KeyCode::Char(c @ '1'..='9') => Action::Tab(c as usize - '1' as usize),
+        KeyCode::Char('0') => Action::Tab(9),
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Help,
         KeyCode::Char('/') => Action::Filter,
         KeyCode::Char('s') => Action::Sort,

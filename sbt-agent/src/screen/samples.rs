@@ -14,6 +14,8 @@ use crate::{
     session::States,
 };
 
+mod usage;
+
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
@@ -65,6 +67,8 @@ pub fn empty() -> Snapshot {
             unfinished: Vec::new(),
             efficiency: None,
             parallelism: None,
+            sampling: None,
+            functions: None,
             verdicts: None,
             no_verdict_because: None,
             hang: None,
@@ -256,6 +260,8 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 between_ns: Some(0),
                 away: None,
                 path_ns: 0,
+                path_pct: None,
+                weighted_path_pct: None,
                 npt_ns: 0,
                 counters: Counts::new(),
                 waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
@@ -429,6 +435,7 @@ pub fn imbalanced() -> Snapshot {
         evidence: [("share_pct", Figure::Real(18.0))].into(),
     }]);
     phases_and_marks(&mut snapshot.report);
+    usage::fill(&mut snapshot.report);
     snapshot.report.locks = Some(vec![
         lock(
             "0x7f2c00401040",

@@ -148,14 +148,23 @@ fn barriers_of_every_program_at_every_size() {
 #[test]
 fn every_tab_at_several_sizes() {
     let tabs = [
-        "site", "threads", "timeline", "phases", "output", "log", "locks", "help",
+        "site",
+        "threads",
+        "timeline",
+        "phases",
+        "output",
+        "log",
+        "locks",
+        "parallelism",
+        "path",
+        "help",
     ];
     for (index, tab) in (1..).zip(tabs) {
         for size in SIZES {
             let mut shown = Shown::new(samples::imbalanced(), size, LOOK);
             match index {
                 1 => shown.code(KeyCode::Enter),
-                _ => shown.keys(&index.to_string()),
+                _ => shown.keys(&(index % 10).to_string()),
             };
             check(&format!("tab-{tab}-{}x{}", size.0, size.1), &shown);
         }
@@ -198,7 +207,7 @@ fn a_terminal_without_unicode_gets_ascii_only() {
     };
     for (name, sample) in SAMPLES {
         let mut shown = Shown::new(sample(), (80, 24), look);
-        for tab in 1..=8 {
+        for tab in 0..=9 {
             shown.keys(&tab.to_string());
             assert!(shown.text().is_ascii(), "{name} {tab}\n{}", shown.text());
         }
@@ -220,7 +229,7 @@ fn without_colours_there_are_none() {
     };
     for (_, sample) in SAMPLES {
         let mut shown = Shown::new(sample(), (120, 40), look);
-        for tab in 1..=8 {
+        for tab in 0..=9 {
             shown.keys(&tab.to_string());
             let cells = &shown.terminal.backend().buffer().content;
             let plain = cells
@@ -330,6 +339,77 @@ fn the_selection_stays_on_its_site() {
 }
 
 #[test]
+fn parallelism_is_told_by_phase_site_thread_and_function() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("8");
+    assert!(shown.row("1 busy").contains("2470"), "{}", shown.text());
+    let top = |shown: &Shown| shown.row("▸");
+    assert!(top(&shown).contains("swap lu.c:731 → update_rows lu.c:715"));
+    shown.code(KeyCode::Enter);
+    assert!(shown.text().contains("by thread, over all phases"));
+    shown.code(KeyCode::Esc);
+    shown.code(KeyCode::Right);
+    assert!(top(&shown).contains("update_rows lu.c:715"));
+    shown.code(KeyCode::Right);
+    assert!(top(&shown).contains("T3 worker"), "{}", shown.text());
+    shown.code(KeyCode::Enter);
+    assert!(shown.text().contains("by site"));
+    shown.code(KeyCode::Esc);
+    shown.code(KeyCode::Right);
+    assert!(top(&shown).contains("SlaveStart"));
+    shown.keys("/print");
+    shown.code(KeyCode::Enter);
+    assert!(top(&shown).contains("print_row"));
+    shown.code(KeyCode::Enter);
+    assert!(shown.text().contains("by caller"), "{}", shown.text());
+    shown.code(KeyCode::Esc);
+    shown.code(KeyCode::Left);
+    assert!(top(&shown).contains("T3 worker"), "each has its own filter");
+    // Sampling costs, and is off.
+    shown.snapshot.report.functions = None;
+    shown.code(KeyCode::Right);
+    shown.code(KeyCode::Esc);
+    assert!(shown.text().contains("--sample 200"));
+}
+
+#[test]
+fn the_path_is_told_by_site_thread_and_function() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("9");
+    assert!(shown.row("▸").contains("update_rows lu.c:715"));
+    assert!(shown.text().contains("if work were balanced"));
+    shown.code(KeyCode::Enter);
+    assert!(shown.row("50 % faster").contains("s "), "{}", shown.text());
+    shown.code(KeyCode::Esc);
+    shown.code(KeyCode::Right);
+    assert!(shown.row("▸").contains("T3 worker"));
+    shown.code(KeyCode::Left);
+    shown.code(KeyCode::Left);
+    assert!(shown.row("▸").contains("SlaveStart"));
+    shown.snapshot.report.functions = None;
+    shown.draw();
+    assert!(shown.text().contains("--sample 200"));
+}
+
+#[test]
+fn the_efficiency_stands_in_the_header_as_long_as_there_is_room() {
+    let all = "efficiency 0.71 = balance 0.78 × serial 0.93 × transfer 0.98";
+    for (columns, text) in [(60, &all[11..]), (80, all), (200, all)] {
+        let shown = Shown::new(samples::imbalanced(), (columns, 24), LOOK).text();
+        let line = shown.lines().nth(1).unwrap();
+        assert!(line.starts_with(&format!(" {text} ")), "{line}");
+        assert!(line.ends_with('█'), "the pace is there, too: {line}");
+        assert_eq!(
+            line.contains("39 % of thread time"),
+            columns == 200,
+            "{line}"
+        );
+    }
+    let calm = Shown::new(samples::calm(), (80, 24), LOOK).text();
+    assert!(calm.lines().nth(1).unwrap().contains("waits; most:"));
+}
+
+#[test]
 fn every_column_sorts_both_ways() {
     let mut shown = Shown::new(samples::many_sites(), (200, 60), LOOK);
     let mut orders = Vec::new();
@@ -427,13 +507,7 @@ fn the_mouse_selects_scrolls_and_sorts() {
     assert!(shown.row("site").contains("site▼"));
     shown.click(4, title);
     assert!(shown.row("site").contains("site▲"));
-    let tabs = shown
-        .text()
-        .lines()
-        .nth(2)
-        .unwrap()
-        .find("Timeline")
-        .unwrap();
+    let tabs = shown.text().lines().nth(2).unwrap().find("3Time").unwrap();
     shown.click(u16::try_from(tabs).unwrap(), 2);
     assert!(shown.text().contains("as it happens"));
     shown.keys("5");
@@ -499,7 +573,7 @@ proptest! {
         rows in 1_u16..100,
         sample in 0..SAMPLES.len(),
         unicode: bool,
-        keys in proptest::collection::vec((0..26_usize, 0..300_u16, 0..100_u16), 0..40),
+        keys in proptest::collection::vec((0..29_usize, 0..300_u16, 0..100_u16), 0..40),
     ) {
         let look = Look { unicode, color: true };
         let mut shown = Shown::new(SAMPLES[sample].1(), (columns, rows), look);
@@ -518,7 +592,7 @@ proptest! {
                     shown.event(&Event::Resize(x, y));
                     continue;
                 }
-                _ => KeyCode::Char("1234567jkgGsS/npi+".chars().nth(key - 9).unwrap_or('x')),
+                _ => KeyCode::Char("1234567890jkgGsS/npi+".chars().nth(key - 9).unwrap_or('x')),
             };
             shown.code(code);
         }
@@ -536,7 +610,7 @@ fn every_size_is_drawn() {
             for (_, sample) in [SAMPLES[2], SAMPLES[8]] {
                 let mut shown = Shown::new(sample(), (columns, rows), LOOK);
                 shown.code(KeyCode::Enter);
-                shown.keys("234567");
+                shown.keys("234567890");
             }
         }
     }

@@ -96,6 +96,7 @@ impl Session {
             counters: self.counters.clone(),
             states: self.states,
             own_cpu_ns: clock::process_cpu_ns(),
+            sampled: self.sampling.as_ref().and_then(|it| it.report(&self.model)),
             ..Run::default()
         }
     }

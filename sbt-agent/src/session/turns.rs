@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::{
-    Ending, Session,
+    Ending, Session, sampling,
     signals::Heard,
     view::{Then, Turn, View},
 };
@@ -35,11 +35,16 @@ impl Session {
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;
         let mut told_to_end = false;
+        let mut samples = ticks(sampling::PERIOD);
         let mut ticks = ticks(TICK);
         loop {
             tokio::select! {
                 batch = self.batches.recv() => match batch {
-                    Some(batch) => self.take(&batch),
+                    Some(batch) => {
+                        // The model is to have them before it learns of what came later.
+                        self.sample();
+                        self.take(&batch);
+                    }
                     // The source has stopped and handed everything over.
                     None => break,
                 },
@@ -78,6 +83,7 @@ impl Session {
                     result.context("reading the program's output")?;
                     View::has_news(&mut self.view);
                 }
+                _ = samples.tick(), if self.sampling.is_some() => self.sample(),
                 _ = ticks.tick() => {
                     self.recognise();
                     self.govern();
@@ -95,6 +101,7 @@ impl Session {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         let report = self.report(totals, ending == Some(Ending::Target));
+        self.write_folded()?;
         self.aside(|| deliver(&report)).await?;
         // Watching may be over when the program is not: its status is ours.
         self.wait(None).await?;

@@ -179,6 +179,9 @@ impl Session {
             Request::Reset => {
                 self.start_ns = clock::now_ns();
                 self.model.reset(self.start_ns);
+                if let Some(sampling) = &mut self.sampling {
+                    sampling.reset();
+                }
                 self.notice("counting from zero on".into());
             }
             Request::Save => self.save(),
@@ -238,8 +241,12 @@ impl Session {
         let off_ns = clock::now_ns();
         self.spinning.give_up(off_ns);
         source.pause();
+        if let Some(sampling) = &self.sampling {
+            sampling.switch(false);
+        }
         // What was seen before still has to come in.
         while let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await {
+            self.sample();
             self.take(&batch);
         }
         let gap = Event::Gap {
@@ -264,6 +271,9 @@ impl Session {
         self.recognition
             .push(&gap, &mut self.resolver, &mut self.model);
         source.resume()?;
+        if let Some(sampling) = &self.sampling {
+            sampling.switch(true);
+        }
         self.spinning.give_up(clock::now_ns());
         if let Some(view) = &mut self.view {
             view.observer.resumed(clock::now_ns());

@@ -33,6 +33,8 @@ pub fn layer(options: &Options) -> Layer {
             }
             Given::new(all, "--events")
         }),
+        sample: one(options.sample, "--sample"),
+        folded: one(options.folded.clone(), "--folded"),
     }
 }
 
@@ -99,6 +101,8 @@ mod tests {
             "-e",
             "faults,msr/tsc/",
             "--events=page-faults",
+            "--sample=200",
+            "--folded=out.folded",
         ]);
         let (_, table) = merge(vec![layer]).unwrap();
         let shown: Vec<_> = table
@@ -124,6 +128,8 @@ mod tests {
                 "marks lu.c:3=three --mark",
                 "barriers bar:1:2 --barrier",
                 "events page-faults, msr/tsc/ --events",
+                "sample 200 --sample",
+                "folded out.folded --folded",
             ]
         );
     }

@@ -72,6 +72,7 @@ impl Environment {
             "SBT_OPTIONS" => self.options = switch()?,
             "SBT_VERBOSE" => self.verbose = switch()?,
             "SBT_STATES" => layer.states = Some(Given::new(value::states(text)?, name)),
+            "SBT_SAMPLE" => layer.sample = Some(Given::new(value::sample(text)?, name)),
             "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),
             _ => {}
         }
@@ -162,6 +163,7 @@ mod tests {
             ("SBT_OPTIONS", "x", "0 or 1"),
             ("SBT_VERBOSE", "01", "0 or 1"),
             ("SBT_EVENTS", "cylces", "`cycles`"),
+            ("SBT_SAMPLE", "20000", "1 to 10000"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");

@@ -76,6 +76,14 @@ impl File<'_> {
                     self.number_or_text(name, value, "milliseconds or a text such as \"2s\"")?;
                 layer.warn_time = Some(self.read(name, value, &text, value::milliseconds)?);
             }
+            "sample" => {
+                let text = self.number_or_text(name, value, "a number of samples a second")?;
+                layer.sample = Some(self.read(name, value, &text, value::sample)?);
+            }
+            "folded" => {
+                let text = self.text_of(name, value, "the name of a file")?;
+                layer.folded = Some(self.given(value, text.into()));
+            }
             "children" => layer.children = Some(self.flag(name, value)?),
             "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
             "warnings" => layer.warnings = Some(self.flag(name, value)?),

@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 15] = [
+pub const SETTINGS: [Known; 17] = [
     known(
         "departures",
         None,
@@ -104,6 +104,18 @@ pub const SETTINGS: [Known; 15] = [
         Some("SBT_EVENTS"),
         "--events",
         "counters that are read for each thread and phase; `sbt list` names them",
+    ),
+    known(
+        "sample",
+        Some("SBT_SAMPLE"),
+        "--sample",
+        "samples a second of where threads are: time by function; 0 is none",
+    ),
+    known(
+        "folded",
+        None,
+        "--folded",
+        "a file for folded stacks of the samples, for flame graphs",
     ),
 ];
 

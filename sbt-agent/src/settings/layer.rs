@@ -1,6 +1,6 @@
 //! What one source says: the file, the environment or the command line.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use super::{Conceptual, Mark, Named, UserBarrier};
 use crate::{
@@ -61,4 +61,8 @@ pub struct Layer {
     pub barriers: Vec<Given<UserBarrier>>,
     /// Replaces that of a weaker source.
     pub events: Option<Given<Vec<Counter>>>,
+    /// A second.
+    pub sample: Option<Given<u32>>,
+    /// For flame graphs.
+    pub folded: Option<Given<PathBuf>>,
 }

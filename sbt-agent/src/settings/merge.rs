@@ -102,6 +102,8 @@ fn over(weak: Layer, strong: Layer) -> Layer {
             barrier.function.clone()
         }),
         events: strong.events.or(weak.events),
+        sample: strong.sample.or(weak.sample),
+        folded: strong.folded.or(weak.folded),
     }
 }
 
@@ -165,6 +167,17 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         marks: table.each("marks", all.marks),
         barriers: table.each("barriers", all.barriers),
         events: table.one("events", all.events, default.events, |value| list(value)),
+        sample: table.one("sample", all.sample, default.sample, u32::to_string),
+        folded: table.one(
+            "folded",
+            all.folded
+                .map(|given| Given::new(Some(given.value), given.origin)),
+            default.folded,
+            |value| match value {
+                Some(path) => path.to_string_lossy().into_owned(),
+                None => NONE.into(),
+            },
+        ),
     };
     (settings, table.rows)
 }

@@ -4,7 +4,7 @@
 //! Each source becomes a [`layer::Layer`]; [`merge`] makes one [`Settings`] of
 //! them, and a table that tells where each value came from.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     counters::Counter,
@@ -67,6 +67,10 @@ pub struct Settings {
     pub barriers: Vec<UserBarrier>,
     /// Counters to be read with every event of a thread.
     pub events: Vec<Counter>,
+    /// Samples a second of a thread's time on a CPU; 0: none.
+    pub sample: u32,
+    /// Where folded stacks of the samples go.
+    pub folded: Option<PathBuf>,
 }
 
 /// A name for a site.
@@ -129,6 +133,8 @@ impl Default for Settings {
             marks: Vec::new(),
             barriers: Vec::new(),
             events: Vec::new(),
+            sample: 0,
+            folded: None,
         }
     }
 }

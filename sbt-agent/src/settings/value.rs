@@ -19,6 +19,19 @@ pub fn milliseconds(text: &str) -> Result<Duration, String> {
     duration(text, 1e-3, "1000, 2s or 500us")
 }
 
+/// Samples a second, at most: each takes some microseconds of the thread's time.
+const MAX_SAMPLES: u32 = 10_000;
+
+/// Reads a number of samples a second; 0 is none.
+pub fn sample(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|hz| *hz <= MAX_SAMPLES)
+        .ok_or_else(|| {
+            format!("expected samples a second, 1 to {MAX_SAMPLES}, such as 200; 0 takes none")
+        })
+}
+
 /// Reads the number of a process.
 pub fn process(text: &str) -> Result<u32, String> {
     text.parse()

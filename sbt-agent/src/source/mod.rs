@@ -9,6 +9,7 @@ use crate::event::Event;
 
 pub mod ebpf;
 pub(crate) mod perf;
+pub mod profile;
 pub mod sampler;
 
 /// Events in the order of their times, later than all of the batch before.

@@ -41,6 +41,15 @@ pub fn open_on_cpu(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
     open_for(attr, -1, cpu.cast_signed())
 }
 
+/// Opens an event of one thread while it runs on one CPU.
+///
+/// # Errors
+///
+/// Those of the system call.
+pub fn open_at(attr: &perf_event_attr, thread: u32, cpu: u32) -> io::Result<OwnedFd> {
+    open_for(attr, thread.cast_signed(), cpu.cast_signed())
+}
+
 fn open_for(attr: &perf_event_attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
     // SAFETY: `attr` outlives the call.
     let fd = unsafe {

@@ -12,9 +12,11 @@ mod memory;
 mod module;
 mod relation;
 mod spins;
+mod stacks;
 mod system;
 
 pub use spins::{NoFunction, SpinPlace, WaitId};
+pub use stacks::{Named, Stacks};
 pub use system::SystemCaller;
 
 use memory::Space;

@@ -164,6 +164,33 @@ impl Unwind {
         }
     }
 
+    /// The same of any instruction of a function, which may be at its beginning or its
+    /// end.
+    pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
+        let entry = self.function(address)?.entry?;
+        self.told(entry, address)
+    }
+
+    /// Whether the function around an address has no caller: a thread begins with it.
+    pub(super) fn is_outermost(&self, address: u64) -> bool {
+        let Some(entry) = self.function(address).and_then(|it| it.entry) else {
+            return false;
+        };
+        self.returns_nowhere(entry, address).unwrap_or(false)
+    }
+
+    fn returns_nowhere(&self, entry: usize, address: u64) -> Option<bool> {
+        let (section, bases) = section(&self.image, self.section?)?;
+        let entry = section
+            .fde_from_offset(&bases, EhFrameOffset(entry), Section::cie_from_offset)
+            .ok()?;
+        let mut context = UnwindContext::new();
+        let row = entry
+            .unwind_info_for_address(&section, &bases, &mut context, address)
+            .ok()?;
+        Some(row.register(RETURN) == Some(RegisterRule::Undefined))
+    }
+
     /// What the return address is known by, as the file has it and as it is
     /// with probes on the instructions at the offsets `probed` of the file.
     /// Nothing if the same is found elsewhere and is left by another rule.

@@ -1,7 +1,7 @@
 //! The same program under other tools that do the nearest job.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -27,14 +27,7 @@ const PROBE: &str = "uprobe:libc:pthread_barrier_wait { @[tid] = count(); @last[
 /// Watches a program of short phases with each tool in turn.
 pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
     require_tools(&TOOLS)?;
-    let source = workspace.root.join("bench/phases.c");
-    let program = workspace.target.join("bench-phases");
-    process::run(
-        process::command("gcc")
-            .args(["-O2", "-g", "-pthread", "-o"])
-            .arg(&program)
-            .arg(&source),
-    )?;
+    let program = phases(workspace)?;
     writeln!(
         out,
         "\n## Against other tools\n\n\
@@ -102,6 +95,18 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
     Ok(())
 }
 
+/// The program of two threads with phases of 100 µs.
+pub fn phases(workspace: &Workspace) -> Result<PathBuf> {
+    let program = workspace.target.join("bench-phases");
+    process::run(
+        process::command("gcc")
+            .args(["-O2", "-g", "-pthread", "-o"])
+            .arg(&program)
+            .arg(workspace.root.join("bench/phases.c")),
+    )?;
+    Ok(program)
+}
+
 fn prefixed(prefix: &[&str], sbt: &Path) -> Command {
     let mut command = match prefix[0] {
         "SBT" => process::command(sbt),
@@ -112,7 +117,7 @@ fn prefixed(prefix: &[&str], sbt: &Path) -> Command {
 }
 
 /// Runs the program, whose standard output is its own time in seconds.
-fn own_time(command: &mut Command) -> Result<f64> {
+pub fn own_time(command: &mut Command) -> Result<f64> {
     let text = process::read(command)?;
     text.lines()
         .find_map(|line| line.strip_prefix("seconds ")?.trim().parse().ok())

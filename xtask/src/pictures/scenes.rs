@@ -81,6 +81,12 @@ pub fn tabs(stage: &mut Stage) -> Result<()> {
     let screen = stage.see("reduce_forces water.rs:176 from water.rs:110, episode")?;
     stage.save("log", "The tab Log", &screen)?;
     stage.press("8")?;
+    let screen = stage.see("on average")?;
+    stage.save("parallelism", "The tab Parallelism", &screen)?;
+    stage.press("9")?;
+    let screen = stage.see("if work were balanced")?;
+    stage.save("path", "The tab Path", &screen)?;
+    stage.press("0")?;
     let screen = stage.see("as without sbt")?;
     stage.save("help", "The tab Help", &screen)
 }

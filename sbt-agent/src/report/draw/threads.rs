@@ -6,6 +6,7 @@ use super::{
         counters::Counts, order::Process,
     },
     Draw, ns,
+    usage::pct,
 };
 use crate::{
     event::Kind,
@@ -19,6 +20,7 @@ use crate::{
 
 impl Draw<'_> {
     pub(super) fn threads(&self) -> Vec<ThreadReport> {
+        let paths = self.paths();
         self.order
             .by_index(self.model.threads().rows())
             .into_iter()
@@ -27,7 +29,7 @@ impl Draw<'_> {
                 let between_ns = self.of_regions(row.between_ns);
                 ThreadReport {
                     between_ns,
-                    ..thread(id, self.order.label(id), row, counters)
+                    ..thread(id, self.order.label(id), row, counters, paths)
                 }
             })
             .collect()
@@ -51,7 +53,13 @@ impl Draw<'_> {
     }
 }
 
-fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
+fn thread(
+    id: u32,
+    label: String,
+    row: &Row,
+    counters: Counts,
+    (path, weight): (f64, f64),
+) -> ThreadReport {
     let SplitSum {
         running,
         ready,
@@ -77,6 +85,8 @@ fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
         blocked_ns: blocked.get(),
         away: AwayReport::of(&row.away),
         path_ns: row.path_ns,
+        path_pct: pct(row.path_ns as f64, path),
+        weighted_path_pct: pct(row.weighted_path_ns, weight),
         npt_ns: ns(row.normalised_ns),
         counters,
         waits: waits(row.waits),

@@ -45,14 +45,17 @@ pub(super) fn parallelism(busy: &Busy) -> Option<ParallelismReport> {
     Some(ParallelismReport {
         mean_busy: busy.mean()?,
         busy_ns: busy.any_ns(),
-        times: busy
-            .times()
-            .map(|(busy, ns)| BusyReport {
-                busy: u32::try_from(busy).unwrap_or(u32::MAX),
-                ns,
-            })
-            .collect(),
+        times: times(busy),
     })
+}
+
+pub(super) fn times(busy: &Busy) -> Vec<BusyReport> {
+    busy.times()
+        .map(|(busy, ns)| BusyReport {
+            busy: u32::try_from(busy).unwrap_or(u32::MAX),
+            ns,
+        })
+        .collect()
 }
 
 pub(super) fn what_if(gains: &Gains) -> WhatIfReport {

@@ -102,6 +102,10 @@ impl Tab for Barriers {
         "Barriers"
     }
 
+    fn brief_title(&self) -> &'static str {
+        "Barr"
+    }
+
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let report = &view.snapshot.report;
         if let Some(site) = self.open.and_then(|id| report.site(id)) {

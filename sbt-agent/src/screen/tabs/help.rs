@@ -23,8 +23,8 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 18] = [
-    ("1-8, Tab, Shift-Tab", "tabs; or click on one"),
+const KEYS: [(&str, &str); 19] = [
+    ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
     ("arrows, j k, wheel", "select, scroll"),
     ("PgUp PgDn g G", "by pages, to both ends"),
     ("Enter", "details of the selected site; Esc goes back"),
@@ -36,6 +36,10 @@ const KEYS: [(&str, &str); 18] = [
     ("n", "name the selected site, in sbt.toml too"),
     ("+ -", "timeline: shorter and longer pieces of time"),
     ("left right", "timeline: into the past and back"),
+    (
+        "left right",
+        "parallelism, path: rows of another kind, such as threads",
+    ),
     ("p", "the display stands still; sbt goes on watching"),
     (
         "Space",
@@ -53,7 +57,7 @@ const KEYS: [(&str, &str); 18] = [
     ("? h F1", "this"),
 ];
 
-const WORDS: [(&str, &str); 12] = [
+const WORDS: [(&str, &str); 17] = [
     ("site", "from where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
     (
@@ -78,6 +82,26 @@ const WORDS: [(&str, &str); 12] = [
     (
         "last",
         "who came last most often, and in how many of the episodes",
+    ),
+    (
+        "busy",
+        "a thread is, between barriers; in the tables: how many were, in the mean",
+    ),
+    (
+        "NPT",
+        "normalised processor time: each moment divided by the number of busy threads; that of all is the time in which any was busy",
+    ),
+    (
+        "critical path",
+        "in each episode through the work of whoever came last; weighted: each moment by how many threads did not work",
+    ),
+    (
+        "efficiency",
+        "share of the threads' time that was useful work: balance (the same work for all) times serial (at the same time) times transfer (nothing lost at barriers)",
+    ),
+    (
+        "sampled",
+        "with --sample: functions that threads were in, while on a CPU and between barriers",
     ),
     (
         "medians",

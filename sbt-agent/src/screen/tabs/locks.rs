@@ -78,6 +78,10 @@ impl Tab for Locks {
         "Locks"
     }
 
+    fn brief_title(&self) -> &'static str {
+        "Lock"
+    }
+
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (title, body) = site::split(area);
         let lines = contents(view, usize::from(area.width));

@@ -10,17 +10,21 @@ use crate::live::{Request, Snapshot};
 
 mod arrivals;
 mod barriers;
+mod busy;
 mod figures;
 mod help;
 mod locks;
 mod log;
 mod output;
+mod parallelism;
+mod path;
 mod phases;
 mod site;
 mod split;
 mod strip;
 mod threads;
 mod timeline;
+mod views;
 
 /// What there is to draw, and how.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +48,11 @@ pub trait Tab: Send {
     /// The same where there is little room.
     fn short_title(&self) -> &'static str {
         self.title()
+    }
+
+    /// The same where there is hardly any.
+    fn brief_title(&self) -> &'static str {
+        self.short_title()
     }
 
     /// Draws it.
@@ -86,6 +95,8 @@ pub fn all() -> Vec<Box<dyn Tab>> {
         Box::new(output::OutputTab::default()),
         Box::new(log::Log::default()),
         Box::new(locks::Locks::default()),
+        Box::new(parallelism::Parallelism::default()),
+        Box::new(path::Path::default()),
         Box::new(help::Help::default()),
     ]
 }

@@ -37,6 +37,10 @@ impl Tab for OutputTab {
         "Output"
     }
 
+    fn brief_title(&self) -> &'static str {
+        "Out"
+    }
+
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (title, body) = site::split(area);
         let Some(output) = &view.snapshot.output else {

@@ -173,6 +173,10 @@ impl Tab for Phases {
         "Phases"
     }
 
+    fn brief_title(&self) -> &'static str {
+        "Phas"
+    }
+
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (title, body) = site::split(area);
         let mut lines = contents(view, usize::from(area.width));

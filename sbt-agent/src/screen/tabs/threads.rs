@@ -116,6 +116,10 @@ impl Tab for Threads {
         "Threads"
     }
 
+    fn brief_title(&self) -> &'static str {
+        "Thr"
+    }
+
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let all = view.snapshot.report.threads.len();
         let rows = u16::try_from(all).unwrap_or(u16::MAX);

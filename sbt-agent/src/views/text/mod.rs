@@ -8,6 +8,7 @@ use crate::{
 
 mod away;
 mod counters;
+mod functions;
 mod locks;
 mod phases;
 mod sites;
@@ -55,6 +56,7 @@ pub fn render(report: &Report, style: Style) -> String {
         counters::counters(&mut out, report, style);
         threads(&mut out, report, style);
         away::away(&mut out, report, style);
+        functions::functions(&mut out, report, style);
         unfinished(&mut out, report, style);
     }
     phases::marks(&mut out, report, style);

@@ -1,0 +1,144 @@
+//! Chains of functions that called each other, by number: each is kept once. Pure.
+
+use std::collections::HashMap;
+
+use crate::{model::sampled::ChainId, target::sites::Named};
+
+/// Functions and chains that are kept apart, at most.
+const MAX_FUNCTIONS: usize = 1 << 14;
+const MAX_CHAINS: usize = 1 << 13;
+
+/// Functions of a chain, at most: the innermost.
+const MAX_LENGTH: usize = 128;
+
+/// A function, by number.
+pub type FunctionId = u32;
+
+/// What stands for all that is too much.
+pub const OTHER: FunctionId = 0;
+/// What stands for the callers where they could not be followed.
+pub const TRUNCATED: FunctionId = 1;
+/// Code of which nothing is known.
+pub const UNKNOWN: FunctionId = 2;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Chains {
+    functions: Vec<Named>,
+    ids: HashMap<Named, FunctionId>,
+    /// The outermost function first.
+    all: Vec<Box<[FunctionId]>>,
+    by_chain: HashMap<Box<[FunctionId]>, ChainId>,
+}
+
+impl Default for Chains {
+    fn default() -> Self {
+        let named = |function: &str| Named {
+            function: function.into(),
+            file: None,
+            binary: "?".into(),
+        };
+        Self {
+            functions: ["[other]", "[truncated]", "[unknown]"].map(named).into(),
+            ids: HashMap::new(),
+            // The number 0.
+            all: vec![Box::new([OTHER])],
+            by_chain: HashMap::new(),
+        }
+    }
+}
+
+impl Chains {
+    /// The number of a chain, the innermost function first. `is_whole`: whether it is
+    /// known to the beginning of the thread.
+    pub fn number(&mut self, functions: &[Named], is_whole: bool) -> ChainId {
+        let kept = &functions[..functions.len().min(MAX_LENGTH)];
+        let mut chain = Vec::with_capacity(kept.len() + 2);
+        if !is_whole || kept.len() < functions.len() {
+            chain.push(TRUNCATED);
+        }
+        chain.extend(kept.iter().rev().map(|function| self.function(function)));
+        if kept.is_empty() {
+            chain.push(UNKNOWN);
+        }
+        let chain = chain.into_boxed_slice();
+        if let Some(known) = self.by_chain.get(&chain) {
+            return *known;
+        }
+        if self.all.len() >= MAX_CHAINS {
+            return ChainId(0);
+        }
+        let id = ChainId(u32::try_from(self.all.len()).unwrap_or(0));
+        self.all.push(chain.clone());
+        self.by_chain.insert(chain, id);
+        id
+    }
+
+    fn function(&mut self, named: &Named) -> FunctionId {
+        if let Some(known) = self.ids.get(named) {
+            return *known;
+        }
+        if self.functions.len() >= MAX_FUNCTIONS {
+            return OTHER;
+        }
+        let id = FunctionId::try_from(self.functions.len()).unwrap_or(OTHER);
+        self.functions.push(named.clone());
+        self.ids.insert(named.clone(), id);
+        id
+    }
+
+    /// A chain's functions, the outermost first.
+    pub fn chain(&self, id: ChainId) -> &[FunctionId] {
+        self.all.get(id.0 as usize).map_or(&[OTHER], |it| it)
+    }
+
+    /// A function.
+    pub fn named(&self, id: FunctionId) -> &Named {
+        &self.functions[id as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(function: &str) -> Named {
+        Named {
+            function: function.into(),
+            file: None,
+            binary: "p".into(),
+        }
+    }
+
+    #[test]
+    fn equal_chains_have_one_number() {
+        let mut chains = Chains::default();
+        let [f, g] = ["f", "g"].map(named);
+        let first = chains.number(&[f.clone(), g.clone()], true);
+        assert_eq!(chains.number(&[f.clone(), g.clone()], true), first);
+        let other = chains.number(&[g.clone(), f.clone()], true);
+        let cut = chains.number(&[f, g], false);
+        assert!(first != other && cut != first);
+        let names = |id| -> Vec<&str> {
+            let chain = chains.chain(id).iter();
+            chain
+                .map(|id| chains.named(*id).function.as_str())
+                .collect()
+        };
+        assert_eq!(names(first), ["g", "f"]);
+        assert_eq!(names(cut), ["[truncated]", "g", "f"]);
+        assert_eq!(names(ChainId(0)), ["[other]"]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_one() {
+        let mut chains = Chains::default();
+        for number in 0..2 * MAX_CHAINS {
+            chains.number(&[named(&number.to_string())], true);
+        }
+        assert_eq!(chains.number(&[named("another")], true), ChainId(0));
+        let deep = vec![named("1"); 10 * MAX_LENGTH];
+        assert!(chains.chain(chains.clone().number(&deep, true)).len() <= MAX_LENGTH + 1);
+        assert_eq!(chains.chain(chains.clone().number(&[], false)), [OTHER]);
+    }
+}

@@ -1,0 +1,485 @@
+//! Samples of where threads were, joined with what they did.
+//!
+//! A sample is taken while its thread is on a CPU. It is kept until the episode is
+//! settled in which the work that it was taken in ends, or the wait. Only then it is
+//! known whether the thread worked, how many others did, and whether it came last.
+
+use std::{collections::VecDeque, ops::Range};
+
+use rustc_hash::FxHashMap;
+
+use super::{busy::Busy, site::SiteId, thread::Split};
+
+/// A chain of functions that called each other, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChainId(pub u32);
+
+/// Samples that wait for their episode, of all threads together, at most about so many.
+const MAX_KEPT: usize = 1 << 18;
+
+/// So many are kept of a thread in any case.
+const LEAST_KEPT: usize = 64;
+
+/// From so many samples at a site on, the threads' time there is shared out among them:
+/// their number is no chance then.
+const ENOUGH: u64 = 4;
+
+/// Pairs of a site and a chain that are kept apart, at most.
+const MAX_PAIRS: usize = 1 << 16;
+
+/// One that waits for its episode.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    time_ns: u64,
+    chain: ChainId,
+    /// How many it stands for: where there is no room, every second one is kept.
+    weight: u32,
+}
+
+/// What became of the samples in one chain of functions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// How many, of threads that worked.
+    pub samples: u64,
+    /// Their time by the number of busy threads.
+    pub busy: Busy,
+    /// The same, each moment divided by that number, ns.
+    pub normalised_ns: f64,
+    /// Their time where the thread came last, ns.
+    pub path_ns: f64,
+    /// The same, each moment counted as often as threads did not work, and once more, ns.
+    pub weighted_ns: f64,
+}
+
+/// What a thread did in an episode, as far as samples are concerned.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its number, as the user sees it.
+    pub thread: u32,
+    /// When it worked, ns; `None` if it is not known since when, or of one of the others.
+    pub work: Option<Range<u64>>,
+    /// When it arrived, ns.
+    pub arrived_ns: u64,
+    /// When it left, or the last had arrived, ns.
+    pub left_ns: u64,
+    /// How its work splits up.
+    pub split: Split,
+    /// Its normalised processor time, ns.
+    pub normalised_ns: f64,
+    /// Whether it came last.
+    pub is_last: bool,
+    /// Before its work it was kept waiting for a parallel region to begin.
+    pub was_kept: bool,
+}
+
+/// What is known of a site without samples, and what they make of the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Site {
+    samples: u64,
+    /// Normalised processor time without sleep, ns.
+    normalised_ns: [f64; 2],
+    path_samples: u64,
+    /// Work of whoever came last, without sleep, ns.
+    path_ns: [f64; 2],
+}
+
+impl Site {
+    /// By what samples are multiplied, to be as much as it was: for all of them, and for
+    /// those on the path.
+    fn factors(self) -> [f64; 2] {
+        let factor = |samples: u64, [exact, sampled]: [f64; 2]| {
+            if samples < ENOUGH || sampled <= 0.0 {
+                1.0
+            } else {
+                exact / sampled
+            }
+        };
+        [
+            factor(self.samples, self.normalised_ns),
+            factor(self.path_samples, self.path_ns),
+        ]
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// Run time that a sample stands for, ns.
+    period_ns: u64,
+    /// How many threads can be on a CPU at once, if that is known.
+    cpus: Option<u32>,
+    threads: FxHashMap<u32, VecDeque<Kept>>,
+    sites: FxHashMap<SiteId, Site>,
+    sums: FxHashMap<(SiteId, ChainId), Sums>,
+    /// Taken in barriers.
+    pub waiting: u64,
+    /// Taken in nothing of which all is known.
+    pub outside: u64,
+    /// Normalised processor time for which working threads slept, ns; `None` where it
+    /// was not known how work splits up.
+    pub blocked_ns: Option<f64>,
+}
+
+impl Samples {
+    /// None yet, of which each stands for so much run time, ns. `cpus`: how many threads
+    /// can be on a CPU at once, if that is known.
+    pub fn new(period_ns: u64, cpus: Option<u32>) -> Self {
+        Self {
+            period_ns,
+            cpus,
+            threads: FxHashMap::default(),
+            sites: FxHashMap::default(),
+            sums: FxHashMap::default(),
+            waiting: 0,
+            outside: 0,
+            blocked_ns: Some(0.0),
+        }
+    }
+
+    /// By chain of functions, in the order of their numbers.
+    pub fn sums(&self) -> Vec<(ChainId, Sums)> {
+        let mut pairs: Vec<_> = self.sums.iter().collect();
+        // Sums of what is not whole depend on the order.
+        pairs.sort_by_key(|((site, chain), _)| (*chain, *site));
+        let mut all: Vec<(ChainId, Sums)> = Vec::new();
+        for ((site, chain), sums) in pairs {
+            let [factor, on_path] = self.sites.get(site).map_or([1.0; 2], |it| it.factors());
+            if all.last().is_none_or(|last| last.0 != *chain) {
+                all.push((*chain, Sums::default()));
+            }
+            if let Some((_, all)) = all.last_mut() {
+                all.samples += sums.samples;
+                all.busy.merge(&sums.busy.scaled(factor));
+                all.normalised_ns += factor * sums.normalised_ns;
+                all.path_ns += on_path * sums.path_ns;
+                all.weighted_ns += on_path * sums.weighted_ns;
+            }
+        }
+        all
+    }
+
+    /// Those that wait for their episode.
+    pub fn waiting_for_episodes(&self) -> u64 {
+        let kept = self.threads.values().flatten();
+        kept.map(|kept| u64::from(kept.weight)).sum()
+    }
+
+    /// Takes one in. Those of a thread come nearly in the order of their times.
+    pub fn push(&mut self, thread: u32, time_ns: u64, chain: ChainId) {
+        let room = (MAX_KEPT / (self.threads.len() + 1)).clamp(LEAST_KEPT, MAX_KEPT / 64);
+        let kept = self.threads.entry(thread).or_default();
+        if kept.len() >= room {
+            thin(kept);
+        }
+        let at = kept.iter().rposition(|old| old.time_ns <= time_ns);
+        let new = Kept {
+            time_ns,
+            chain,
+            weight: 1,
+        };
+        kept.insert(at.map_or(0, |at| at + 1), new);
+    }
+
+    /// Takes those of a thread in a span of time out.
+    fn take(&mut self, thread: u32, span: Range<u64>) -> Vec<Kept> {
+        let Some(kept) = self.threads.get_mut(&thread) else {
+            return Vec::new();
+        };
+        let from = kept.partition_point(|kept| kept.time_ns < span.start);
+        let to = kept.partition_point(|kept| kept.time_ns < span.end);
+        kept.drain(from..to.max(from)).collect()
+    }
+
+    /// An episode at a site is over of which this is one thread's part. `busy`: how many
+    /// worked at a time of its work, of `n`.
+    pub fn settle(&mut self, site: SiteId, part: &Part, n: usize, busy: impl Fn(u64) -> usize) {
+        let waited = self.take(
+            part.thread,
+            part.arrived_ns..part.left_ns.max(part.arrived_ns),
+        );
+        self.waiting += count(&waited);
+        let Some(work) = part.work.clone() else {
+            let all = self.take(part.thread, 0..part.arrived_ns);
+            self.outside += count(&all);
+            return;
+        };
+        // What it did before belongs to no episode that all is known of.
+        let before = self.take(part.thread, 0..work.start);
+        if part.was_kept {
+            self.waiting += count(&before);
+        } else {
+            self.outside += count(&before);
+        }
+        let work_ns = work.end.saturating_sub(work.start);
+        let taken = self.take(part.thread, work);
+        let asleep = part
+            .split
+            .blocked_ns
+            .map(|ns| ns as f64 / work_ns.max(1) as f64);
+        self.blocked_ns =
+            (self.blocked_ns.zip(asleep)).map(|(sum, share)| sum + part.normalised_ns * share);
+        let awake = 1.0 - asleep.unwrap_or(0.0);
+        let here = self.sites.entry(site).or_default();
+        here.normalised_ns[0] += part.normalised_ns * awake;
+        if part.is_last {
+            here.path_ns[0] += work_ns as f64 * awake;
+        }
+        for sample in taken {
+            let busy = busy(sample.time_ns).clamp(1, n.max(1));
+            // Where more are busy than there are CPUs, each is seen so much less often.
+            let shared = self
+                .cpus
+                .map_or(1.0, |cpus| busy as f64 / f64::from(cpus.max(1)));
+            let ns = (self.period_ns * u64::from(sample.weight)) as f64 * shared.max(1.0);
+            let is_known = self.sums.contains_key(&(site, sample.chain));
+            let chain = if is_known || self.sums.len() < MAX_PAIRS {
+                sample.chain
+            } else {
+                ChainId(0)
+            };
+            let sums = self.sums.entry((site, chain)).or_default();
+            let weight = u64::from(sample.weight);
+            here.samples += weight;
+            here.normalised_ns[1] += ns / busy as f64;
+            sums.samples += weight;
+            sums.busy.add(busy, whole(ns));
+            sums.normalised_ns += ns / busy as f64;
+            if part.is_last {
+                here.path_samples += weight;
+                here.path_ns[1] += ns;
+                sums.path_ns += ns;
+                sums.weighted_ns += ns * (n - busy + 1) as f64;
+            }
+        }
+    }
+
+    /// Nothing more will be known of those that are left.
+    pub fn finish(&mut self) {
+        self.outside += self.waiting_for_episodes();
+        self.threads.clear();
+    }
+
+    /// Counts from zero on.
+    pub fn reset(&mut self) {
+        *self = Self {
+            threads: std::mem::take(&mut self.threads),
+            ..Self::new(self.period_ns, self.cpus)
+        };
+    }
+}
+
+fn count(kept: &[Kept]) -> u64 {
+    kept.iter().map(|kept| u64::from(kept.weight)).sum()
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "durations in ns are positive and far below 2^63"
+)]
+pub(super) fn whole(ns: f64) -> u64 {
+    ns.round() as u64
+}
+
+/// Leaves every second one, which stands for the other as well.
+fn thin(kept: &mut VecDeque<Kept>) {
+    // Those that stand for the fewest, and of these not the newest: all stand for the
+    // same as long as only they are thinned.
+    let least = kept.iter().map(|kept| kept.weight).min().unwrap_or(1);
+    let mut carried = 0;
+    kept.retain_mut(|kept| {
+        if kept.weight != least {
+            return true;
+        }
+        if carried == 0 {
+            carried = kept.weight;
+            return false;
+        }
+        kept.weight += std::mem::take(&mut carried);
+        true
+    });
+    if carried > 0
+        && let Some(last) = kept.back_mut()
+    {
+        last.weight += carried;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn part(thread: u32, work_ns: Range<u64>, left_ns: u64, ready_ns: u64) -> Part {
+        let all_ns = work_ns.end - work_ns.start;
+        Part {
+            thread,
+            arrived_ns: work_ns.end,
+            left_ns,
+            split: Split {
+                running_ns: Some(all_ns - ready_ns),
+                ready_ns: Some(ready_ns),
+                blocked_ns: Some(0),
+            },
+            normalised_ns: 0.0,
+            is_last: false,
+            was_kept: false,
+            work: Some(work_ns),
+        }
+    }
+
+    fn near(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1.0, "{value} {expected}");
+    }
+
+    const HERE: SiteId = SiteId(0);
+
+    fn of(samples: &Samples, chain: u32) -> Sums {
+        let all = samples.sums();
+        let found = all.into_iter().find(|it| it.0 == ChainId(chain));
+        found.unwrap().1
+    }
+
+    #[test]
+    fn samples_count_by_what_the_thread_and_the_others_did() {
+        let mut samples = Samples::new(5 * MS, None);
+        for at in 0..20 {
+            samples.push(7, at * 5 * MS, ChainId(if at < 10 { 1 } else { 2 }));
+        }
+        samples.push(7, 101 * MS, ChainId(3));
+        samples.push(7, 130 * MS, ChainId(1));
+        let part = Part {
+            is_last: true,
+            normalised_ns: 62.5 * MS as f64,
+            ..part(7, 0..100 * MS, 120 * MS, 0)
+        };
+        // Half of the time one of four, then four.
+        samples.settle(HERE, &part, 4, |at| if at < 50 * MS { 1 } else { 4 });
+        near(of(&samples, 1).normalised_ns, 50.0 * MS as f64);
+        near(of(&samples, 2).normalised_ns, 12.5 * MS as f64);
+        near(of(&samples, 1).path_ns, 50.0 * MS as f64);
+        near(of(&samples, 1).weighted_ns, 200.0 * MS as f64);
+        near(of(&samples, 2).weighted_ns, 50.0 * MS as f64);
+        assert_eq!(of(&samples, 1).samples, 10);
+        assert_eq!((samples.waiting, samples.outside), (1, 0));
+        assert_eq!(samples.waiting_for_episodes(), 1);
+        samples.finish();
+        assert_eq!(samples.outside, 1);
+    }
+
+    /// Two threads share a CPU for a while, then one has it alone.
+    #[test]
+    fn time_without_a_cpu_counts() {
+        let mut samples = Samples::new(5 * MS, Some(1));
+        for at in (0..100).step_by(10).chain((100..150).step_by(5)) {
+            samples.push(1, at * MS, ChainId(if at < 100 { 1 } else { 2 }));
+        }
+        let part = Part {
+            normalised_ns: 100.0 * MS as f64,
+            ..part(1, 0..150 * MS, 150 * MS, 50 * MS)
+        };
+        samples.settle(HERE, &part, 2, |at| if at < 100 * MS { 2 } else { 1 });
+        near(of(&samples, 1).normalised_ns, 50.0 * MS as f64);
+        near(of(&samples, 2).normalised_ns, 50.0 * MS as f64);
+        // Somebody else has the other half of the CPU.
+        let mut samples = Samples::new(5 * MS, Some(1));
+        for at in 0..10 {
+            samples.push(1, at * 10 * MS, ChainId(1));
+        }
+        let part = Part {
+            normalised_ns: 100.0 * MS as f64,
+            ..part
+        };
+        samples.settle(HERE, &part, 1, |_| 1);
+        near(of(&samples, 1).normalised_ns, 100.0 * MS as f64);
+    }
+
+    #[test]
+    fn sleep_is_in_no_function() {
+        let mut samples = Samples::new(5 * MS, None);
+        for at in 0..4 {
+            samples.push(1, at * 5 * MS, ChainId(1));
+        }
+        let split = Split {
+            running_ns: Some(20 * MS),
+            ready_ns: Some(0),
+            blocked_ns: Some(80 * MS),
+        };
+        let part = Part {
+            split,
+            normalised_ns: 50.0 * MS as f64,
+            ..part(1, 0..100 * MS, 100 * MS, 0)
+        };
+        samples.settle(HERE, &part, 2, |_| 2);
+        near(of(&samples, 1).normalised_ns, 10.0 * MS as f64);
+        near(samples.blocked_ns.unwrap(), 40.0 * MS as f64);
+    }
+
+    /// Phases shorter than the period: few are met, and those stand for the others.
+    #[test]
+    fn short_phases_are_right_in_the_mean() {
+        let mut samples = Samples::new(5 * MS, None);
+        for phase in 0..1000 {
+            let from = phase * MS;
+            if phase % 7 == 0 {
+                samples.push(1, from + 1, ChainId(1));
+            }
+            let part = Part {
+                normalised_ns: MS as f64,
+                ..part(1, from..from + MS, from + MS, MS / 4)
+            };
+            samples.settle(HERE, &part, 1, |_| 1);
+        }
+        near(of(&samples, 1).normalised_ns, 1000.0 * MS as f64);
+    }
+
+    /// A site that was met by chance is not made less than what was seen.
+    #[test]
+    fn few_samples_stand_for_themselves() {
+        let mut samples = Samples::new(5 * MS, None);
+        samples.push(1, 1, ChainId(1));
+        samples.settle(HERE, &part(1, 0..MS, MS, 0), 1, |_| 1);
+        near(of(&samples, 1).normalised_ns, 5.0 * MS as f64);
+    }
+
+    #[test]
+    fn what_is_unknown_belongs_to_nobody() {
+        let mut samples = Samples::new(MS, None);
+        samples.push(1, 5, ChainId(1));
+        samples.push(1, 50, ChainId(1));
+        let part = Part {
+            work: None,
+            ..part(1, 0..40, 60, 0)
+        };
+        samples.settle(HERE, &part, 2, |_| 1);
+        assert_eq!((samples.outside, samples.waiting), (1, 1));
+        assert!(samples.sums().is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_forgotten() {
+        let mut samples = Samples::new(MS, None);
+        let all = 3 * MAX_KEPT as u64 / 64;
+        for at in 0..all {
+            samples.push(1, at * MS, ChainId(1));
+        }
+        assert!(samples.threads[&1].len() <= MAX_KEPT / 64);
+        assert_eq!(samples.waiting_for_episodes(), all);
+        let part = Part {
+            normalised_ns: (all * MS) as f64,
+            ..part(1, 0..all * MS, all * MS, 0)
+        };
+        samples.settle(HERE, &part, 1, |_| 1);
+        let sums = of(&samples, 1);
+        assert_eq!(sums.samples, all);
+        near(sums.normalised_ns, (all * MS) as f64);
+        for thread in 0..10_000 {
+            for at in 0..100 {
+                samples.push(thread, at, ChainId(1));
+            }
+        }
+        let kept: usize = samples.threads.values().map(VecDeque::len).sum();
+        assert!(kept <= 10_000 * LEAST_KEPT + MAX_KEPT);
+    }
+}

@@ -1,0 +1,339 @@
+//! The critical path: in each episode it runs through the work of whoever came last.
+//! Where it lies, and what would be gained if things there were otherwise.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+    text::Line,
+};
+
+use super::{Hint, Tab, View, site, views::Views};
+use crate::{
+    live::Request,
+    place::printable,
+    report::{Report, SiteReport, SiteThreadReport},
+    screen::{
+        grid::{Cells, Grid},
+        keys::Action,
+        look::Look,
+        pager::Pager,
+        words::{self, left, printable_site, put, right, rule},
+    },
+    views::table::{UNKNOWN, duration, percent},
+};
+
+/// What the table has a row for.
+const VIEWS: [&str; 3] = ["site", "thread", "function"];
+
+/// The column of the grids that they are sorted by at first: the weighted share.
+const WEIGHTED: usize = 2;
+
+/// See the module.
+pub struct Path {
+    views: Views<3>,
+    details: Pager,
+    /// Whether the selected row has the tab to itself.
+    open: bool,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self {
+            views: Views::new(VIEWS, WEIGHTED),
+            details: Pager::default(),
+            open: false,
+        }
+    }
+}
+
+/// Name and what it is found by, share of the path, and weighted.
+type Row = (u32, String, String, Option<f64>, Option<f64>);
+
+fn rows(report: &Report, what: usize) -> Vec<Row> {
+    match what {
+        0 => (report.sites.iter())
+            .map(|site| {
+                let search = printable_site(site).to_lowercase();
+                let (path, weighted) = (site.path_pct, site.weighted_path_pct);
+                (site.id, words::site_name(site), search, path, weighted)
+            })
+            .collect(),
+        1 => (report.threads.iter())
+            .map(|thread| {
+                let name = words::thread_name(thread);
+                let search = name.to_lowercase();
+                let (path, weighted) = (thread.path_pct, thread.weighted_path_pct);
+                (thread.id, name, search, path, weighted)
+            })
+            .collect(),
+        _ => (report.functions.iter().flatten())
+            .map(|it| {
+                let search = printable(&format!("{} {}", it.function, it.binary)).to_lowercase();
+                let name = printable(&it.function);
+                (it.id, name, search, it.path_pct, it.weighted_path_pct)
+            })
+            .collect(),
+    }
+}
+
+fn grid(report: &Report, what: usize, rows: &[Row]) -> Grid {
+    let mut grid = Grid {
+        ids: rows.iter().map(|row| row.0).collect(),
+        search: rows.iter().map(|row| row.2.clone()).collect(),
+        ..Grid::default()
+    };
+    let names: Vec<String> = rows.iter().map(|row| row.1.clone()).collect();
+    let names = if what == 1 {
+        Cells::Label(names)
+    } else {
+        Cells::Text(names)
+    };
+    let weighted = || rows.iter().map(|row| row.4).collect();
+    grid.column(VIEWS[what], 0, names)
+        .column(
+            "path",
+            0,
+            Cells::Share(rows.iter().map(|row| row.3).collect()),
+        )
+        .column("weighted", 0, Cells::Share(weighted()))
+        .column("", 5, Cells::Bar(weighted()));
+    match what {
+        0 => {
+            let times = |f: &dyn Fn(&SiteReport) -> Option<u64>| {
+                Cells::Time(report.sites.iter().map(f).collect())
+            };
+            let faster = |it: &SiteReport| Some(it.what_if.straggler_25_pct_faster_ns);
+            grid.column("last -25 %", 2, times(&faster))
+                .column("balance", 3, times(&|it| Some(it.gain_ns)))
+                .column("release", 4, times(&|it| it.what_if.no_release_ns));
+        }
+        1 => {
+            let threads = &report.threads;
+            let paths = threads.iter().map(|it| Some(it.path_ns)).collect();
+            let last = threads.iter().map(|it| Some(it.last)).collect();
+            grid.column("time", 2, Cells::Time(paths))
+                .column("last", 3, Cells::Count(last));
+        }
+        _ => {
+            let cpu = report.functions.iter().flatten().map(|it| Some(it.cpu_pct));
+            grid.column("CPU", 2, Cells::Share(cpu.collect()));
+        }
+    }
+    grid
+}
+
+fn nothing(report: &Report, what: usize) -> &'static str {
+    match what {
+        2 if report.functions.is_none() => {
+            "Not sampled: --sample 200 takes 200 samples a second of each thread's time on a \
+             CPU, and tells which functions are on the path."
+        }
+        2 => "No sample yet of a thread that works between two barriers.",
+        1 => "No thread has come to a barrier yet.",
+        _ => "No episode has ended yet.",
+    }
+}
+
+impl Tab for Path {
+    fn title(&self) -> &'static str {
+        "Path"
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let report = &view.snapshot.report;
+        let what = self.views.current();
+        let rows = rows(report, what);
+        let selected = self.views.list.selected();
+        let opened = rows.iter().find(|row| Some(row.0) == selected && self.open);
+        if let Some(row) = opened {
+            let (title, body) = site::split(area);
+            let lines = details(row, report, what, view.look, usize::from(area.width));
+            self.details.draw(&lines, buffer, body);
+            let note = self.details.range().unwrap_or_default();
+            rule(buffer, title, &row.1, &note, view.look);
+            return;
+        }
+        self.open = false;
+        let (title, body) = site::split(area);
+        let columns = usize::from(area.width);
+        let key = key(what, view.look, columns);
+        // The meaning of the columns, where the rows leave room for it.
+        let needed = usize::from(body.height) > rows.len() + 1 + key.len();
+        let below = if needed { key.len() } else { 0 };
+        let below = u16::try_from(below).unwrap_or(0);
+        let table = Rect {
+            height: body.height - below,
+            ..body
+        };
+        self.views
+            .list
+            .draw(&grid(report, what, &rows), view.look, buffer, table);
+        let name = "critical path";
+        self.views.rule(buffer, title, name, rows.len(), view.look);
+        if self.views.list.selected().is_none() {
+            let text = self.views.none(nothing(report, what));
+            let lines = words::wrap(&text, columns.saturating_sub(4), view.look);
+            for (row, text) in (1..).zip(lines) {
+                put(buffer, body, row, &Line::raw(format!("   {text}")));
+            }
+        }
+        if below > 0 {
+            let area = Rect {
+                y: table.y + table.height,
+                height: below,
+                ..body
+            };
+            words::put_all(buffer, area, key);
+        }
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        match action {
+            Action::Go(to) if self.open => self.details.go(to, false),
+            Action::Open | Action::Back if self.open => self.open = false,
+            Action::Open => {
+                self.open = self.views.list.selected().is_some();
+                self.details = Pager::default();
+            }
+            _ => self.views.act(action),
+        }
+        Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        if self.open {
+            return vec![("Esc", "back")];
+        }
+        Views::<3>::HINTS.to_vec()
+    }
+
+    fn click(&mut self, at: Position) {
+        if !self.open && self.views.list.click(at) {
+            self.open = true;
+            self.details = Pager::default();
+        }
+    }
+
+    fn filter(&mut self) -> Option<&mut String> {
+        (!self.open).then_some(&mut self.views.list.filter)
+    }
+
+    fn site(&self) -> Option<u32> {
+        (self.views.current() == 0)
+            .then(|| self.views.list.selected())
+            .flatten()
+    }
+}
+
+/// What the columns mean.
+fn key(what: usize, look: Look, columns: usize) -> Vec<Line<'static>> {
+    let path = "path: the work of whoever came last, on which all others waited. weighted: each \
+                moment counts by how many threads did not work then.";
+    let gains = " Wall time saved if who came last took 25 % less time, if work were balanced, \
+                 if all went on at once.";
+    let mut text = path.to_owned();
+    if what == 0 {
+        text.push_str(gains);
+    }
+    let lines = words::wrap(&text, columns.saturating_sub(2), look);
+    let lines = lines.into_iter();
+    std::iter::once(Line::default())
+        .chain(lines.map(|text| Line::styled(format!(" {text}"), look.dim())))
+        .collect()
+}
+
+/// One row closer.
+fn details(
+    row: &Row,
+    report: &Report,
+    what: usize,
+    look: Look,
+    columns: usize,
+) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::raw(format!(
+        " {} of the critical path, {} weighted by how many threads do not work",
+        percent(row.3),
+        percent(row.4)
+    ))];
+    let time = |ns: Option<u64>| duration(ns, look.text());
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    let mut title = "";
+    match what {
+        0 => {
+            let Some(site) = report.site(row.0) else {
+                return lines;
+            };
+            lines.push(Line::default());
+            let it = &site.what_if;
+            let gains = [
+                ("who came last 10 % faster", it.straggler_10_pct_faster_ns),
+                ("25 % faster", it.straggler_25_pct_faster_ns),
+                ("50 % faster", it.straggler_50_pct_faster_ns),
+                ("perfect balance", site.gain_ns),
+            ];
+            let gains = gains.map(|(what, ns)| (what, Some(ns)));
+            lines.push(Line::styled(
+                " what would be saved of the wall time",
+                look.title(),
+            ));
+            for (what, ns) in gains
+                .into_iter()
+                .chain([("all go on at once", it.no_release_ns)])
+            {
+                let share = ns.filter(|_| report.wall_ns > 0);
+                let share = share.map(|ns| ns as f64 / report.wall_ns as f64 * 100.0);
+                lines.push(Line::raw(format!(
+                    " {}{}{}",
+                    right(what, 26, look),
+                    right(&time(ns), 11, look),
+                    right(&percent(share), 7, look)
+                )));
+            }
+            title = "whose work it is";
+            let part = |it: &SiteThreadReport| (words::thread(report, it.thread), it.path_ns);
+            parts.extend(site.threads.iter().map(part));
+        }
+        1 => {
+            title = "where";
+            for site in &report.sites {
+                let mine = site.threads.iter().filter(|it| it.thread == row.0);
+                parts.extend(mine.map(|it| (words::site_name(site), it.path_ns)));
+            }
+        }
+        _ => {
+            let functions = report.functions.as_deref().unwrap_or_default();
+            if let Some(it) = functions.iter().find(|it| it.id == row.0) {
+                let text = format!(
+                    " {} of the processor time, {} of the normalised, in {}",
+                    percent(Some(it.cpu_pct)),
+                    percent(Some(it.npt_pct)),
+                    printable(&it.binary)
+                );
+                lines.push(Line::raw(text));
+            }
+        }
+    }
+    parts.retain(|part| part.1 > 0);
+    parts.sort_by_key(|part| std::cmp::Reverse(part.1));
+    if !title.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::styled(format!(" {title}"), look.title()));
+        if parts.is_empty() {
+            lines.push(Line::raw(format!(" {UNKNOWN}")));
+        }
+    }
+    let most = parts.first().map_or(1, |part| part.1);
+    for (name, ns) in parts {
+        let names = (columns / 2).min(36);
+        lines.push(Line::raw(format!(
+            " {}{} {}",
+            left(&words::fit_middle(&name, names, look), names, look),
+            right(&time(Some(ns)), 10, look),
+            look.bar(
+                ns as f64 / most as f64,
+                columns.saturating_sub(names + 13).min(40)
+            ),
+        )));
+    }
+    lines
+}

@@ -1,0 +1,107 @@
+//! A table that can have rows of several kinds, one kind at a time: left and right go
+//! from one to the next.
+
+use ratatui::{buffer::Buffer, layout::Rect};
+
+use super::Hint;
+use crate::screen::{
+    keys::{Action, Move},
+    list::List,
+    look::Look,
+    words::{plural, rule},
+};
+
+/// See the module.
+pub struct Views<const N: usize> {
+    names: [&'static str; N],
+    current: usize,
+    /// The table of the present kind.
+    pub list: List,
+    /// Those of the others, by kind.
+    others: [List; N],
+}
+
+impl<const N: usize> Views<N> {
+    /// Their keys.
+    pub const HINTS: [Hint; 4] = [
+        ("Enter", "details"),
+        ("left/right", "rows"),
+        ("s", "sort"),
+        ("/", "filter"),
+    ];
+
+    /// Of rows of these kinds, sorted by this column.
+    pub fn new(names: [&'static str; N], sorted: usize) -> Self {
+        Self {
+            names,
+            current: 0,
+            list: List::sorted_by(sorted),
+            others: std::array::from_fn(|_| List::sorted_by(sorted)),
+        }
+    }
+
+    /// Which kind is shown.
+    pub const fn current(&self) -> usize {
+        self.current
+    }
+
+    fn show(&mut self, number: usize) {
+        std::mem::swap(&mut self.list, &mut self.others[self.current]);
+        self.current = number % N;
+        std::mem::swap(&mut self.list, &mut self.others[self.current]);
+    }
+
+    /// Does what a key asks for.
+    pub fn act(&mut self, action: Action) {
+        match action {
+            Action::Go(Move::Right) => self.show(self.current + 1),
+            Action::Go(Move::Left) => self.show(self.current + N - 1),
+            Action::Go(to) => self.list.go(to),
+            Action::Back => self.list.filter.clear(),
+            Action::Sort => self.list.sort(),
+            Action::Reverse => self.list.reverse(),
+            _ => {}
+        }
+    }
+
+    /// The rule above the table, with how many rows of which kind there are.
+    pub fn rule(&self, buffer: &mut Buffer, area: Rect, name: &str, all: usize, look: Look) {
+        let what = self.names[self.current];
+        let note = self
+            .list
+            .range()
+            .or_else(|| self.list.found(all))
+            .unwrap_or_else(|| plural(all as u64, what));
+        let name = if self.list.filter.is_empty() {
+            format!("{name} by {what}")
+        } else {
+            format!("{name}: {what}s with \"{}\"", self.list.filter)
+        };
+        rule(buffer, area, &name, &note, look);
+    }
+
+    /// What stands in place of rows: `nothing` if it is not the filter that hides them.
+    pub fn none(&self, nothing: &str) -> String {
+        if self.list.filter.is_empty() {
+            return nothing.to_owned();
+        }
+        format!("no {} matches; Esc shows all", self.names[self.current])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_keeps_its_filter() {
+        let mut views = Views::new(["a", "b", "c"], 0);
+        views.list.filter = "x".into();
+        views.act(Action::Go(Move::Right));
+        assert_eq!((views.current(), views.list.filter.as_str()), (1, ""));
+        views.act(Action::Go(Move::Left));
+        assert_eq!((views.current(), views.list.filter.as_str()), (0, "x"));
+        views.act(Action::Go(Move::Left));
+        assert_eq!(views.current(), 2);
+    }
+}

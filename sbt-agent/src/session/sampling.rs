@@ -1,0 +1,177 @@
+//! Samples of where the target's threads are: taken, followed to their callers, and
+//! handed to the model.
+
+use std::{fs::File, io::Write as _, path::Path, time::Duration};
+
+use anyhow::Context as _;
+
+use super::Session;
+use crate::{
+    chains::Chains,
+    counters,
+    model::Model,
+    place::printable,
+    report::{FunctionReport, SamplingReport, folded, functions},
+    settings::Settings,
+    source::profile::Profile,
+    target::{
+        process,
+        sites::{Resolver, Stacks},
+    },
+};
+
+/// How often samples are fetched: their rings have room for several times as long.
+pub const PERIOD: Duration = Duration::from_millis(40);
+
+/// Where the kernel says how often it samples at most.
+const MOST: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+
+/// Checks before the program begins what would be an error later, and makes the file for
+/// folded stacks, if there is to be one.
+pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
+    if settings.sample > 0 {
+        let most = std::fs::read_to_string(MOST).ok();
+        if let Some(most) = most.and_then(|text| text.trim().parse::<u32>().ok()) {
+            anyhow::ensure!(
+                settings.sample <= most,
+                "--sample {}: this kernel takes at most {most} samples a second: ask for fewer, or \
+                 raise the limit: sysctl kernel.perf_event_max_sample_rate={}",
+                settings.sample,
+                settings.sample
+            );
+        }
+    }
+    let Some(path) = &settings.folded else {
+        return Ok(None);
+    };
+    anyhow::ensure!(
+        settings.sample > 0,
+        "--folded needs samples: add --sample 200"
+    );
+    let file = File::create(path)
+        .with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))?;
+    Ok(Some(file))
+}
+
+/// See the module.
+pub struct Sampling {
+    hz: u32,
+    /// Until watching ends.
+    profile: Option<Profile>,
+    stacks: Stacks,
+    chains: Chains,
+    lost: u64,
+    truncated: u64,
+}
+
+impl Sampling {
+    /// Begins, if the settings ask for it; with `children` also of processes that the
+    /// target starts.
+    pub fn begin(settings: &Settings, pid: u32, children: bool) -> anyhow::Result<Option<Self>> {
+        let hz = settings.sample;
+        if hz == 0 {
+            return Ok(None);
+        }
+        let threads = || {
+            let mut all: Vec<u32> = process::thread_ids(pid).collect();
+            if children {
+                let descendants = process::descendants(pid);
+                all.extend(descendants.into_iter().flat_map(process::thread_ids));
+            }
+            all
+        };
+        let profile = Profile::begin(hz, children, &counters::online(), threads);
+        let profile = profile.with_context(|| {
+            format!(
+                "--sample {hz}: the kernel does not take samples of this process; it may be that \
+                 sysctl kernel.perf_event_paranoid forbids it, or that there are more threads \
+                 times CPUs than files may be open (ulimit -n)"
+            )
+        })?;
+        Ok(Some(Self {
+            hz,
+            profile: Some(profile),
+            stacks: Stacks::default(),
+            chains: Chains::default(),
+            lost: 0,
+            truncated: 0,
+        }))
+    }
+
+    /// Run time that a sample stands for, ns.
+    pub fn period_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.hz)
+    }
+
+    /// Hands the model what has been sampled so far: to be done before it learns of what
+    /// came later.
+    pub fn take(&mut self, resolver: &mut Resolver, model: &mut Model) {
+        let Some(profile) = &mut self.profile else {
+            return;
+        };
+        let (samples, lost) = profile.drain();
+        self.lost += lost;
+        for sample in samples {
+            let (functions, is_whole) = self.stacks.functions(&sample, resolver);
+            self.truncated += u64::from(!is_whole);
+            let chain = self.chains.number(&functions, is_whole);
+            model.sampled(sample.thread, sample.time_ns, chain);
+        }
+    }
+
+    /// Stops for a while, or goes on.
+    pub fn switch(&self, on: bool) {
+        if let Some(profile) = &self.profile {
+            profile.switch(on);
+        }
+    }
+
+    /// No more are taken.
+    pub fn end(&mut self) {
+        self.profile = None;
+    }
+
+    /// Counts from zero on.
+    pub fn reset(&mut self) {
+        (self.lost, self.truncated) = (0, 0);
+    }
+
+    /// What was found out.
+    pub fn report(&self, model: &Model) -> Option<(SamplingReport, Vec<FunctionReport>)> {
+        let mut sampling = SamplingReport {
+            hz: self.hz,
+            lost: self.lost,
+            truncated: self.truncated,
+            ..SamplingReport::default()
+        };
+        let functions = functions(model.samples()?, &self.chains, &mut sampling);
+        Some((sampling, functions))
+    }
+
+    /// Writes folded stacks.
+    fn write(&self, mut file: &File, path: &Path, model: &Model) -> anyhow::Result<()> {
+        let Some(samples) = model.samples() else {
+            return Ok(());
+        };
+        let text = folded(samples, &self.chains);
+        let written = file.write_all(text.as_bytes());
+        written.with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))
+    }
+}
+
+impl Session {
+    /// Takes the samples in that there are.
+    pub(super) fn sample(&mut self) {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.take(&mut self.resolver, &mut self.model);
+        }
+    }
+
+    /// Writes the folded stacks, if they were asked for.
+    pub(super) fn write_folded(&mut self) -> anyhow::Result<()> {
+        match (&self.sampling, &self.folded, &self.settings.folded) {
+            (Some(sampling), Some(file), Some(path)) => sampling.write(file, path, &self.model),
+            _ => Ok(()),
+        }
+    }
+}
