@@ -60,7 +60,7 @@ pub fn kmp(ctx: ProbeContext) -> u32 {
     let base = if from_frame { frame } else { stack };
     let at = base.wrapping_add(u64::from(cookie.stack_moved));
     let from = caller(kmp, regs.rip, at, frame);
-    let slot = team::come(cookie, team, count, at, from);
+    let slot = team::come(cookie, team, (count, 0), at, from);
     if let Some(slot) = slot
         && cookie.count & PASSES != 0
     {

@@ -179,6 +179,7 @@ mod tests {
             left: Left::NotYet,
             chain: crate::model::efficiency::Chain::default(),
             counts: None,
+            paid: crate::model::cost::Paid::default(),
         }
     }
 

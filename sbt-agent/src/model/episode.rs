@@ -2,6 +2,7 @@
 
 use super::{
     barrier::BarrierId,
+    cost::Paid,
     efficiency::Chain,
     site::{PlaceId, SiteId},
     thread::{Before, Since, ThreadId},
@@ -41,6 +42,8 @@ pub struct Member {
     pub chain: Chain,
     /// What counters said of its work, if anything is counted.
     pub counts: Option<Reading>,
+    /// What it paid since its arrival before, this one included.
+    pub paid: Paid,
 }
 
 /// What is known of a departure.

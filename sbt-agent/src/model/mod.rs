@@ -13,6 +13,7 @@ pub mod barrier;
 pub mod busy;
 mod closing;
 pub mod conceptual;
+pub mod cost;
 pub mod counts;
 pub mod efficiency;
 pub mod episode;
@@ -30,6 +31,8 @@ pub mod straggler;
 pub mod thread;
 pub mod told;
 pub mod trend;
+mod turns;
+pub mod virtual_time;
 pub mod waits;
 
 #[cfg(test)]
@@ -41,6 +44,7 @@ use crate::event::{CallersId, Clocks, Event, Kind, SHARED, Tid, space};
 use barrier::{Barrier, BarrierId, Barriers, Entry, possible_count};
 use busy::{Busy, Sweep};
 use conceptual::Conceptual;
+use cost::{Class, Tariff};
 use efficiency::{Chain, Efficiency, Usage};
 #[cfg(test)]
 use episode::Episode;
@@ -51,6 +55,8 @@ use site::{Part, PlaceId, Roles, SiteId};
 use sites::Sites;
 use thread::{Before, Hint, Since, Split, ThreadId, Threads};
 use told::{Telling, Told};
+use turns::Turns;
+use virtual_time::Virtual;
 
 /// Counts over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +71,8 @@ pub struct Totals {
     pub incomplete: u64,
     /// Events known to be lost, thread by thread.
     pub lost: u64,
+    /// Arrivals while the probes were off, by what barriers themselves count.
+    pub unseen: u64,
 }
 
 /// An episode that had arrivals but had not ended when watching did.
@@ -140,6 +148,8 @@ pub struct Model {
     marks: Marks,
     usage: Usage,
     busy: Busy,
+    compensated: Virtual,
+    turns: Turns,
     /// Kept only for whoever looks on.
     lanes: Option<Lanes>,
     telling: Telling,
@@ -228,6 +238,26 @@ impl Model {
     /// Time by the number of busy threads, each episode's for itself.
     pub const fn busy(&self) -> &Busy {
         &self.busy
+    }
+
+    /// Says what probes cost the threads that hit them.
+    pub fn set_tariff(&mut self, tariff: Tariff) {
+        self.compensated.set_tariff(tariff);
+    }
+
+    /// What would have been without that.
+    pub const fn compensated(&self) -> &Virtual {
+        &self.compensated
+    }
+
+    /// Probes may be off for spans of time from here on: arrivals are reckoned.
+    pub fn expect_gaps(&mut self) {
+        self.turns.begin();
+    }
+
+    /// Whether all arrivals were seen or could be reckoned.
+    pub const fn knows_all_arrivals(&self) -> bool {
+        self.turns.is_exact() && self.totals.lost == 0
     }
 
     /// Conceptual phases, in the order of the bits of [`Roles`].
@@ -361,6 +391,7 @@ impl Model {
             Event::Lost { tid, count } => self.lost(*tid, *count),
             Event::Mark { tid, clocks, mark } => {
                 self.threads.meet(*tid, clocks.time_ns);
+                self.pay(*tid, Class::Mark);
                 if let Some(live) = self.threads.live(*tid) {
                     let before = live.mark.replace((*mark, *clocks));
                     self.marks.pass(live.row, before, (*mark, *clocks));
@@ -379,6 +410,29 @@ impl Model {
                 }
             }
             Event::Departures { on } => self.departures = *on,
+            Event::Toll {
+                tid,
+                condvar,
+                stepped,
+                walked,
+            } => {
+                if *condvar {
+                    self.pay(*tid, Class::Condvar);
+                }
+                if let Some((live, row)) = self.threads.both(*tid) {
+                    live.paid.stepped += u32::from(*stepped);
+                    live.paid.walked += walked;
+                    row.paid.stepped += u64::from(*stepped);
+                    row.paid.walked += u64::from(*walked);
+                }
+            }
+            Event::Turn { tid, object, round } => {
+                if let Some((live, row)) = self.threads.both(*tid) {
+                    let unseen = self.turns.find(key(live.process, *object), *tid, *round);
+                    row.unseen += unseen;
+                    self.totals.unseen += unseen;
+                }
+            }
             Event::Gap { time_ns } => self.gap(*time_ns),
             // Evidence is the recogniser's.
             Event::Callers { .. }
@@ -387,6 +441,14 @@ impl Model {
             | Event::Wait { .. }
             | Event::Wake { .. }
             | Event::Lock { .. } => {}
+        }
+    }
+
+    /// A thread has hit a probe.
+    fn pay(&mut self, tid: Tid, class: Class) {
+        if let Some((live, row)) = self.threads.both(tid) {
+            live.paid.add(class);
+            row.paid.add(class);
         }
     }
 
@@ -431,6 +493,7 @@ impl Model {
             return;
         };
         let key = key(live.process, object);
+        self.turns.init(key);
         let id = self.barrier(key, kind);
         self.settle_leaving(id);
         self.close_open(id);
@@ -478,6 +541,7 @@ impl Model {
 
     fn bury(&mut self, tid: Tid, time_ns: u64) {
         if let Some(live) = self.threads.live(tid) {
+            self.compensated.end(live.row, time_ns, live.paid);
             self.conceptual.leave(live.row);
             self.usage.leave(live.chain, time_ns);
         }
@@ -516,6 +580,8 @@ impl Model {
             }
             live.counts.forget();
         }
+        self.turns.forget();
+        self.compensated.gap();
         self.barriers.forget(process);
         if is_alone {
             self.start_ns = time_ns;

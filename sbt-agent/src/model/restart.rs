@@ -1,6 +1,6 @@
 //! Gaps in the watching, and beginning to count again.
 
-use super::{Model, Totals, busy::Busy, efficiency::Usage, marks::Marks};
+use super::{Model, Totals, busy::Busy, cost::Paid, efficiency::Usage, marks::Marks};
 
 impl Model {
     /// Nothing was seen until `time_ns`: every barrier may be in any round, and
@@ -19,11 +19,14 @@ impl Model {
             live.last_round = None;
             live.unseated_ns = None;
             live.counts.forget();
+            live.paid = Paid::default();
         }
         // A thread that was born meanwhile may have been in anything.
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));
         self.conceptual.abandon_all();
         self.usage.interrupt();
+        self.compensated.gap();
+        self.turns.gap();
     }
 
     /// Counts everything from zero on, from `time_ns`. What is going on goes on,
@@ -45,6 +48,7 @@ impl Model {
         };
         self.start_ns = time_ns;
         self.busy = Busy::default();
+        self.compensated.reset();
         self.usage.reset(time_ns);
         for live in self.threads.living() {
             Usage::follow(&mut live.chain, 0);

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     barrier::BarrierId,
+    cost::{Paid, Sum},
     counts::{Sums, Track},
     efficiency::Chain,
     episode::Seat,
@@ -93,6 +94,10 @@ pub struct Row {
     pub threads: u64,
     /// Arrivals, of complete and incomplete episodes.
     pub arrivals: u64,
+    /// Those while the probes were off, as far as its barriers count them.
+    pub unseen: u64,
+    /// Hits of probes.
+    pub paid: Sum,
     /// Complete episodes it took part in.
     pub episodes: u64,
     /// How often it came last in them.
@@ -176,6 +181,10 @@ pub struct Live {
     pub chain: Chain,
     /// What counters say of it.
     pub counts: Track,
+    /// What it has paid since its last arrival.
+    pub paid: Paid,
+    /// What it entered last was a function that the user has named, or one of MPI's.
+    pub in_call: bool,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -319,6 +328,8 @@ impl Threads {
             mark: None,
             chain: Chain::default(),
             counts: Track::default(),
+            paid: Paid::default(),
+            in_call: false,
         })
     }
 

@@ -3,7 +3,7 @@
 use super::{locks, spin};
 use crate::{
     counters::Plan,
-    model::{site::SiteId, told::Told},
+    model::{cost::Tariff, site::SiteId, told::Told},
 };
 
 /// What the session knows and the model does not.
@@ -60,6 +60,15 @@ pub struct Run {
     pub spins: Option<Vec<spin::Found>>,
     /// Counters that were asked for, in the order of readings.
     pub counters: Plan,
+    /// What probes cost, if that is known,
+    pub tariff: Option<Tariff>,
+    /// and why not.
+    pub cost_unknown_because: Option<String>,
+    /// How much of its time the busiest thread may pay, percent.
+    pub budget_pct: Option<f64>,
+    /// Since when the probes were on for spans only (`CLOCK_MONOTONIC` ns), and for how
+    /// long they were off, ns.
+    pub thinned: Option<(u64, u64)>,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }

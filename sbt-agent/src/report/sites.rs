@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    ParallelismReport, WaitsReport, WhatIfReport,
+    CompensatedReport, ParallelismReport, WaitsReport, WhatIfReport,
     counters::{Counts, DerivedReport},
 };
 
@@ -76,6 +76,10 @@ pub struct SiteReport {
     pub release_ns: Option<StatReport>,
     /// From the departure before to the arrival: one value a thread and episode.
     pub work_ns: Option<StatReport>,
+    /// The probes were off for spans of time: see `estimated` of the report.
+    pub estimated: bool,
+    /// What would have been without the cost of watching; null if it is not known.
+    pub compensated: Option<CompensatedReport>,
     /// What counters said of that work, of all threads together.
     pub counters: Counts,
     /// What follows from them.

@@ -84,6 +84,18 @@ impl Governor {
         }
     }
 
+    /// Whether they are watched and may be dropped for another reason.
+    pub fn may_drop(&self) -> bool {
+        self.on && self.wish == Departures::Auto
+    }
+
+    /// They are.
+    pub fn drop_them(&mut self) {
+        self.on = false;
+        self.ever_off = true;
+        self.quiet = 0;
+    }
+
     /// Whether departures were watched: all the time, never, or in part.
     pub fn summary(&self) -> Option<bool> {
         match (self.on, self.ever_off) {

@@ -12,6 +12,7 @@ use crate::{
 
 impl Session {
     pub(super) fn take(&mut self, batch: &Batch) {
+        self.cost.look(&mut self.model);
         let mut maps_changed = BTreeSet::new();
         let mut has_forked = false;
         let mut someone_ended = false;

@@ -7,6 +7,7 @@ use crate::{cli::Options, counters::Counter};
 pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
+        budget: one(options.budget.map(|budget| budget.0), "--budget"),
         futex: one(options.futex, "--futex"),
         children: match (options.children, options.no_children) {
             (true, _) => one(Some(true), "--children"),
@@ -81,6 +82,7 @@ mod tests {
             "--warn-time=20",
             "--phase-times",
             "--departures=off",
+            "--budget=off",
             "--futex=on",
             "--no-children",
             "--duration=2",
@@ -107,6 +109,7 @@ mod tests {
             shown,
             [
                 "departures off --departures",
+                "budget off --budget",
                 "futex on --futex",
                 "children false --no-children",
                 "duration 2s --duration",

@@ -71,6 +71,7 @@ impl Environment {
             "SBT_NO_DEBUG" => self.no_debug = switch()?,
             "SBT_OPTIONS" => self.options = switch()?,
             "SBT_VERBOSE" => self.verbose = switch()?,
+            "SBT_BUDGET" => layer.budget = Some(Given::new(value::percent(text)?, name)),
             "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),
             _ => {}
         }
@@ -119,6 +120,7 @@ mod tests {
             ("SBT_WARN_TIME", "250"),
             ("SBT_WARNINGS", "0"),
             ("SBT_PHASE_TIMES", "1"),
+            ("SBT_BUDGET", "0.5%"),
             ("SBT_OPTIONS", "1"),
             ("SBT_VERBOSE", "0"),
             ("SBT_NO_DEBUG", "0"),
@@ -135,6 +137,7 @@ mod tests {
             layer.warn_time,
             Some(Given::new(Duration::from_millis(250), "SBT_WARN_TIME"))
         );
+        assert_eq!(layer.budget, Some(Given::new(Some(0.5), "SBT_BUDGET")));
         assert_eq!(layer.warnings, Some(Given::new(false, "SBT_WARNINGS")));
         assert_eq!(layer.phase_times, Some(Given::new(true, "SBT_PHASE_TIMES")));
         assert!(read.options && !read.verbose && !read.no_debug);
@@ -160,6 +163,7 @@ mod tests {
             ("SBT_NO_DEBUG", "on", "0 or 1"),
             ("SBT_OPTIONS", "x", "0 or 1"),
             ("SBT_VERBOSE", "01", "0 or 1"),
+            ("SBT_BUDGET", "-1", "off"),
             ("SBT_EVENTS", "cylces", "`cycles`"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();

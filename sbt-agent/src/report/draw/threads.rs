@@ -22,7 +22,10 @@ impl Draw<'_> {
             .into_iter()
             .map(|(id, row)| {
                 let counters = self.counts(&row.counts, row.split.running.get());
-                thread(id, self.order.label(id), row, counters)
+                ThreadReport {
+                    own_cost_ns: self.paid(&row.paid),
+                    ..thread(id, self.order.label(id), row, counters)
+                }
             })
             .collect()
     }
@@ -52,7 +55,7 @@ fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
         name: printable(&row.name),
         threads: row.threads,
         ended: row.ended,
-        arrivals: row.arrivals,
+        arrivals: row.arrivals + row.unseen,
         episodes: row.episodes,
         last: row.last,
         work_ns: row.work.get(),
@@ -63,6 +66,7 @@ fn thread(id: u32, label: String, row: &Row, counters: Counts) -> ThreadReport {
         blocked_ns: blocked.get(),
         path_ns: row.path_ns,
         npt_ns: ns(row.normalised_ns),
+        own_cost_ns: None,
         counters,
         waits: waits(row.waits),
     }

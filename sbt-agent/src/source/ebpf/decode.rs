@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Arrive, Condvar, Mapping, Thread, UNKNOWN, evidence, kind, layout};
+use sbt_common::{Arrive, Condvar, Mapping, Memory, Thread, UNKNOWN, evidence, kind, layout};
 
 mod chains;
 
@@ -55,6 +55,17 @@ struct Known {
 /// What arrivals call their callers: whose they are, what they are called, and
 /// the epoch of return addresses.
 type Called = (u16, u64, u32);
+
+/// How many rounds an object has had, where its memory tells.
+fn turn(record: &Memory) -> Option<u32> {
+    /// A round is so much (`BAR_INCR` in libgomp/config/linux/bar.h, since GCC 4.9).
+    const GOMP_ROUND: u32 = 8;
+    match record.head.layout {
+        layout::GLIBC if record.count > 0 => Some(record.round / record.count),
+        layout::GOMP if record.count > 0 => Some(record.round / GOMP_ROUND),
+        _ => None,
+    }
+}
 
 /// Turns records into events, and finds the losses.
 #[derive(Default)]
@@ -175,6 +186,14 @@ impl Decoder {
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
+        if record.head.detail == evidence::CONDVAR {
+            out.push(Event::Toll {
+                tid,
+                condvar: true,
+                stepped: false,
+                walked: self.walked(record.caller, record.epoch),
+            });
+        }
         let key = self.spaces.object(thread.space, record.object);
         let of = if record.head.detail == evidence::FUTEX {
             Evidence::Futex
@@ -228,6 +247,14 @@ impl Decoder {
                 self.check(tid, record.seq, out);
                 let clocks = self.clocks(&record.clocks);
                 self.counting.at(tid, record.seq, clocks, out);
+                if record.head.kind == kind::MARK && record.head.detail != 0 {
+                    out.push(Event::Toll {
+                        tid,
+                        condvar: false,
+                        stepped: true,
+                        walked: 0,
+                    });
+                }
                 out.push(match record.head.kind {
                     kind::EXIT => {
                         self.counting.forget(tid);
@@ -251,6 +278,13 @@ impl Decoder {
                 if record.head.detail != 0 || unread {
                     self.spaces
                         .meet(thread.space, thread.process, record.object);
+                }
+                if let Some(round) = turn(record) {
+                    out.push(Event::Turn {
+                        tid,
+                        object: self.spaces.object(thread.space, record.object),
+                        round,
+                    });
                 }
                 if record.count != 0 {
                     let round = (record.head.layout == layout::GLIBC).then(|| Round {
@@ -313,6 +347,16 @@ impl Decoder {
         };
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
+        let walked = self.walked(record.caller, record.epoch);
+        let stepped = record.head.detail != 0;
+        if stepped || walked > 0 {
+            out.push(Event::Toll {
+                tid,
+                condvar: false,
+                stepped,
+                walked,
+            });
+        }
         out.push(Event::Arrive {
             tid,
             clocks,

@@ -6,6 +6,7 @@ use crate::{
     words::command_line,
 };
 
+mod cost;
 mod counters;
 mod locks;
 mod phases;
@@ -16,6 +17,7 @@ mod tests;
 mod usage;
 mod verdicts;
 
+pub use cost::compensated;
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
@@ -465,6 +467,7 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         ),
         format!("departures {departures}"),
         format!("{} ({})", report.backend, report.method),
+        cost::own_cost(report, style),
         format!(
             "sbt used {} CPU",
             duration(Some(report.own_cost.cpu_ns), style)
