@@ -255,6 +255,11 @@ impl Model {
         self.turns.begin();
     }
 
+    /// They go off for a while, or have come on.
+    pub const fn set_off(&mut self, off: bool) {
+        self.turns.set_off(off);
+    }
+
     /// Whether all arrivals were seen or could be reckoned.
     pub const fn knows_all_arrivals(&self) -> bool {
         self.turns.is_exact() && self.totals.lost == 0

@@ -28,6 +28,8 @@ struct Turn {
 pub struct Turns {
     /// Nothing is done before.
     on: bool,
+    /// The probes are off at present.
+    off: bool,
     gaps: u64,
     pairs: usize,
     barriers: FxHashMap<Key, FxHashMap<Tid, Turn>>,
@@ -39,6 +41,11 @@ impl Turns {
     /// Begins to follow.
     pub fn begin(&mut self) {
         self.on = true;
+    }
+
+    /// The probes go off, or on.
+    pub const fn set_off(&mut self, off: bool) {
+        self.off = off;
     }
 
     /// Whether every arrival was seen or is reckoned.
@@ -113,7 +120,9 @@ impl Turns {
             turns.insert(tid, was);
             return 0;
         }
-        if unseen > u32::MAX / 2 || unseen > 0 && gaps == was.gaps {
+        // A thread that ends while they are off has no gap behind it yet.
+        let watched = gaps == was.gaps && !self.off;
+        if unseen > u32::MAX / 2 || unseen > 0 && watched {
             // Not every thread takes part in each round, or the barrier is another.
             self.inexact = true;
             return 0;
@@ -142,7 +151,7 @@ mod tests {
         turns.arrive(KEY, 7);
         assert!(turns.is_exact());
         // At its end.
-        turns.gap();
+        turns.set_off(true);
         assert_eq!(turns.find(KEY, 7, 120), 6);
         assert!(turns.is_exact());
     }

@@ -92,6 +92,7 @@ impl Session {
             Step::Off => {
                 self.spinning.give_up(clock::now_ns());
                 source.pause();
+                self.model.set_off(true);
                 Ok(())
             }
             Step::On | Step::Whole => {
@@ -104,6 +105,7 @@ impl Session {
                 self.resolver.turn_to(self.pid);
                 self.resolver.refresh();
                 let files = self.resolver.new_files();
+                self.model.set_off(false);
                 source.attach(&files).and_then(|()| source.resume())
             }
         };
