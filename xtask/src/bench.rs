@@ -7,6 +7,7 @@ pub mod figures;
 mod peers;
 mod screen;
 mod slowdown;
+mod thinned;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -38,6 +39,9 @@ pub struct Args {
     /// Only what sbt itself uses, printed instead of written
     #[arg(long)]
     own: bool,
+    /// Only a program that is thinned out, printed instead of written
+    #[arg(long)]
+    thinned: bool,
 }
 
 #[derive(Deserialize)]
@@ -70,11 +74,19 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
 
+    if args.thinned {
+        out.clear();
+        thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
+
     let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
     engine(&workspace, &mut out)?;
     memory(&workspace, &mut out)?;
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
     screen::share(&workspace, &sbt, &mut out)?;
+    thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }
