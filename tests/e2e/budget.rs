@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, best_of_three, needs_root, number, watch, watch_with},
+    harness::{Report, best_of_three, needs_root, number, watch_with},
     programs::{Build, line, program},
 };
 
@@ -39,7 +39,7 @@ fn notes_tell_of_spans(report: &Report) -> bool {
 fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
     needs_root!();
     best_of_three(|| {
-        let report = rapid(&[]);
+        let report = rapid(&["--budget=2"]);
         let cost = &report.0["own_cost"];
         let thinned = &cost["thinned"];
         ensure(thinned.is_object(), "not thinned", &report)?;
@@ -95,10 +95,12 @@ fn without_a_budget_nothing_is_left_out() {
 #[test]
 fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
     needs_root!();
-    let report = watch(
+    let (finished, report) = watch_with(
+        &["--budget=2"],
         &OPENMP.path(),
         &["rounds=80", "slower=8000", "threads=2", "nested=0"],
     );
+    finished.expect(0);
     let cost = &report.0["own_cost"];
     assert_eq!(cost["thinned"], Value::Null, "{report}");
     assert_eq!(real(cost, "budget_pct"), 2.0, "{report}");

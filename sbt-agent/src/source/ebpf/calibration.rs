@@ -37,6 +37,9 @@ global_asm!(
     ".pushsection .text.sbt_calibration,\"ax\",@progbits",
     ".macro sbt_function name",
     ".p2align 5",
+    // Seen by all parts of sbt, and by nobody else.
+    ".globl \\name",
+    ".hidden \\name",
     "\\name:",
     "push rbp",
     "pop rbp",
@@ -51,6 +54,8 @@ global_asm!(
     "sbt_function sbt_calibrate_mark",
     "sbt_function sbt_calibrate_walked",
     ".p2align 5",
+    ".globl sbt_calibrate_stepped, sbt_calibrate_outer, sbt_calibrate_returns",
+    ".hidden sbt_calibrate_stepped, sbt_calibrate_outer, sbt_calibrate_returns",
     "sbt_calibrate_stepped:",
     "lea rax, [rdi + 8]",
     "ret",
