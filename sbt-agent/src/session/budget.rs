@@ -192,6 +192,12 @@ impl Governor {
         self.state = State::On { since_ns: now_ns };
     }
 
+    /// Whether the last tick was above the budget: what is needed to thin out should be
+    /// gathered.
+    pub const fn is_over(&self) -> bool {
+        self.over > 0
+    }
+
     /// Whether the probes are off.
     pub const fn is_off(&self) -> bool {
         matches!(self.state, State::Off { .. })

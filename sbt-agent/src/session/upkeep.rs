@@ -65,6 +65,9 @@ impl Session {
         let costs = self.costs().into_iter();
         let may_drop = self.governor.may_drop();
         let step = self.budget.tick(clock::now_ns(), costs, may_drop);
+        if self.budget.is_over() {
+            self.model.expect_gaps();
+        }
         self.thin(step);
     }
 
