@@ -159,7 +159,7 @@ fn compensated_figures_are_told_on_request() {
             .args(options)
             .arg("--")
             .arg(&program)
-            .arg("rounds=20");
+            .arg("rounds=1000");
         crate::harness::run(command).expect(0).stderr
     };
     let told = text(&["--compensated"]);
