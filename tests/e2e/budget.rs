@@ -109,7 +109,7 @@ fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
     finished.expect(0);
     let cost = &report.0["own_cost"];
     assert_eq!(cost["thinned"], Value::Null, "{report}");
-    assert_eq!(real(cost, "budget_pct"), 2.0, "{report}");
+    assert_eq!(cost["budget_pct"], 2.0, "{report}");
     assert_eq!(report.0["estimated"], false, "{report}");
     assert_eq!(cost["unknown_because"], Value::Null, "{report}");
     // A trap into the kernel on any machine.
