@@ -420,24 +420,8 @@ impl Model {
                 condvar,
                 stepped,
                 walked,
-            } => {
-                if *condvar {
-                    self.pay(*tid, Class::Condvar);
-                }
-                if let Some((live, row)) = self.threads.both(*tid) {
-                    live.paid.stepped += u32::from(*stepped);
-                    live.paid.walked += walked;
-                    row.paid.stepped += u64::from(*stepped);
-                    row.paid.walked += u64::from(*walked);
-                }
-            }
-            Event::Turn { tid, object, round } => {
-                if let Some((live, row)) = self.threads.both(*tid) {
-                    let unseen = self.turns.find(key(live.process, *object), *tid, *round);
-                    row.unseen += unseen;
-                    self.totals.unseen += unseen;
-                }
-            }
+            } => self.toll(*tid, *condvar, *stepped, *walked),
+            Event::Turn { tid, object, round } => self.turn(*tid, *object, *round),
             Event::Gap { time_ns } => self.gap(*time_ns),
             // Evidence is the recogniser's.
             Event::Callers { .. }
@@ -446,6 +430,28 @@ impl Model {
             | Event::Wait { .. }
             | Event::Wake { .. }
             | Event::Lock { .. } => {}
+        }
+    }
+
+    /// See [`Event::Toll`].
+    fn toll(&mut self, tid: Tid, condvar: bool, stepped: bool, walked: u32) {
+        if condvar {
+            self.pay(tid, Class::Condvar);
+        }
+        if let Some((live, row)) = self.threads.both(tid) {
+            live.paid.stepped += u32::from(stepped);
+            live.paid.walked += walked;
+            row.paid.stepped += u64::from(stepped);
+            row.paid.walked += u64::from(walked);
+        }
+    }
+
+    /// See [`Event::Turn`].
+    fn turn(&mut self, tid: Tid, object: u64, round: u32) {
+        if let Some((live, row)) = self.threads.both(tid) {
+            let unseen = self.turns.find(key(live.process, object), tid, round);
+            row.unseen += unseen;
+            self.totals.unseen += unseen;
         }
     }
 
