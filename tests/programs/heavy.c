@@ -2,6 +2,8 @@
 // often: what that costs is known, and how long the same work takes without it.
 #include "common.h"
 
+#include <sched.h>
+
 static pthread_barrier_t barrier;
 static long rounds, work, hits;
 
@@ -23,6 +25,11 @@ static void steps(long me, long count)
 static void *run(void *argument)
 {
     long me = (long)argument;
+    // On one CPU the one could only begin when the other waits.
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(me, &cpus);
+    pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
     for (long round = 0; round < rounds; round++) {
         // The one that has more to do pays as well.
         steps(me, me == 0 ? work : work / 2);
