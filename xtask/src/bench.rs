@@ -23,6 +23,10 @@ use slowdown::Cost;
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub struct Args {
     /// Pairs of runs; the bars ask for at least 7
     #[arg(long, default_value_t = 7)]
