@@ -172,6 +172,7 @@ fn attach(
                     point.entry_offset
                 },
                 cookie: sbt_common::Cookie {
+                    stepped: false,
                     layout: point.layout,
                     object: 0,
                     count: 0,

@@ -85,6 +85,14 @@ pub enum Command {
     },
 }
 
+/// See [`crate::settings::Settings::budget`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget(pub Option<f64>);
+
+fn budget(text: &str) -> Result<Budget, String> {
+    value::percent(text).map(Budget)
+}
+
 /// What run, attach and demo have in common. What may also be said in `sbt.toml`
 /// or in the environment is not set here unless it was typed.
 #[derive(Args, Debug)]
@@ -105,6 +113,13 @@ pub struct Options {
     /// Watch departures too: they tell how long the release took [default: auto].
     #[arg(long, value_enum)]
     pub departures: Option<Departures>,
+    /// How much of its time watching may cost a thread: 2%, 0.5, off. Above it less
+    /// is watched, and the report says so [default: 2%].
+    #[arg(long, value_name = "PCT", value_parser = budget, allow_hyphen_values = true)]
+    pub budget: Option<Budget>,
+    /// Tell also what would have been without the cost of watching.
+    #[arg(long)]
+    pub compensated: bool,
     /// Watch the system calls of futexes: barriers made of nothing else, and
     /// locks. It costs every process a little [default: auto].
     #[arg(long, value_enum)]

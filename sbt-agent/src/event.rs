@@ -366,6 +366,28 @@ pub enum Event {
         /// Which.
         mark: MarkId,
     },
+    /// What a hit of a probe has cost beside what the event says that it stands for;
+    /// comes just before that.
+    Toll {
+        /// Whose.
+        tid: Tid,
+        /// It is a function of condition variables that was entered: of that no other
+        /// event need remain.
+        condvar: bool,
+        /// The kernel had to single-step.
+        stepped: bool,
+        /// Functions that were walked to find the callers, beyond the first.
+        walked: u32,
+    },
+    /// What a barrier says of itself just before an arrival, or when a thread ends.
+    Turn {
+        /// Who is about to arrive, or ends.
+        tid: Tid,
+        /// Address of the barrier object in the target.
+        object: u64,
+        /// How many rounds it has had, modulo 2³².
+        round: u32,
+    },
     /// Nothing was watched for a while, until now: whatever was going on may
     /// have ended, and anything may have begun.
     Gap {

@@ -225,5 +225,6 @@ fn wish(
         file: options.output.clone(),
         color: options.color,
         quiet: options.quiet,
+        compensated: options.compensated,
     })
 }

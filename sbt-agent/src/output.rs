@@ -47,6 +47,18 @@ pub struct Wish {
     pub color: Color,
     /// Nothing, if all went well and no file was named.
     pub quiet: bool,
+    /// As text also what would have been unwatched.
+    pub compensated: bool,
+}
+
+impl Wish {
+    fn text(&self, report: &Report, style: Style) -> String {
+        let mut text = text::render(report, style);
+        if self.compensated {
+            text::compensated(&mut text, report, style);
+        }
+        text
+    }
 }
 
 /// How standard error wants its text.
@@ -103,7 +115,7 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
                 color: wish.color == Color::Always,
                 ..PLAIN
             };
-            text::render(report, style)
+            wish.text(report, style)
         };
         return write_file(path, &text);
     }
@@ -112,7 +124,7 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
     }
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
-        let text = text::render(report, style(wish.color, terminal));
+        let text = wish.text(report, style(wish.color, terminal));
         let result = io::stderr().lock().write_all(text.as_bytes());
         // So a terminal answers that is gone.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);

@@ -23,6 +23,8 @@ use crate::{
     terminal::{Relay, Terminal},
 };
 
+mod budget;
+mod cost;
 mod departures;
 mod futexes;
 mod locks;
@@ -42,6 +44,7 @@ mod turns;
 mod upkeep;
 mod view;
 
+use cost::Cost;
 pub use departures::Departures;
 use departures::Governor;
 pub use futexes::Futexes;
@@ -157,6 +160,8 @@ struct Session {
     processes: Processes,
     model: Model,
     governor: Governor,
+    cost: Cost,
+    budget: budget::Governor,
     futexes: futexes::Governor,
     locks: Locks,
     spinning: Spinning,
@@ -230,6 +235,8 @@ impl Session {
             processes: Processes::new(pid),
             model,
             governor: Governor::new(settings.departures, start_ns),
+            cost: Cost::default(),
+            budget: budget::Governor::new(settings.budget, start_ns),
             locks: Locks::new(pid),
             spinning: Spinning::new(start_ns),
             sampling,
@@ -250,6 +257,10 @@ impl Session {
             session.set_futexes(true);
         }
         session.running = held.map(Held::release).transpose()?;
+        // Not before: the program's start would have to wait for it.
+        if let Some(source) = &session.source {
+            session.cost = Cost::new(source.measure_costs());
+        }
         Ok(session)
     }
 

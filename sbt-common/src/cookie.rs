@@ -1,6 +1,6 @@
 //! What a probe tells the program that it runs: 64 bits, given when it is attached.
 
-/// How the memory of a barrier object is laid out; bits 0 to 7 of a probe's cookie.
+/// How the memory of a barrier object is laid out; bits 0 to 6 of a probe's cookie.
 pub mod layout {
     /// The object cannot be read: the participant count stays unknown.
     pub const OPAQUE: u8 = 0;
@@ -48,6 +48,8 @@ pub mod team {
 /// What a probe tells the program that it runs, packed into its 64-bit cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
+    /// The kernel single-steps the probed instruction instead of emulating it.
+    pub stepped: bool,
     /// One of [`layout`]; for condition variables [`crate::kind::WAIT`] or
     /// [`crate::kind::WAKE`].
     pub layout: u8,
@@ -85,11 +87,12 @@ impl Cookie {
         (self.displacement as u32 | (self.stack_moved as u32) << 16).cast_signed()
     }
 
-    /// Packs: bits 0-7 the layout, 8-11 the object, 12-15 the count, 16-31 the
+    /// Packs: bits 0-6 the layout, 7 whether it is stepped, 8-11 the object, 12-15 the count, 16-31 the
     /// stack's move, 32-47 the displacement, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
-        self.layout as u64
+        (self.layout & 127) as u64
+            | (self.stepped as u64) << 7
             | (self.object as u64 & 15) << 8
             | (self.count as u64 & 15) << 12
             | (self.stack_moved as u64) << 16
@@ -105,7 +108,8 @@ impl Cookie {
     )]
     pub const fn unpack(bits: u64) -> Self {
         Self {
-            layout: bits as u8,
+            stepped: bits & 128 != 0,
+            layout: bits as u8 & 127,
             object: (bits >> 8) as u8 & 15,
             count: (bits >> 12) as u8 & 15,
             stack_moved: (bits >> 16) as u16,
@@ -120,6 +124,8 @@ impl Cookie {
 pub struct MarkCookie {
     /// Which mark, in the order of the settings.
     pub mark: u8,
+    /// See [`Cookie::stepped`].
+    pub stepped: bool,
     /// See [`Cookie::generation`].
     pub generation: u16,
 }
@@ -128,10 +134,10 @@ impl MarkCookie {
     /// In the place of a mark: a parallel region of OpenMP begins here.
     pub const REGION: u8 = u8::MAX;
 
-    /// Packs: bits 0-7 the mark, 48-63 the generation.
+    /// Packs: bits 0-7 the mark, 8 whether it is stepped, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
-        self.mark as u64 | (self.generation as u64) << 48
+        self.mark as u64 | (self.stepped as u64) << 8 | (self.generation as u64) << 48
     }
 
     /// The inverse of [`MarkCookie::pack`].
@@ -143,6 +149,7 @@ impl MarkCookie {
     pub const fn unpack(bits: u64) -> Self {
         Self {
             mark: bits as u8,
+            stepped: bits & 256 != 0,
             generation: (bits >> 48) as u16,
         }
     }

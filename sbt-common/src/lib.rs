@@ -27,7 +27,7 @@ pub use maps::{
 pub use plain::{Plain, read};
 pub use record::{
     Arrive, Away, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
-    MAX_EVENTS, Mapping, Memory, Reading, Sums, TASK_COUNTS, Taker, Thread, UNKNOWN, evidence, how,
-    kind, taker,
+    MAX_EVENTS, Mapping, Memory, Reading, STEPPED, Sums, TASK_COUNTS, Taker, Thread, UNKNOWN,
+    evidence, how, kind, taker,
 };
 pub use walk::{CODE_AROUND, Code, Rule, cfa, rbp};

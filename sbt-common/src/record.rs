@@ -75,9 +75,12 @@ pub mod taker {
     pub const NOBODY: u8 = 3;
 }
 
-/// [`Head::detail`] of an [`Arrive`]: with this barrier a parallel region ends, after
-/// which its threads but one wait for the next to begin.
-pub const ENDS: u16 = 1;
+/// A bit of [`Head::detail`]: the probe stands where the kernel single-steps.
+pub const STEPPED: u16 = 1;
+
+/// Likewise, of an [`Arrive`]: with this barrier a parallel region ends, after which its
+/// threads but one wait for the next to begin.
+pub const ENDS: u16 = 2;
 
 /// What a wait or a wake is seen by: [`Head::detail`] of [`Condvar`].
 pub mod evidence {
@@ -98,8 +101,8 @@ pub struct Head {
     /// [`kind::FORK`], 1 if there was no room to remember the child.
     pub layout: u8,
     /// For a [`Condvar`], one of [`evidence`]. For [`Memory`] and [`Init`], 1 if the
-    /// object says that processes share it. For an [`Arrive`], [`ENDS`] or zero. Else
-    /// zero.
+    /// object says that processes share it. For an [`Arrive`] and [`kind::MARK`] some of
+    /// [`STEPPED`] and [`ENDS`]. Else zero.
     pub detail: u16,
     /// The thread, as the kernel's first pid namespace numbers it.
     pub tid: u32,
@@ -196,7 +199,7 @@ pub struct Condvar {
 /// What a barrier object held just before a thread's arrival was counted.
 ///
 /// Sent when the thread first meets the object, after any object was
-/// initialised, after a loss, and now and then: enough to know count and
+/// initialised, after a loss, at the thread's end, and now and then: enough to know count and
 /// round at every moment without reading the target's memory each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -208,7 +211,8 @@ pub struct Memory {
     pub seq: u32,
     /// Number of participants; 0 if the object could not be read.
     pub count: u32,
-    /// glibc: the number of the running round, a multiple of `count`.
+    /// glibc: the number of the running round, a multiple of `count`. GNU OpenMP: the
+    /// barrier's `generation`.
     pub round: u32,
     /// glibc: how many had arrived in all rounds so far. Elsewhere equal to `round`.
     pub arrived: u32,

@@ -61,7 +61,7 @@ pub fn kmp(ctx: ProbeContext) -> u32 {
     let at = base.wrapping_add(u64::from(cookie.stack_moved));
     let from = caller(kmp, regs.rip, at, frame);
     let ends = cookie.count & ENDS != 0;
-    let slot = team::come(cookie, team, count, at, from, ends);
+    let slot = team::come(cookie, team, (count, 0), at, from, ends);
     if let Some(slot) = slot
         && cookie.count & PASSES != 0
     {

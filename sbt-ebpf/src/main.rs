@@ -28,7 +28,9 @@ use aya_ebpf::{
     macros::{raw_tracepoint, uprobe, uretprobe},
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
-use sbt_common::{Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, kind, layout};
+use sbt_common::{
+    Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, STEPPED, kind, layout,
+};
 
 use crate::{
     ring::{Wake, send},
@@ -119,7 +121,7 @@ fn tell_arrival_and_wake(
     let wake = if now { Wake::Now } else { Wake::at(seq) };
     let sent = send(wake, || Arrive {
         head: Head {
-            detail,
+            detail: detail | stepped(cookie.stepped),
             ..head(kind::ARRIVE, cookie.layout, task.tid())
         },
         clocks: task.clocks(),
@@ -141,7 +143,7 @@ fn tell_count(
     slot: &mut thread::Slot,
     cookie: Cookie,
     object: u64,
-    count: u32,
+    (count, round): (u32, u32),
 ) -> bool {
     let seq = slot.next_seq();
     send(Wake::at(seq), || Memory {
@@ -150,7 +152,7 @@ fn tell_count(
         object,
         seq,
         count,
-        round: 0,
+        round,
         arrived: 0,
     })
 }
@@ -185,7 +187,8 @@ pub fn call(ctx: ProbeContext) -> u32 {
     };
     if cookie.count != 0 {
         // Each time: one object may be used for different numbers.
-        tell_count(&task, slot, cookie, object, argument(cookie.count) as u32);
+        let count = argument(cookie.count) as u32;
+        tell_count(&task, slot, cookie, object, (count, 0));
     }
     let callers = walk::callers(&task, slot, at, caller, regs.rbp);
     // What a communicator is stands in the target's memory, for how long nobody knows:
@@ -193,7 +196,7 @@ pub fn call(ctx: ProbeContext) -> u32 {
     let trust = thread::trust();
     let is_new = cookie.layout == layout::MPI && slot.must_tell(object, trust);
     if is_new {
-        slot.has_read(object, trust);
+        slot.has_read(object, trust, layout::MPI);
     }
     tell_arrival_and_wake(&task, slot, cookie, object, callers, (0, is_new));
     0
@@ -243,9 +246,15 @@ pub fn call_exit(ctx: ProbeContext) -> u32 {
         && slot.ends_call(at)
         && slot.leave_from(at)
     {
-        tell_clocks(kind::DEPART, &task, slot, 0);
+        tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, 0);
     }
     0
+}
+
+/// See [`STEPPED`].
+#[inline(always)]
+const fn stepped(is: bool) -> u16 {
+    if is { STEPPED } else { 0 }
 }
 
 /// A thread passes a place that the user has marked, or begins a parallel region:
@@ -265,7 +274,11 @@ pub fn mark(ctx: ProbeContext) -> u32 {
             let stack = unsafe { (*ctx.regs).rsp };
             mark |= ((stack >> 3) as u32) << 8;
         }
-        tell_clocks(kind::MARK, &task, slot, mark);
+        let head = Head {
+            detail: stepped(cookie.stepped),
+            ..head(kind::MARK, 0, task.tid())
+        };
+        tell_clocks(head, &task, slot, mark);
     }
     0
 }
@@ -311,8 +324,34 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
     if !sent {
         thread::distrust();
     } else if !unread {
-        slot.has_read(object, trust);
+        slot.has_read(object, trust, layout);
     }
+}
+
+/// Sends how many rounds an object has had that the current thread, which ends, knows;
+/// nothing if it does not count them.
+#[inline(never)]
+fn tell_turn(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
+    // SAFETY: a copy from memory that may be anything, or fail.
+    let Ok([first, second, third]) = (unsafe { bpf_probe_read_user(object as *const [u32; 3]) })
+    else {
+        return;
+    };
+    let (count, round, arrived) = match layout {
+        layout::GLIBC => (third, second, first),
+        layout::GOMP => (first, second, 0),
+        _ => return,
+    };
+    let seq = slot.next_seq();
+    send(Wake::No, || Memory {
+        head: head(kind::MEMORY, layout, task.tid()),
+        time_ns: task::now(),
+        object,
+        seq,
+        count,
+        round,
+        arrived,
+    });
 }
 
 /// The function that a thread entered returns.
@@ -324,18 +363,18 @@ pub fn depart(ctx: RetProbeContext) -> u32 {
     if let Some(slot) = thread::slot(&task)
         && slot.leave_from(at)
     {
-        tell_clocks(kind::DEPART, &task, slot, 0);
+        tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, 0);
     }
     0
 }
 
 /// Sends where the current thread stands.
 #[inline(always)]
-fn tell_clocks(kind: u8, task: &Task, slot: &mut thread::Slot, mark: u32) {
+fn tell_clocks(head: Head, task: &Task, slot: &mut thread::Slot, mark: u32) {
     let seq = slot.next_seq();
     counters::tell(task, seq);
     let sent = send(Wake::at(seq), || Depart {
-        head: head(kind, 0, task.tid()),
+        head,
         clocks: task.clocks(),
         seq,
         mark,
@@ -434,9 +473,14 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
     // thousands of them.
     if config!(children) == 0 || thread::is_known(&task) || target::is_target(&task) == Some(true) {
         // Once more with its name, which it may have changed meanwhile.
+        let read = thread::has_read(&task);
         thread::announce_again();
         if let Some(slot) = thread::slot(&task) {
-            tell_clocks(kind::EXIT, &task, slot, 0);
+            // While it is there still (Linux 6.16): what was not watched is known by it.
+            for (layout, object) in read {
+                tell_turn(&task, slot, layout as u8, object);
+            }
+            tell_clocks(head(kind::EXIT, 0, task.tid()), &task, slot, 0);
         }
         // Another thread may come to bear its number.
         thread::announce_again();

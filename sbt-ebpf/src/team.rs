@@ -45,11 +45,12 @@ pub fn team(ctx: ProbeContext) -> u32 {
         i64::from(cookie.displacement as i16)
     };
     let object = base.wrapping_add_signed(above);
-    let count = if cookie.count & HAS_COUNT == 0 {
-        0
+    // What follows the number of threads is the round in GNU OpenMP.
+    let [count, round] = if cookie.count & HAS_COUNT == 0 {
+        [0, 0]
     } else {
         // SAFETY: a copy from memory that may be anything, or fail.
-        unsafe { bpf_probe_read_user(object as *const u32) }.unwrap_or(0)
+        unsafe { bpf_probe_read_user(object as *const [u32; 2]) }.unwrap_or([0, 0])
     };
     let (at, caller) = if inlined {
         // As if the call had been made.
@@ -73,7 +74,7 @@ pub fn team(ctx: ProbeContext) -> u32 {
         rbp,
     };
     let ends = cookie.count & team::ENDS != 0;
-    come(cookie, object, count, at, from, ends);
+    come(cookie, object, (count, round), at, from, ends);
     0
 }
 
@@ -94,7 +95,7 @@ pub struct Caller {
 pub fn come(
     cookie: Cookie,
     object: u64,
-    count: u32,
+    (count, round): (u32, u32),
     at: u64,
     from: Caller,
     ends: bool,
@@ -112,8 +113,8 @@ pub fn come(
     slot.enter();
     let tag = thread::trust().wrapping_add(u64::from(count));
     if count != 0 && slot.must_tell(object, tag) {
-        if tell_count(&task, slot, cookie, object, count) {
-            slot.has_read(object, tag);
+        if tell_count(&task, slot, cookie, object, (count, round)) {
+            slot.has_read(object, tag, cookie.layout);
         } else {
             thread::distrust();
         }

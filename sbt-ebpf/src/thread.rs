@@ -28,6 +28,7 @@ const CACHED: usize = 4;
 struct Cached {
     object: u64,
     trust: u64,
+    layout: u64,
 }
 
 /// The thread is in a barrier.
@@ -87,6 +88,7 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             cached: [Cached {
                 object: 0,
                 trust: 0,
+                layout: 0,
             }; CACHED],
             seen: Seen::NOTHING,
         }
@@ -185,6 +187,23 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
 #[inline(always)]
 pub fn is_known(task: &Task) -> bool {
     place(task).tid == task.tid()
+}
+
+/// Layout and address of the objects that the current thread has read lately; 0 where
+/// there are none.
+#[inline(always)]
+pub fn has_read(task: &Task) -> [(u64, u64); CACHED] {
+    let slot = place(task);
+    let known = slot.tid == task.tid();
+    let of = |cached: &Cached| {
+        if known {
+            (cached.layout, cached.object)
+        } else {
+            (0, 0)
+        }
+    };
+    let [a, b, c, d] = &slot.cached;
+    [of(a), of(b), of(c), of(d)]
 }
 
 /// The current thread comes to a barrier where nobody else does: its end looks
@@ -400,9 +419,10 @@ impl Slot {
 
     /// The object's memory, as it was while `trust` held, has been sent.
     #[inline(always)]
-    pub fn has_read(&mut self, object: u64, trust: u64) {
+    pub fn has_read(&mut self, object: u64, trust: u64, layout: u8) {
         let cached = self.cached(object);
         cached.object = object;
         cached.trust = trust;
+        cached.layout = u64::from(layout);
     }
 }

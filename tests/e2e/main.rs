@@ -14,6 +14,7 @@ mod tty;
 
 mod accuracy;
 mod attach;
+mod budget;
 mod builds;
 mod chains;
 mod cli;

@@ -9,6 +9,7 @@ mod sampling;
 mod screen;
 mod slowdown;
 mod states;
+mod thinned;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -50,6 +51,9 @@ pub struct Args {
     /// Only what samples cost, printed instead of written
     #[arg(long, conflicts_with = "own")]
     sampling: bool,
+    /// Only a program that is thinned out, printed instead of written
+    #[arg(long)]
+    thinned: bool,
 }
 
 #[derive(Deserialize)]
@@ -94,6 +98,12 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{out}");
         return Ok(());
     }
+    if args.thinned {
+        out.clear();
+        thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
 
     let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
     engine(&workspace, &mut out)?;
@@ -102,6 +112,7 @@ pub fn run(args: &Args) -> Result<()> {
     screen::share(&workspace, &sbt, &mut out)?;
     states::levels(&workspace, &sbt, args.pairs, &mut out)?;
     sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
+    thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }

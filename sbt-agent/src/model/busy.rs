@@ -239,6 +239,7 @@ mod tests {
             chain: crate::model::efficiency::Chain::default(),
             counts: None,
             away: None,
+            paid: crate::model::cost::Paid::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
     site::{Done, Part, SiteId},
     thread::{Before, Since, Split, ThreadId},
     told::{Arrival, Told},
+    virtual_time,
     waits::Wait,
 };
 use crate::event::{Clocks, Kind};
@@ -61,6 +62,15 @@ impl Model {
             .extend(episode.members.iter().map(|member| member.row));
         self.begin_region(id, &mut episode);
         let site = self.site_of(id, &episode);
+        let parts = episode.members.iter().map(|member| virtual_time::Part {
+            row: member.row,
+            start_ns: member.since.and_then(|since| {
+                (since.before != Before::Unknown).then_some(since.clocks.time_ns)
+            }),
+            arrived_ns: member.arrived.time_ns,
+            paid: member.paid,
+        });
+        self.compensated.close(site, parts);
         let first_end_ns = self.first_end_ns.unwrap_or(u64::MAX);
         self.first_end_ns = Some(first_end_ns.min(last_ns));
         episode.site = Some(site);
@@ -122,7 +132,7 @@ impl Model {
                 continue;
             };
             inside += 1;
-            live.between = begun.is_some_and(|begun| begun.index != index);
+            live.regions.is_kept = begun.is_some_and(|begun| begun.index != index);
             Usage::follow(&mut live.chain, path_ns);
             live.since = last_ns.map(|time_ns| Since {
                 clocks: Clocks {

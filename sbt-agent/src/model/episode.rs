@@ -3,6 +3,7 @@
 use super::{
     away::Work,
     barrier::BarrierId,
+    cost::Paid,
     efficiency::Chain,
     regions::Begun,
     site::{Alone, PlaceId, SiteId},
@@ -45,6 +46,8 @@ pub struct Member {
     pub counts: Option<Reading>,
     /// What it did while it was on no CPU, if that was seen.
     pub away: Option<Box<Work>>,
+    /// What it paid since its arrival before, this one included.
+    pub paid: Paid,
 }
 
 /// What is known of a departure.

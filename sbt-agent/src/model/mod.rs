@@ -14,13 +14,16 @@ pub mod barrier;
 pub mod busy;
 mod closing;
 pub mod conceptual;
+pub mod cost;
 pub mod counts;
 pub mod efficiency;
 pub mod episode;
 pub mod gains;
 pub mod histogram;
+mod intake;
 pub mod lanes;
 pub mod late;
+mod lives;
 pub mod marks;
 mod moves;
 mod regions;
@@ -33,6 +36,8 @@ pub mod straggler;
 pub mod thread;
 pub mod told;
 pub mod trend;
+mod turns;
+pub mod virtual_time;
 pub mod waits;
 pub mod within;
 
@@ -41,23 +46,25 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{CallersId, Clocks, Event, Kind, SHARED, Tid, space};
+use crate::event::{CallersId, Kind, SHARED, Tid, space};
 use away::Tracks;
-use barrier::{Barrier, BarrierId, Barriers, Entry, possible_count};
+use barrier::{Barrier, BarrierId, Barriers, Entry};
 use busy::{Busy, Sweep};
 use conceptual::Conceptual;
-use efficiency::{Chain, Efficiency, Usage};
+use cost::Tariff;
+use efficiency::{Efficiency, Usage};
 #[cfg(test)]
 use episode::Episode;
-use episode::{Left, Member};
+use episode::Member;
 use lanes::Lanes;
 use marks::Marks;
-use regions::Regions;
 use sampled::{ChainId, Samples};
 use site::{Part, PlaceId, Roles, SiteId};
 use sites::Sites;
-use thread::{Before, Hint, Since, Split, ThreadId, Threads};
+use thread::{ThreadId, Threads};
 use told::{Telling, Told};
+use turns::Turns;
+use virtual_time::Virtual;
 
 /// Counts over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +79,8 @@ pub struct Totals {
     pub incomplete: u64,
     /// Events known to be lost, thread by thread.
     pub lost: u64,
+    /// Arrivals while the probes were off, by what barriers themselves count.
+    pub unseen: u64,
 }
 
 /// An episode that had arrivals but had not ended when watching did.
@@ -163,6 +172,8 @@ pub struct Model {
     busy: Busy,
     /// Kept only if there are any.
     samples: Option<Samples>,
+    compensated: Virtual,
+    turns: Turns,
     /// Kept only for whoever looks on.
     lanes: Option<Lanes>,
     /// Kept only where switches are watched.
@@ -246,7 +257,7 @@ impl Model {
         let working = self.threads.all_living().filter_map(|live| {
             let since = live
                 .since
-                .filter(|_| live.seat.is_none() && !live.between)?;
+                .filter(|_| live.seat.is_none() && !live.regions.is_kept)?;
             Some((live.chain, since.clocks.time_ns))
         });
         let counts = (self.totals.episodes, self.totals.incomplete);
@@ -277,6 +288,31 @@ impl Model {
         {
             samples.push(thread, time_ns, chain);
         }
+    }
+
+    /// Says what probes cost the threads that hit them.
+    pub fn set_tariff(&mut self, tariff: Tariff) {
+        self.compensated.set_tariff(tariff);
+    }
+
+    /// What would have been without that.
+    pub const fn compensated(&self) -> &Virtual {
+        &self.compensated
+    }
+
+    /// Probes may be off for spans of time from here on: arrivals are reckoned.
+    pub fn expect_gaps(&mut self) {
+        self.turns.begin();
+    }
+
+    /// They go off for a while, or have come on.
+    pub const fn set_off(&mut self, off: bool) {
+        self.turns.set_off(off);
+    }
+
+    /// Whether all arrivals were seen or could be reckoned.
+    pub const fn knows_all_arrivals(&self) -> bool {
+        self.turns.is_exact() && self.totals.lost == 0
     }
 
     /// Conceptual phases, in the order of the bits of [`Roles`].
@@ -323,7 +359,7 @@ impl Model {
                     since_ns: member.arrived.time_ns,
                     place: member.place,
                 },
-                (None, Some(since)) if live.between => Present::Between {
+                (None, Some(since)) if live.regions.is_kept => Present::Between {
                     since_ns: since.clocks.time_ns,
                 },
                 (None, Some(since)) => Present::Working {
@@ -353,117 +389,6 @@ impl Model {
     /// in the order of their completion. They are kept until then.
     pub fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
-    }
-
-    /// Takes one event in. Events must come in the order of their times.
-    pub fn push(&mut self, event: &Event) {
-        match event {
-            Event::Thread {
-                tid,
-                shown,
-                name,
-                since,
-                ..
-            } => {
-                if self.threads.is_another(*tid, *since) {
-                    self.bury(*tid, since.time_ns);
-                    // What it did before is missing, or was taken for the other's.
-                    self.threads.meet(*tid, since.time_ns);
-                }
-                self.threads.introduce(*tid, *shown, name, *since);
-            }
-            Event::Arrive {
-                tid,
-                clocks,
-                object,
-                kind,
-                callers,
-            } => self.arrive(*tid, *clocks, *object, *kind, *callers),
-            Event::Recognised { tid, object, by } => {
-                if let Some(live) = self.threads.live(*tid)
-                    && let Some(id) = self.barriers.find(key(live.process, *object))
-                {
-                    self.barriers.get(id).recognised = Some(*by);
-                }
-            }
-            Event::Depart { tid, clocks } => self.depart(*tid, *clocks),
-            Event::Region { tid, clocks, depth } => self.region(*tid, *clocks, *depth),
-            Event::RegionEnd { tid } => {
-                if let Some(live) = self.threads.live(*tid) {
-                    live.ends_region = true;
-                }
-            }
-            Event::Memory {
-                tid,
-                time_ns,
-                object,
-                count,
-                round,
-            } => {
-                self.threads.meet(*tid, *time_ns);
-                if let (Some(live), Some(count)) = (self.threads.live(*tid), possible_count(*count))
-                {
-                    live.hint = Some(Hint {
-                        object: *object,
-                        count,
-                        round: *round,
-                    });
-                }
-            }
-            Event::Init {
-                time_ns,
-                object,
-                kind,
-                tid,
-                count,
-            } => {
-                // With another count it fails, and the object stays what it was.
-                if let Some(count) = possible_count(*count) {
-                    self.init(*tid, *time_ns, *object, *kind, count);
-                }
-            }
-            Event::Exit { tid, clocks } => self.exit(*tid, *clocks),
-            Event::Exec {
-                time_ns, process, ..
-            } => self.exec(*time_ns, *process),
-            Event::Ended { process, .. } => self.end_process(*process),
-            Event::Lost { tid, count } => self.lost(*tid, *count),
-            Event::Mark { tid, clocks, mark } => {
-                self.threads.meet(*tid, clocks.time_ns);
-                if let Some(live) = self.threads.live(*tid) {
-                    let before = live.mark.replace((*mark, *clocks));
-                    let counts = live.counts.mark(clocks.time_ns);
-                    self.marks
-                        .pass(live.row, before, (*mark, *clocks), counts.as_deref());
-                }
-            }
-            Event::Counters {
-                tid,
-                time_ns,
-                reading,
-            } => {
-                self.threads.meet(*tid, *time_ns);
-                if let Some((live, row)) = self.threads.both(*tid)
-                    && let Some(more) = live.counts.read(*time_ns, reading)
-                {
-                    row.counted.add(&more);
-                }
-            }
-            Event::Away { tid, away, takers } => {
-                if let Some(tracks) = &mut self.away {
-                    tracks.back(*tid, away, takers);
-                }
-            }
-            Event::Departures { on } => self.departures = *on,
-            Event::Gap { time_ns } => self.gap(*time_ns),
-            // Evidence is the recogniser's.
-            Event::Callers { .. }
-            | Event::Mapped { .. }
-            | Event::Forked { .. }
-            | Event::Wait { .. }
-            | Event::Wake { .. }
-            | Event::Lock { .. } => {}
-        }
     }
 
     /// No more events will come. Settles what is still open.
@@ -510,6 +435,7 @@ impl Model {
             return;
         };
         let key = key(live.process, object);
+        self.turns.init(key);
         let id = self.barrier(key, kind);
         self.settle_leaving(id);
         self.close_open(id);
@@ -517,118 +443,6 @@ impl Model {
         barrier.count = Some(count);
         barrier.open.round = None;
         barrier.before = self.serial;
-    }
-
-    fn exit(&mut self, tid: Tid, clocks: Clocks) {
-        let seat = self.threads.live(tid).and_then(|live| live.seat);
-        let departs = seat.is_none_or(|seat| self.departs(seat.barrier));
-        let Some((live, row)) = self.threads.both(tid) else {
-            return;
-        };
-        // A thread that was not seen to leave may have died where it waited.
-        // Who is kept for the next region need not have been seen to leave the last.
-        let working = live.seat.is_none() || !departs || live.between;
-        if let Some(since) = live
-            .since
-            .filter(|since| working && since.before != Before::Start)
-        {
-            let work = clocks.time_ns.saturating_sub(since.clocks.time_ns);
-            if live.between {
-                row.between_ns = row.between_ns.saturating_add(work);
-            } else {
-                let split = Split::between(since.clocks, clocks);
-                row.work.add(Some(work));
-                row.split.add(split);
-                if let Some(tracks) = &mut self.away {
-                    let away = tracks.end(tid, Some(since.clocks.time_ns), clocks.time_ns);
-                    row.away.add(away.as_deref());
-                }
-                let work = Some((work, split));
-                self.usage.work(live.chain, work, clocks.time_ns);
-            }
-            if let Some(counts) = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns) {
-                row.counts.add(&counts);
-            }
-        }
-        if let Some(seat) = live.seat.take() {
-            let barrier = self.barriers.get(seat.barrier);
-            let open = barrier.open.serial == seat.episode;
-            if open && barrier.count.is_none() && !departs {
-                // It may have left or died waiting; others may have left too.
-                self.close_open(seat.barrier);
-            }
-            // In an open episode it stays: the barrier has counted it, and
-            // whoever looks for the reason of a hang wants to know.
-            self.mark_left(seat, Left::Unseen);
-        }
-        self.bury(tid, clocks.time_ns);
-    }
-
-    fn bury(&mut self, tid: Tid, time_ns: u64) {
-        if let Some(live) = self.threads.live(tid) {
-            self.conceptual.leave(live.row);
-            self.usage.leave(live.chain, time_ns);
-        }
-        self.threads.bury(tid);
-        if let Some(tracks) = &mut self.away {
-            tracks.forget(tid);
-        }
-    }
-
-    /// Another program: nothing that was open in the process will ever end.
-    fn exec(&mut self, time_ns: u64, process: u32) {
-        let is_alone = self
-            .threads
-            .all_living()
-            .all(|live| live.process == process);
-        // Before what was open is dropped: it was cut short, and not missed.
-        if is_alone {
-            self.conceptual.leave_all();
-        }
-        for id in self.barriers.ids() {
-            if is_alone || self.barriers.get(id).key.0 == process {
-                self.settle_leaving(id);
-                self.close_open(id);
-            }
-        }
-        for (tid, live) in self.threads.living() {
-            if live.process != process {
-                continue;
-            }
-            if let Some(tracks) = &mut self.away {
-                tracks.forget(tid);
-            }
-            live.since = Some(Since {
-                clocks: Clocks::at(time_ns),
-                before: Before::Start,
-            });
-            live.hint = None;
-            live.seat = None;
-            live.mark = None;
-            live.between = false;
-            live.regions = Regions::default();
-            if is_alone {
-                live.chain = Chain::default();
-            }
-            live.counts.forget();
-        }
-        self.barriers.forget(process);
-        if is_alone {
-            self.start_ns = time_ns;
-            self.usage = Usage::new(time_ns);
-            self.first_end_ns = None;
-        }
-    }
-
-    /// Nothing lies any more where it lay in the memory of a process.
-    fn end_process(&mut self, process: u32) {
-        for id in self.barriers.ids() {
-            if self.barriers.get(id).key.0 == process {
-                self.settle_leaving(id);
-                self.close_open(id);
-            }
-        }
-        self.barriers.forget(process);
     }
 
     /// Says which rank of a parallel program a process is.

@@ -5,6 +5,7 @@ use super::{
     Model,
     barrier::{Barrier, BarrierId, rounds_behind, running_round},
     closing::next_open,
+    cost::Class,
     episode::{Episode, Left, Member, Seat},
     key,
     site::PlaceId,
@@ -15,6 +16,16 @@ use crate::event::{CallersId, Clocks, Kind, Tid};
 /// How many rounds may turn between a thread's look at the barrier's memory and
 /// the stamp of its arrival. If it is more, the object was initialised unseen.
 const MAX_LAG: u32 = 64;
+
+/// By what probe an arrival was seen; `None` of those that are made of other events.
+const fn class(kind: Kind) -> Option<Class> {
+    match kind {
+        Kind::Pthread => Some(Class::Wait),
+        Kind::Gomp | Kind::Kmp | Kind::Std | Kind::Rust => Some(Class::Team),
+        Kind::User | Kind::Mpi => Some(Class::Call),
+        Kind::Condvar | Kind::Futex => None,
+    }
+}
 
 impl Model {
     pub(super) fn arrive(
@@ -33,6 +44,11 @@ impl Model {
             return;
         };
         row.arrivals += 1;
+        if let Some(class) = class(kind) {
+            live.paid.add(class);
+            row.paid.add(class);
+        }
+        live.in_call = matches!(kind, Kind::User | Kind::Mpi);
         let hint = live.hint.take().filter(|hint| hint.object == object);
         // Where rounds of condition variables end is told by who wakes.
         let lost = std::mem::take(&mut live.lost) && !kind.is_recognised();
@@ -59,15 +75,17 @@ impl Model {
             chain: live.chain,
             counts: live.counts.end(since_ns, clocks.time_ns),
             away,
+            paid: std::mem::take(&mut live.paid),
         };
-        let ends_region = std::mem::take(&mut live.ends_region);
-        live.between = false;
+        let ends_region = std::mem::take(&mut live.regions.ends_next);
+        live.regions.is_kept = false;
         let begun = if matches!(kind, Kind::Gomp | Kind::Kmp) {
             live.regions.meet(object, ends_region)
         } else {
             None
         };
         let key = key(live.process, object);
+        self.turns.arrive(key, tid);
         let id = self.barrier(key, kind);
         if let Some(hint) = hint {
             self.heed(id, hint, last_episode, lost);
@@ -208,9 +226,19 @@ impl Model {
 
     pub(super) fn depart(&mut self, tid: Tid, clocks: Clocks) {
         self.totals.departures += 1;
-        let Some(live) = self.threads.live(tid) else {
+        let Some((live, row)) = self.threads.both(tid) else {
             return;
         };
+        let class = if live.in_call {
+            // At a `ret`, which is single-stepped.
+            live.paid.stepped += 1;
+            row.paid.stepped += 1;
+            Class::CallEnd
+        } else {
+            Class::Return
+        };
+        live.paid.add(class);
+        row.paid.add(class);
         live.counts.begin(clocks.time_ns);
         if let Some(tracks) = &mut self.away {
             tracks.forget(tid);

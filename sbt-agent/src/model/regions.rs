@@ -6,6 +6,7 @@
 use super::{
     Model,
     barrier::{Barrier, BarrierId},
+    cost::Class,
     efficiency::useful,
     episode::Episode,
     site::Alone,
@@ -28,9 +29,16 @@ struct Region {
     team: Option<u64>,
 }
 
-/// Those of a thread, the outermost first.
+/// What a thread has to do with regions.
 #[derive(Clone, Debug, Default)]
-pub struct Regions(Vec<Region>);
+pub struct Regions {
+    /// Those that it has begun, the outermost first.
+    begun: Vec<Region>,
+    /// The barrier at which it arrives next ends one.
+    pub ends_next: bool,
+    /// It has been in one that is over, and has not begun it: it is kept for another.
+    pub is_kept: bool,
+}
 
 /// What a thread that arrives has to do with a region that it has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +68,17 @@ impl Regions {
     pub fn begin(&mut self, began: Clocks, depth: u32) {
         // One of a single thread ends without a barrier; what was begun from as deep or
         // deeper has returned since.
-        while self.0.last().is_some_and(|it| is_as_deep(it.depth, depth)) {
-            self.0.pop();
+        while self
+            .begun
+            .last()
+            .is_some_and(|it| is_as_deep(it.depth, depth))
+        {
+            self.begun.pop();
         }
-        if self.0.len() == MOST {
-            self.0.remove(0);
+        if self.begun.len() == MOST {
+            self.begun.remove(0);
         }
-        self.0.push(Region {
+        self.begun.push(Region {
             began,
             depth,
             team: None,
@@ -76,16 +88,16 @@ impl Regions {
     /// The thread comes to a barrier of its team, which ends a region or does not.
     /// `None` if it has begun no region with this team.
     pub fn meet(&mut self, team: u64, ends: bool) -> Option<Met> {
-        let known = self.0.iter().rposition(|it| it.team == Some(team));
+        let known = self.begun.iter().rposition(|it| it.team == Some(team));
         // Inside of the outermost there may be some of a single thread.
-        let at = known.or_else(|| self.0.iter().position(|it| it.team.is_none()))?;
-        let region = &mut self.0[at];
+        let at = known.or_else(|| self.begun.iter().position(|it| it.team.is_none()))?;
+        let region = &mut self.begun[at];
         let met = match region.team.replace(team) {
             None => Met::First(region.began),
             Some(_) => Met::Again,
         };
         if ends {
-            self.0.truncate(at);
+            self.begun.truncate(at);
         }
         Some(met)
     }
@@ -112,8 +124,16 @@ impl Model {
     /// A thread begins a region.
     pub(super) fn region(&mut self, tid: Tid, clocks: Clocks, depth: u32) {
         self.threads.meet(tid, clocks.time_ns);
+        self.pay(tid, Class::Mark);
         if let Some(live) = self.threads.live(tid) {
             live.regions.begin(clocks, depth);
+        }
+    }
+
+    /// See [`crate::event::Event::RegionEnd`].
+    pub(super) fn region_ends(&mut self, tid: Tid) {
+        if let Some(live) = self.threads.live(tid) {
+            live.regions.ends_next = true;
         }
     }
 
@@ -228,6 +248,6 @@ mod tests {
         for time_ns in 0..100 {
             regions.begin(Clocks::at(time_ns), 1000 - u32::try_from(time_ns).unwrap());
         }
-        assert_eq!(regions.0.len(), MOST);
+        assert_eq!(regions.begun.len(), MOST);
     }
 }

@@ -1,6 +1,8 @@
 //! Gaps in the watching, and beginning to count again.
 
-use super::{Exact, Model, Totals, away::Tracks, busy::Busy, efficiency::Usage, marks::Marks};
+use super::{
+    Exact, Model, Totals, away::Tracks, busy::Busy, cost::Paid, efficiency::Usage, marks::Marks,
+};
 
 impl Model {
     /// Nothing was seen until `time_ns`: every barrier may be in any round, and
@@ -19,6 +21,7 @@ impl Model {
             live.last_round = None;
             live.unseated_ns = None;
             live.counts.forget();
+            live.paid = Paid::default();
         }
         // A thread that was born meanwhile may have been in anything.
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));
@@ -27,6 +30,8 @@ impl Model {
         if let Some(tracks) = &mut self.away {
             *tracks = Tracks::default();
         }
+        self.compensated.gap();
+        self.turns.gap();
     }
 
     /// Counts everything from zero on, from `time_ns`. What is going on goes on,
@@ -52,6 +57,7 @@ impl Model {
         if let Some(samples) = &mut self.samples {
             samples.reset();
         }
+        self.compensated.reset();
         self.usage.reset(time_ns);
         for (_, live) in self.threads.living() {
             Usage::follow(&mut live.chain, 0);

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{
     away,
     barrier::BarrierId,
+    cost::{Paid, Sum},
     counts::{Sums, Track},
     efficiency::Chain,
     episode::Seat,
@@ -95,6 +96,10 @@ pub struct Row {
     pub threads: u64,
     /// Arrivals, of complete and incomplete episodes.
     pub arrivals: u64,
+    /// Those while the probes were off, as far as its barriers count them.
+    pub unseen: u64,
+    /// Hits of probes.
+    pub paid: Sum,
     /// Complete episodes it took part in.
     pub episodes: u64,
     /// How often it came last in them.
@@ -182,14 +187,14 @@ pub struct Live {
     pub mark: Option<(MarkId, Clocks)>,
     /// Where it stands for the efficiencies.
     pub chain: Chain,
-    /// Parallel regions that it has begun.
+    /// Parallel regions that it has begun, and whether it is kept for one.
     pub regions: Regions,
-    /// The barrier at which it arrives next ends a region.
-    pub ends_region: bool,
-    /// It has been in a region that is over, and has not begun it: it waits for another.
-    pub between: bool,
     /// What counters say of it.
     pub counts: Track,
+    /// What it has paid since its last arrival.
+    pub paid: Paid,
+    /// What it entered last was a function that the user has named, or one of MPI's.
+    pub in_call: bool,
 }
 
 /// See [`crate::event::Event::Memory`].
@@ -333,9 +338,9 @@ impl Threads {
             mark: None,
             chain: Chain::default(),
             regions: Regions::default(),
-            ends_region: false,
-            between: false,
             counts: Track::default(),
+            paid: Paid::default(),
+            in_call: false,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Draws the report up from the model and from what the session knows.
 
 mod asked;
+mod cost;
 mod counters;
 pub mod functions;
 mod sites;
@@ -10,8 +11,8 @@ mod usage;
 use std::rc::Rc;
 
 use super::{
-    BarrierReport, OwnCost, RecognisedReport, Report, Run, SCHEMA, StatReport, StatesReport,
-    TrendReport, UnfinishedReport, locks, order::Order, spin::SpinReport,
+    BarrierReport, RecognisedReport, Report, Run, SCHEMA, StatReport, StatesReport, TrendReport,
+    UnfinishedReport, locks, order::Order, spin::SpinReport,
 };
 use crate::{
     event::address,
@@ -76,18 +77,23 @@ impl Report {
         let hits: u64 = marks.iter().map(|mark| mark.hits).sum();
         let threads = draw.threads();
         let unfinished = draw.unfinished();
+        let estimated = run.thinned.is_some();
         let waits = model.sites().all().iter().map(|site| site.waits).sum();
+        let time = threads::thread_time(&threads, waits, &unfinished);
         let because = run.none_found_because.clone();
         let spins = run.spins.as_ref();
         let spins = spins.map(|found| found.iter().map(SpinReport::of).collect::<Vec<_>>());
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            arrivals: totals.arrivals,
+            arrivals: totals.arrivals + totals.unseen,
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
             lost_events: run.lost,
-            thread_time: threads::thread_time(&threads, waits, &unfinished),
+            own_cost: draw.own_cost(totals.arrivals + totals.departures + hits, &time),
+            estimated,
+            compensated: draw.compensated(),
+            thread_time: time,
             threads,
             processes: draw.processes(),
             children: run.children,
@@ -115,12 +121,6 @@ impl Report {
             verdicts: None,
             no_verdict_because: None,
             hang: None,
-            own_cost: OwnCost {
-                events: totals.arrivals + totals.departures + hits,
-                ns_per_event: None,
-                share_pct: None,
-                cpu_ns: run.own_cpu_ns,
-            },
             backend: run.backend,
             method: run.method,
             command: run.command,

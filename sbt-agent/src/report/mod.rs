@@ -11,6 +11,7 @@ use locks::LockReport;
 use spin::SpinReport;
 
 mod asked;
+mod cost;
 pub mod counters;
 mod draw;
 mod functions;
@@ -30,6 +31,7 @@ pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
     MarkReport, MarkThreadReport, WarningReport, WatchedReport,
 };
+pub use cost::{CompensatedReport, KindCost, OwnCost, ThinnedReport};
 pub use draw::functions::{folded, functions};
 pub use functions::{CallerReport, FunctionReport, SamplingReport};
 pub use run::Run;
@@ -76,7 +78,8 @@ pub struct Report {
     /// 0 to 255, 128 + N if signal N ended it; null if it had not ended when the
     /// report was made, or if sbt did not start it.
     pub exit_status: Option<u8>,
-    /// Arrivals seen, of all episodes.
+    /// Arrivals, of all episodes. Where `estimated`, those that barriers have counted
+    /// while the probes were off are among them.
     pub arrivals: u64,
     /// Complete episodes.
     pub episodes: u64,
@@ -150,6 +153,12 @@ pub struct Report {
     pub own_cost: OwnCost,
     /// How closely was looked at what threads do between barriers (`--states`).
     pub states: StatesReport,
+    /// The probes were on for spans of time only, since they would have cost too much:
+    /// episodes, times and shares are those of what was seen. How much that was says
+    /// `own_cost.thinned`.
+    pub estimated: bool,
+    /// What would have been without that cost; null if it is not known.
+    pub compensated: Option<CompensatedReport>,
     /// Whether departures were watched: all the time, never, or (null) in part.
     pub departures: Option<bool>,
     /// Whether the target started processes of its own, watched or not, and waited for one of them; null if that could not be asked.
@@ -273,6 +282,8 @@ pub struct ThreadReport {
     /// Normalised processor time (Quartz): its work, each moment divided by the number of
     /// threads that were busy then.
     pub npt_ns: u64,
+    /// What probes have cost it, CPU time; null if that was not measured.
+    pub own_cost_ns: Option<u64>,
     /// What counters said of its work.
     pub counters: Counts,
     /// How that was waited.
@@ -335,21 +346,6 @@ pub struct UnfinishedReport {
     pub waiting_ns: u64,
     /// Waiting of all that were there.
     pub idle_ns: u64,
-}
-
-/// What watching cost.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct OwnCost {
-    /// Arrivals, departures and marks seen.
-    pub events: u64,
-    /// Not measured by this version.
-    pub ns_per_event: Option<u64>,
-    /// Not measured by this version.
-    pub share_pct: Option<f64>,
-    /// CPU time of sbt itself, with its start and the reading of debug
-    /// information; apart from what probes cost the target.
-    pub cpu_ns: u64,
 }
 
 impl Report {

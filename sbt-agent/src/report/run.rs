@@ -3,7 +3,7 @@
 use super::{FunctionReport, SamplingReport, locks, spin};
 use crate::{
     counters::Plan,
-    model::{site::SiteId, told::Told},
+    model::{cost::Tariff, site::SiteId, told::Told},
     session::States,
 };
 
@@ -65,6 +65,15 @@ pub struct Run {
     pub counters: Plan,
     /// How closely was looked at what threads do.
     pub states: States,
+    /// What probes cost, if that is known,
+    pub tariff: Option<Tariff>,
+    /// and why not.
+    pub cost_unknown_because: Option<String>,
+    /// How much of its time the busiest thread may pay, percent.
+    pub budget_pct: Option<f64>,
+    /// Since when the probes were on for spans only (`CLOCK_MONOTONIC` ns), and for how
+    /// long they were off, ns.
+    pub thinned: Option<(u64, u64)>,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    LateAwayReport, ParallelismReport, WaitsReport, WhatIfReport,
+    CompensatedReport, LateAwayReport, ParallelismReport, WaitsReport, WhatIfReport,
     counters::{Counts, DerivedReport},
 };
 
@@ -82,6 +82,10 @@ pub struct SiteReport {
     pub release_ns: Option<StatReport>,
     /// From the departure before to the arrival: one value a thread and episode.
     pub work_ns: Option<StatReport>,
+    /// The probes were off for spans of time: see `estimated` of the report.
+    pub estimated: bool,
+    /// What would have been without the cost of watching; null if it is not known.
+    pub compensated: Option<CompensatedReport>,
     /// What counters said of that work, of all threads together.
     pub counters: Counts,
     /// What follows from them.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     live::Snapshot,
     place::printable,
-    report::UnfinishedReport,
+    report::{Report, UnfinishedReport},
     views::{
         table::{UNKNOWN, count, duration},
         text,
@@ -145,7 +145,8 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         } else {
             (5, "lost 0".into(), plain)
         },
-        (6, format!("sbt {own} CPU"), plain),
+        own_cost(report, look),
+        (8, format!("sbt {own} CPU"), plain),
         (7, report.backend.clone(), plain),
     ];
     if paused {
@@ -178,6 +179,23 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         spans.push(Span::styled(text, style));
     }
     Line::from(spans)
+}
+
+/// What watching costs the program, and how much of it is seen.
+fn own_cost(report: &Report, look: Look) -> Fact {
+    let cost = &report.own_cost;
+    let share = cost
+        .share_pct
+        .map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
+    match &cost.thinned {
+        // Not left out: what is shown is a part of what there is.
+        Some(thinned) => (
+            0,
+            format!("own cost {share}, {:.0} % seen", thinned.observed_pct),
+            look.bold(),
+        ),
+        None => (6, format!("own cost {share}"), Style::new()),
+    }
 }
 
 #[allow(

@@ -76,9 +76,19 @@ pub fn empty() -> Snapshot {
                 events: 0,
                 ns_per_event: None,
                 share_pct: None,
+                by_kind: Vec::new(),
+                ns_per_step: None,
+                stepped: 0,
+                ns_per_walk: None,
+                walked: 0,
+                unknown_because: None,
+                budget_pct: Some(2.0),
+                thinned: None,
                 cpu_ns: 0,
             },
             states: StatesReport::new(States::Light, None),
+            estimated: false,
+            compensated: None,
             departures: Some(true),
             had_children: Some(false),
             processes: Vec::new(),
@@ -201,6 +211,8 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         idle_ns: Some(stat(episodes * n, idle / n)),
         release_ns: Some(stat(episodes * n, release / n)),
         work_ns: Some(stat(episodes * n, work / n)),
+        estimated: false,
+        compensated: None,
         counters: Counts::new(),
         derived: Vec::new(),
         straggler: Some(StragglerReport {
@@ -263,6 +275,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 path_pct: None,
                 weighted_path_pct: None,
                 npt_ns: 0,
+                own_cost_ns: Some(work / 4000),
                 counters: Counts::new(),
                 waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
             }
@@ -271,6 +284,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
     let (work, idle) = report.threads.iter().fold((0, 0), |(work, idle), thread| {
         (work + thread.work_ns.unwrap(), idle + thread.idle_ns)
     });
+    report.own_cost.share_pct = Some(0.03);
     report.thread_time = ThreadTimeReport {
         total_ns: work + idle,
         work_ns: work,

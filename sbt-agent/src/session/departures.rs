@@ -29,6 +29,8 @@ pub struct Governor {
     wish: Departures,
     on: bool,
     ever_off: bool,
+    /// For the number of arrivals, and not for another reason.
+    too_many: bool,
     last: (u64, u64),
     /// By thread.
     arrivals: Vec<u64>,
@@ -43,6 +45,7 @@ impl Governor {
             wish,
             on,
             ever_off: !on,
+            too_many: false,
             last: (now_ns, 0),
             arrivals: Vec::new(),
             quiet: 0,
@@ -75,6 +78,7 @@ impl Governor {
         if self.on && rate > TOO_MANY {
             self.on = false;
             self.ever_off = true;
+            self.too_many = true;
             Some(false)
         } else if !self.on && self.quiet >= QUIET_TICKS {
             self.on = true;
@@ -82,6 +86,18 @@ impl Governor {
         } else {
             None
         }
+    }
+
+    /// Whether they are watched and may be dropped for another reason.
+    pub fn may_drop(&self) -> bool {
+        self.on && self.wish == Departures::Auto
+    }
+
+    /// They are.
+    pub fn drop_them(&mut self) {
+        self.on = false;
+        self.ever_off = true;
+        self.quiet = 0;
     }
 
     /// Whether departures were watched: all the time, never, or in part.
@@ -95,7 +111,7 @@ impl Governor {
 
     /// What to tell the user, if departures went off by themselves.
     pub fn note(&self) -> Option<String> {
-        (self.wish == Departures::Auto && self.ever_off).then(|| {
+        self.too_many.then(|| {
             format!(
                 "departures were not watched while a thread arrived more than {TOO_MANY} times a \
                  second: release times cover the rest only (--departures on watches all)"

@@ -15,6 +15,8 @@ use crate::{
 
 impl Session {
     pub(super) fn report(&mut self, totals: Totals, ended: bool) -> Report {
+        self.cost.wait_for(self.model.totals().arrivals);
+        self.cost.look(&mut self.model);
         self.recognition.finish(&mut self.model);
         self.model.finish();
         self.narrate();
@@ -22,6 +24,7 @@ impl Session {
         self.notes.extend(self.processes.notes());
         self.notes.extend(self.recognition.notes());
         self.notes.extend(self.governor.note());
+        self.notes.extend(self.note_of_budget(self.end_ns));
         self.notes.extend(self.futexes.note());
         self.notes.extend(self.locks.note());
         self.notes.extend(self.resolver.notes());
@@ -42,6 +45,32 @@ impl Session {
             ..self.facts(self.end_ns)
         };
         verdict::with(Report::new(&self.model, self.resolver.places(), run))
+    }
+
+    /// What was left out for the budget.
+    fn note_of_budget(&self, until_ns: u64) -> Option<String> {
+        let budget = self.budget.budget()?;
+        let Some((since_ns, off_ns)) = self.budget.thinned(until_ns) else {
+            return self.budget.has_dropped_departures().then(|| {
+                format!(
+                    "watching cost more than {budget} % of a thread's time: departures were no \
+                     longer watched (--budget off watches all)"
+                )
+            });
+        };
+        let since = since_ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        let all_ns = until_ns.saturating_sub(self.start_ns).max(1);
+        let seen = 100.0 - off_ns as f64 / all_ns as f64 * 100.0;
+        let totals = if self.model.knows_all_arrivals() {
+            "all arrivals are counted, by the barriers' own numbers of rounds"
+        } else {
+            "arrivals in the rest are not known of every barrier, so their number is too low"
+        };
+        Some(format!(
+            "watching cost more than {budget} % of a thread's time: from {since:.1} s on the probes \
+             were on for spans of time only, {seen:.0} % of the run in all; episodes, times and \
+             shares are of what was seen, {totals} (--budget off watches all)"
+        ))
     }
 
     /// What to type to watch the target like this once more: before and after the
@@ -97,6 +126,10 @@ impl Session {
             states: self.states,
             own_cpu_ns: clock::process_cpu_ns(),
             sampled: self.sampling.as_ref().and_then(|it| it.report(&self.model)),
+            tariff: self.cost.tariff().copied(),
+            cost_unknown_because: self.cost.unknown_because(),
+            budget_pct: self.budget.budget(),
+            thinned: self.budget.thinned(until_ns),
             ..Run::default()
         }
     }

@@ -147,6 +147,8 @@ impl Session {
 
     /// Tells the episodes that the model has to tell.
     pub(super) fn narrate(&mut self) {
+        // As soon as they are known: what waits for them is bounded.
+        self.cost.look(&mut self.model);
         let places = self.resolver.places();
         let text = self.narrator.tell(&mut self.model, places, &self.settings);
         if text.is_empty() {

@@ -11,6 +11,7 @@ use super::{
     view::{Then, Turn, View},
 };
 use crate::{
+    clock,
     live::Request,
     report::Report,
     screen,
@@ -84,8 +85,12 @@ impl Session {
                     View::has_news(&mut self.view);
                 }
                 _ = samples.tick(), if self.sampling.is_some() => self.sample(),
+                () = until_ns(self.budget.due_ns()), if self.source.is_some() && !self.is_off() => {
+                    self.thin_next();
+                }
                 _ = ticks.tick() => {
                     self.recognise();
+                    self.keep_to_budget();
                     self.govern();
                     self.count_cpus();
                     self.govern_futexes();
@@ -214,6 +219,17 @@ fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+/// Until a time of the events' clock.
+async fn until_ns(time_ns: Option<u64>) {
+    match time_ns {
+        Some(time_ns) => {
+            let left_ns = time_ns.saturating_sub(clock::now_ns());
+            tokio::time::sleep(Duration::from_nanos(left_ns)).await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-use super::{Session, futexes};
+use super::{Session, budget::Step, futexes};
 use crate::{
     clock,
     event::Event,
@@ -30,6 +30,10 @@ impl Session {
 
     /// Decides anew whether departures are worth their cost.
     pub(super) fn govern(&mut self) {
+        if self.budget.is_thinning() {
+            // Rates say nothing while not all is seen.
+            return;
+        }
         let totals = self.model.totals();
         let rows = self.model.threads().rows().iter();
         let threads = self.governor.active(rows.map(|row| row.arrivals));
@@ -44,8 +48,81 @@ impl Session {
         }
     }
 
+    /// What the probes have cost each thread so far, ns.
+    fn costs(&self) -> Vec<f64> {
+        let rows = self.model.threads().rows().iter();
+        self.cost.tariff().map_or_else(Vec::new, |tariff| {
+            rows.map(|row| row.paid.ns(tariff)).collect()
+        })
+    }
+
+    /// Decides anew whether watching costs too much.
+    pub(super) fn keep_to_budget(&mut self) {
+        self.cost.look(&mut self.model);
+        if self.source.is_none() || self.is_off() {
+            return;
+        }
+        let costs = self.costs().into_iter();
+        let may_drop = self.governor.may_drop();
+        let step = self.budget.tick(clock::now_ns(), costs, may_drop);
+        if self.budget.is_over() {
+            self.model.expect_gaps();
+        }
+        self.thin(step);
+    }
+
+    /// The next span begins, or the one after it.
+    pub(super) fn thin_next(&mut self) {
+        let costs = self.costs().into_iter();
+        let step = self.budget.turn(clock::now_ns(), costs);
+        self.thin(step);
+    }
+
+    fn thin(&mut self, step: Option<Step>) {
+        let (Some(step), Some(source)) = (step, &mut self.source) else {
+            return;
+        };
+        let done = match step {
+            Step::DropDepartures => {
+                self.governor.drop_them();
+                self.model.push(&Event::Departures { on: false });
+                source.set_departures(false)
+            }
+            Step::Thin => {
+                self.model.expect_gaps();
+                Ok(())
+            }
+            Step::Off => {
+                self.spinning.give_up(clock::now_ns());
+                source.pause();
+                self.model.set_off(true);
+                Ok(())
+            }
+            Step::On | Step::Whole => {
+                // What was seen before has come in: there was time enough.
+                let time_ns = clock::now_ns();
+                let gap = Event::Gap { time_ns };
+                self.recognition
+                    .push(&gap, &mut self.resolver, &mut self.model);
+                // Libraries that came meanwhile were not told of.
+                self.resolver.turn_to(self.pid);
+                self.resolver.refresh();
+                let files = self.resolver.new_files();
+                self.model.set_off(false);
+                source.attach(&files).and_then(|()| source.resume())
+            }
+        };
+        if let Err(error) = done {
+            self.notes.push(format!("{error:#}"));
+        }
+    }
+
     /// Decides anew whether the system calls of futexes are worth watching.
     pub(super) fn govern_futexes(&mut self) {
+        if self.budget.is_thinning() {
+            // Nor would they show that there are no barriers.
+            return;
+        }
         let (futexes, others) = self.recognition.arrivals();
         let seen = futexes::Seen {
             threads: self.processes.threads(),

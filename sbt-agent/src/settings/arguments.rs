@@ -7,6 +7,7 @@ use crate::{cli::Options, counters::Counter};
 pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
+        budget: one(options.budget.map(|budget| budget.0), "--budget"),
         futex: one(options.futex, "--futex"),
         states: one(options.states, "--states"),
         children: match (options.children, options.no_children) {
@@ -84,6 +85,7 @@ mod tests {
             "--warn-time=20",
             "--phase-times",
             "--departures=off",
+            "--budget=off",
             "--futex=on",
             "--states=full",
             "--no-children",
@@ -113,6 +115,7 @@ mod tests {
             shown,
             [
                 "departures off --departures",
+                "budget off --budget",
                 "futex on --futex",
                 "states full --states",
                 "children false --no-children",

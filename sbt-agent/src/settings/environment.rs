@@ -73,6 +73,7 @@ impl Environment {
             "SBT_VERBOSE" => self.verbose = switch()?,
             "SBT_STATES" => layer.states = Some(Given::new(value::states(text)?, name)),
             "SBT_SAMPLE" => layer.sample = Some(Given::new(value::sample(text)?, name)),
+            "SBT_BUDGET" => layer.budget = Some(Given::new(value::percent(text)?, name)),
             "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),
             _ => {}
         }
@@ -121,6 +122,7 @@ mod tests {
             ("SBT_WARN_TIME", "250"),
             ("SBT_WARNINGS", "0"),
             ("SBT_PHASE_TIMES", "1"),
+            ("SBT_BUDGET", "0.5%"),
             ("SBT_OPTIONS", "1"),
             ("SBT_VERBOSE", "0"),
             ("SBT_NO_DEBUG", "0"),
@@ -137,6 +139,7 @@ mod tests {
             layer.warn_time,
             Some(Given::new(Duration::from_millis(250), "SBT_WARN_TIME"))
         );
+        assert_eq!(layer.budget, Some(Given::new(Some(0.5), "SBT_BUDGET")));
         assert_eq!(layer.warnings, Some(Given::new(false, "SBT_WARNINGS")));
         assert_eq!(layer.phase_times, Some(Given::new(true, "SBT_PHASE_TIMES")));
         assert!(read.options && !read.verbose && !read.no_debug);
@@ -162,6 +165,7 @@ mod tests {
             ("SBT_NO_DEBUG", "on", "0 or 1"),
             ("SBT_OPTIONS", "x", "0 or 1"),
             ("SBT_VERBOSE", "01", "0 or 1"),
+            ("SBT_BUDGET", "-1", "off"),
             ("SBT_EVENTS", "cylces", "`cycles`"),
             ("SBT_SAMPLE", "20000", "1 to 10000"),
         ] {

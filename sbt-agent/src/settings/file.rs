@@ -58,6 +58,10 @@ impl File<'_> {
                 let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
                 layer.departures = Some(self.read(name, value, &text, value::choice)?);
             }
+            "budget" => {
+                let text = self.number_or_text(name, value, "percent or \"off\"")?;
+                layer.budget = Some(self.read(name, value, &text, value::percent)?);
+            }
             "futex" => {
                 let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
                 layer.futex = Some(self.read(name, value, &text, value::choice)?);

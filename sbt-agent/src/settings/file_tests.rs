@@ -18,6 +18,7 @@ fn every_key_is_read_with_its_line() {
 departures = "off"
 futex = "on"
 duration = "1.5m"
+budget = 0.5
 watch = ["lu.c:690", "factor", 120]
 watch-all = true
 warn-time = 250
@@ -45,20 +46,21 @@ anything = { goes = [1, 2] }
         shown(text),
         [
             "departures off sbt.toml:2",
+            "budget 0.5% sbt.toml:5",
             "futex on sbt.toml:3",
             "duration 90s sbt.toml:4",
-            "watch lu.c:690, factor, :120 sbt.toml:5",
-            "watch-all true sbt.toml:6",
-            "warnings false sbt.toml:8",
-            "warn-time 250ms sbt.toml:7",
-            "phase-times true sbt.toml:9",
-            "names lu.c:690=factor sbt.toml:17",
-            "names update=inner loop sbt.toml:18",
-            "phases solve=lu.c:10..lu.c:20 sbt.toml:21",
-            "phases all of it=a..z sbt.toml:22",
-            "marks factor sbt.toml:11",
-            "marks lu.c:12=inner sbt.toml:12",
-            "barriers bar:1:2 sbt.toml:14",
+            "watch lu.c:690, factor, :120 sbt.toml:6",
+            "watch-all true sbt.toml:7",
+            "warnings false sbt.toml:9",
+            "warn-time 250ms sbt.toml:8",
+            "phase-times true sbt.toml:10",
+            "names lu.c:690=factor sbt.toml:18",
+            "names update=inner loop sbt.toml:19",
+            "phases solve=lu.c:10..lu.c:20 sbt.toml:22",
+            "phases all of it=a..z sbt.toml:23",
+            "marks factor sbt.toml:12",
+            "marks lu.c:12=inner sbt.toml:13",
+            "barriers bar:1:2 sbt.toml:15",
         ]
     );
 }

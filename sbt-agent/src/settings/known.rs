@@ -14,12 +14,18 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 17] = [
+pub const SETTINGS: [Known; 18] = [
     known(
         "departures",
         None,
         "--departures",
         "whether departures are watched too: they tell how long the release took",
+    ),
+    known(
+        "budget",
+        Some("SBT_BUDGET"),
+        "--budget",
+        "how much of its time watching may cost a thread; above it less is watched",
     ),
     known(
         "futex",

@@ -33,6 +33,8 @@ impl<T> Given<T> {
 pub struct Layer {
     /// See [`super::Settings::departures`]; so for all.
     pub departures: Option<Given<Departures>>,
+    /// Of watching; `None` in it for none.
+    pub budget: Option<Given<Option<f64>>>,
     /// Of barriers made of futexes.
     pub futex: Option<Given<Futexes>>,
     /// Of processors.

@@ -86,6 +86,7 @@ fn within(number: usize, limit: usize, what: &str, sources: &str) -> Result<(), 
 fn over(weak: Layer, strong: Layer) -> Layer {
     Layer {
         departures: strong.departures.or(weak.departures),
+        budget: strong.budget.or(weak.budget),
         futex: strong.futex.or(weak.futex),
         states: strong.states.or(weak.states),
         children: strong.children.or(weak.children),
@@ -139,6 +140,9 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
             default.departures,
             choice_text,
         ),
+        budget: table.one("budget", all.budget, default.budget, |value| {
+            value.map_or_else(|| "off".into(), |value| format!("{value}%"))
+        }),
         futex: table.one("futex", all.futex, default.futex, choice_text),
         states: table.one("states", all.states, default.states, choice_text),
         children: table.one(

@@ -32,11 +32,16 @@ pub use known::{Known, SETTINGS};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
 pub use show::{Detail, table};
 
+/// See [`Settings::budget`], percent.
+pub const DEFAULT_BUDGET: f64 = 2.0;
+
 /// How to watch and what to tell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Whether to watch departures.
     pub departures: Departures,
+    /// How much of its time watching may cost a thread, percent; without it any.
+    pub budget: Option<f64>,
     /// Whether to watch the system calls of futexes.
     pub futex: Futexes,
     /// How closely is looked at what threads do between barriers.
@@ -119,6 +124,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             departures: Departures::Auto,
+            budget: Some(DEFAULT_BUDGET),
             futex: Futexes::Auto,
             states: States::Light,
             children: None,

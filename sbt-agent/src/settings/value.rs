@@ -67,6 +67,20 @@ fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("expected a time above zero such as {example}"))
 }
 
+/// Reads a share in percent: `2`, `0.5%`; `off` and `0` are `None`.
+pub fn percent(text: &str) -> Result<Option<f64>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    text.trim_end_matches('%')
+        .trim_end()
+        .parse::<f64>()
+        .ok()
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .map(|percent| (percent > 0.0).then_some(percent))
+        .ok_or_else(|| "expected a share such as 2%, or off".into())
+}
+
 /// Reads `auto`, `on` or `off`.
 pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| "expected auto, on or off".into())

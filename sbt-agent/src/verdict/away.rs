@@ -114,7 +114,7 @@ mod tests {
             ready_ns: Some(1000),
             blocked_ns: Some(0),
         };
-        let taker = |&(kind, name, pid, ns): &(&'static str, &str, Option<u32>, u64)| TakerReport {
+        let by = |&(kind, name, pid, ns): &(&'static str, &str, Option<u32>, u64)| TakerReport {
             kind,
             name: name.into(),
             pid,
@@ -133,7 +133,7 @@ mod tests {
                 episodes,
                 last: blocked(&[("futex", 900), ("file", 800)]),
                 others: blocked(&[("futex", 850)]),
-                taken_by: taken.iter().map(taker).collect(),
+                taken_by: taken.iter().map(by).collect(),
             }),
         }
     }

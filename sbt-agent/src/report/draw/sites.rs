@@ -83,6 +83,8 @@ impl Draw<'_> {
             idle_ns: stat(&site.idle),
             release_ns: stat(&site.release),
             work_ns: stat(&site.work),
+            estimated: self.run.thinned.is_some(),
+            compensated: self.compensated_at(id),
             derived: derived(&counters),
             counters,
             straggler: self.straggler(site),

@@ -29,6 +29,7 @@ impl Draw<'_> {
                 let between_ns = self.of_regions(row.between_ns);
                 ThreadReport {
                     between_ns,
+                    own_cost_ns: self.paid(&row.paid),
                     ..thread(id, self.order.label(id), row, counters, paths)
                 }
             })
@@ -73,7 +74,7 @@ fn thread(
         name: printable(&row.name),
         threads: row.threads,
         ended: row.ended,
-        arrivals: row.arrivals,
+        arrivals: row.arrivals + row.unseen,
         episodes: row.episodes,
         last: row.last,
         work_ns: row.work.get(),
@@ -88,6 +89,7 @@ fn thread(
         path_pct: pct(row.path_ns as f64, path),
         weighted_path_pct: pct(row.weighted_path_ns, weight),
         npt_ns: ns(row.normalised_ns),
+        own_cost_ns: None,
         counters,
         waits: waits(row.waits),
     }

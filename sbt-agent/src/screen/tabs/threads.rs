@@ -47,6 +47,16 @@ fn idle_pct(thread: &ThreadReport) -> Option<f64> {
     (all > 0).then(|| thread.idle_ns as f64 / all as f64 * 100.0)
 }
 
+/// What the probes have cost of its time.
+fn probes(thread: &ThreadReport) -> (Option<f64>, String) {
+    let times = [thread.work_ns, Some(thread.idle_ns), thread.release_ns];
+    let all_ns: u64 = times.into_iter().flatten().sum();
+    let share = thread.own_cost_ns.filter(|_| all_ns > 0);
+    let share = share.map(|cost_ns| cost_ns as f64 / all_ns as f64 * 100.0);
+    let text = share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.2} %"));
+    (share, text)
+}
+
 fn grid(view: &View) -> Grid {
     let snapshot = view.snapshot;
     let threads = &snapshot.report.threads;
@@ -106,6 +116,11 @@ fn grid(view: &View) -> Grid {
         )
         .column("spin", 9, times(&|thread| thread.waits.spinning_ns))
         .column("release", 10, times(&|thread| thread.release_ns))
+        .column(
+            "probes",
+            11,
+            Cells::Ranked(threads.iter().map(probes).collect()),
+        )
         .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()))
         .column("now", 0, Cells::Text(now));
     grid

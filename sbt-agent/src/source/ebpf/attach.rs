@@ -13,10 +13,7 @@ use super::{
 };
 use crate::{
     place::printable,
-    target::{
-        elf::{Function, Point},
-        files::ProbedFile,
-    },
+    target::{elf::Function, files::ProbedFile},
 };
 
 impl Ebpf {
@@ -88,10 +85,7 @@ impl Ebpf {
                 .iter()
                 .filter(|point| !is_mapped(point.function) && !is_init(point.function));
             self.placement.probes += watched.clone().count();
-            // The first instruction is not emulated where another was found.
-            let slow =
-                |point: &&Point| !point.entry_emulated || self.entry(point).0 != point.entry_offset;
-            self.placement.slow += watched.filter(slow).count();
+            self.placement.slow += watched.filter(|point| self.is_stepped(point)).count();
         }
         if self.departures {
             self.attach_returns(file)?;

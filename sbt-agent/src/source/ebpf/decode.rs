@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, Condvar, ENDS, Mapping, MarkCookie, Thread, UNKNOWN, evidence, kind, layout,
+    Arrive, Condvar, ENDS, Mapping, MarkCookie, Memory, STEPPED, Thread, UNKNOWN, evidence, kind,
+    layout,
 };
 
 mod chains;
@@ -64,6 +65,17 @@ pub fn name(comm: [u64; 2]) -> String {
     let bytes = comm.iter().flat_map(|word| word.to_ne_bytes());
     let comm: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&comm).into_owned()
+}
+
+/// How many rounds an object has had, where its memory tells.
+fn turn(record: &Memory) -> Option<u32> {
+    /// A round is so much (`BAR_INCR` in libgomp/config/linux/bar.h, since GCC 4.9).
+    const GOMP_ROUND: u32 = 8;
+    match record.head.layout {
+        layout::GLIBC if record.count > 0 => Some(record.round / record.count),
+        layout::GOMP if record.count > 0 => Some(record.round / GOMP_ROUND),
+        _ => None,
+    }
 }
 
 /// Turns records into events, and finds the losses.
@@ -180,6 +192,14 @@ impl Decoder {
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
+        if record.head.detail == evidence::CONDVAR {
+            out.push(Event::Toll {
+                tid,
+                condvar: true,
+                stepped: false,
+                walked: self.walked(record.caller, record.epoch),
+            });
+        }
         let key = self.spaces.object(thread.space, record.object);
         let of = if record.head.detail == evidence::FUTEX {
             Evidence::Futex
@@ -233,6 +253,14 @@ impl Decoder {
                 self.check(tid, record.seq, out);
                 let clocks = self.clocks(&record.clocks);
                 self.counting.at(tid, record.seq, clocks, out);
+                if record.head.kind == kind::MARK && record.head.detail != 0 {
+                    out.push(Event::Toll {
+                        tid,
+                        condvar: false,
+                        stepped: true,
+                        walked: 0,
+                    });
+                }
                 out.push(match record.head.kind {
                     kind::EXIT => {
                         self.counting.forget(tid);
@@ -264,6 +292,13 @@ impl Decoder {
                 if record.head.detail != 0 || unread {
                     self.spaces
                         .meet(thread.space, thread.process, record.object);
+                }
+                if let Some(round) = turn(record) {
+                    out.push(Event::Turn {
+                        tid,
+                        object: self.spaces.object(thread.space, record.object),
+                        round,
+                    });
                 }
                 if record.count != 0 {
                     let round = (record.head.layout == layout::GLIBC).then(|| Round {
@@ -330,6 +365,16 @@ impl Decoder {
         self.counting.at(tid, record.seq, clocks, out);
         if record.head.detail & ENDS != 0 {
             out.push(Event::RegionEnd { tid });
+        }
+        let walked = self.walked(record.caller, record.epoch);
+        let stepped = record.head.detail & STEPPED != 0;
+        if stepped || walked > 0 {
+            out.push(Event::Toll {
+                tid,
+                condvar: false,
+                stepped,
+                walked,
+            });
         }
         out.push(Event::Arrive {
             tid,

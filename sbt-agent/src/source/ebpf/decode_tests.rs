@@ -105,8 +105,14 @@ fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
         // One that nobody has told of stands for nothing else.
         called(2, 3),
     ]);
+    // Each that is known was walked one function far.
+    let is_toll = |event: &&Event| matches!(event, Event::Toll { .. });
+    let walked = |event: &Event| matches!(event, Event::Toll { walked: 1, .. });
+    let tolls: Vec<_> = out.iter().filter(is_toll).map(walked).collect();
+    assert_eq!(tolls, [true; 2]);
     let ids: Vec<_> = out
         .iter()
+        .filter(|event| !is_toll(event))
         .map(|event| match event {
             Event::Callers { id, addresses, .. } => (id.0, addresses.to_vec()),
             Event::Arrive { callers, .. } => (callers.0, Vec::new()),

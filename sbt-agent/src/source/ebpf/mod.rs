@@ -17,6 +17,7 @@ use sbt_common::{Code, Futex, Lock, Rule, kind};
 mod attach;
 pub mod bpf;
 pub mod btf;
+pub mod calibration;
 mod calls;
 pub mod communicators;
 pub mod counting;
@@ -382,6 +383,11 @@ impl Ebpf {
         self.loaded
             .change_rules(changes)
             .context("storing how to find the callers of functions")
+    }
+
+    /// Begins to measure what a hit of a probe costs, on a thread of its own.
+    pub fn measure_costs(&self) -> calibration::Outcome {
+        calibration::begin(self.loaded.config, self.loaded.uprobes)
     }
 
     /// Where the probes lie.

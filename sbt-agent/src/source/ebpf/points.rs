@@ -120,9 +120,17 @@ impl Ebpf {
         }
     }
 
+    /// Whether the kernel single-steps where the probe of a call goes: the first
+    /// instruction is not emulated where another was found.
+    pub(super) fn is_stepped(&self, point: &Point) -> bool {
+        !point.entry_emulated || self.entry(point).0 != point.entry_offset
+    }
+
     fn cookie(&self, point: &Point, stack_moved: u16) -> u64 {
         let generation = self.generation;
+        let stepped = self.is_stepped(point);
         let cookie = Cookie {
+            stepped,
             layout: point.layout,
             object: 0,
             count: 0,
@@ -131,9 +139,15 @@ impl Ebpf {
             generation,
         };
         match point.function {
-            Function::Mark(mark) => MarkCookie { mark, generation }.pack(),
+            Function::Mark(mark) => MarkCookie {
+                mark,
+                stepped,
+                generation,
+            }
+            .pack(),
             Function::Region => MarkCookie {
                 mark: MarkCookie::REGION,
+                stepped,
                 generation,
             }
             .pack(),

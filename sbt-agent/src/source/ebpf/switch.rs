@@ -58,6 +58,9 @@ impl Ebpf {
 
     /// Puts them on again. What is known of barriers is from before.
     pub fn resume(&mut self) -> anyhow::Result<()> {
+        if !self.paused {
+            return Ok(());
+        }
         self.paused = false;
         self.watch_switches();
         self.attach_again()?;

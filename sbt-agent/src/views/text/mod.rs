@@ -7,6 +7,7 @@ use crate::{
 };
 
 mod away;
+mod cost;
 mod counters;
 mod functions;
 mod locks;
@@ -18,6 +19,7 @@ mod tests;
 mod usage;
 mod verdicts;
 
+pub use cost::compensated;
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
@@ -476,6 +478,7 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         ),
         format!("departures {departures}"),
         format!("{} ({})", report.backend, report.method),
+        cost::own_cost(report, style),
         format!(
             "sbt used {} CPU",
             duration(Some(report.own_cost.cpu_ns), style)

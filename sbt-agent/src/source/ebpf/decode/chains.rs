@@ -34,6 +34,15 @@ impl Decoder {
         self.introduce(thread.process, key, known.into(), out)
     }
 
+    /// How many functions were walked for it, beyond the first.
+    pub(super) fn walked(&self, caller: u64, epoch: u32) -> u32 {
+        if caller & CHAIN == 0 {
+            return 0;
+        }
+        let chain = self.chains.get(&(caller, epoch));
+        chain.map_or(0, |chain| u32::try_from(chain.len() - 1).unwrap_or(0))
+    }
+
     pub(super) fn chain(&mut self, record: &Callers) {
         // A thread may tell of a chain that another is just telling of.
         let count = usize::try_from(record.count).unwrap_or(usize::MAX);

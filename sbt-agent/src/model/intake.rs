@@ -1,0 +1,155 @@
+//! Events come in: to each what it changes.
+
+use super::{Model, barrier::possible_count, cost::Class, key, thread::Hint};
+use crate::event::{Clocks, Event, MarkId, Reading, Tid};
+
+impl Model {
+    /// Takes one event in. Events must come in the order of their times.
+    pub fn push(&mut self, event: &Event) {
+        match event {
+            Event::Thread {
+                tid,
+                shown,
+                name,
+                since,
+                ..
+            } => {
+                if self.threads.is_another(*tid, *since) {
+                    self.bury(*tid, since.time_ns);
+                    // What it did before is missing, or was taken for the other's.
+                    self.threads.meet(*tid, since.time_ns);
+                }
+                self.threads.introduce(*tid, *shown, name, *since);
+            }
+            Event::Arrive {
+                tid,
+                clocks,
+                object,
+                kind,
+                callers,
+            } => self.arrive(*tid, *clocks, *object, *kind, *callers),
+            Event::Recognised { tid, object, by } => {
+                if let Some(live) = self.threads.live(*tid)
+                    && let Some(id) = self.barriers.find(key(live.process, *object))
+                {
+                    self.barriers.get(id).recognised = Some(*by);
+                }
+            }
+            Event::Depart { tid, clocks } => self.depart(*tid, *clocks),
+            Event::Region { tid, clocks, depth } => self.region(*tid, *clocks, *depth),
+            Event::RegionEnd { tid } => self.region_ends(*tid),
+            Event::Memory {
+                tid,
+                time_ns,
+                object,
+                count,
+                round,
+            } => {
+                self.threads.meet(*tid, *time_ns);
+                if let (Some(live), Some(count)) = (self.threads.live(*tid), possible_count(*count))
+                {
+                    live.hint = Some(Hint {
+                        object: *object,
+                        count,
+                        round: *round,
+                    });
+                }
+            }
+            Event::Init {
+                time_ns,
+                object,
+                kind,
+                tid,
+                count,
+            } => {
+                // With another count it fails, and the object stays what it was.
+                if let Some(count) = possible_count(*count) {
+                    self.init(*tid, *time_ns, *object, *kind, count);
+                }
+            }
+            Event::Exit { tid, clocks } => self.exit(*tid, *clocks),
+            Event::Exec {
+                time_ns, process, ..
+            } => self.exec(*time_ns, *process),
+            Event::Ended { process, .. } => self.end_process(*process),
+            Event::Lost { tid, count } => self.lost(*tid, *count),
+            Event::Mark { tid, clocks, mark } => self.mark(*tid, *clocks, *mark),
+            Event::Counters {
+                tid,
+                time_ns,
+                reading,
+            } => self.counters(*tid, *time_ns, reading),
+            Event::Away { tid, away, takers } => {
+                if let Some(tracks) = &mut self.away {
+                    tracks.back(*tid, away, takers);
+                }
+            }
+            Event::Departures { on } => self.departures = *on,
+            Event::Toll {
+                tid,
+                condvar,
+                stepped,
+                walked,
+            } => self.toll(*tid, *condvar, *stepped, *walked),
+            Event::Turn { tid, object, round } => self.turn(*tid, *object, *round),
+            Event::Gap { time_ns } => self.gap(*time_ns),
+            // Evidence is the recogniser's.
+            Event::Callers { .. }
+            | Event::Mapped { .. }
+            | Event::Forked { .. }
+            | Event::Wait { .. }
+            | Event::Wake { .. }
+            | Event::Lock { .. } => {}
+        }
+    }
+
+    fn mark(&mut self, tid: Tid, clocks: Clocks, mark: MarkId) {
+        self.threads.meet(tid, clocks.time_ns);
+        self.pay(tid, Class::Mark);
+        if let Some(live) = self.threads.live(tid) {
+            let before = live.mark.replace((mark, clocks));
+            let counts = live.counts.mark(clocks.time_ns);
+            self.marks
+                .pass(live.row, before, (mark, clocks), counts.as_deref());
+        }
+    }
+
+    fn counters(&mut self, tid: Tid, time_ns: u64, reading: &Reading) {
+        self.threads.meet(tid, time_ns);
+        if let Some((live, row)) = self.threads.both(tid)
+            && let Some(more) = live.counts.read(time_ns, reading)
+        {
+            row.counted.add(&more);
+        }
+    }
+
+    /// See [`Event::Toll`].
+    fn toll(&mut self, tid: Tid, condvar: bool, stepped: bool, walked: u32) {
+        if condvar {
+            self.pay(tid, Class::Condvar);
+        }
+        if let Some((live, row)) = self.threads.both(tid) {
+            live.paid.stepped += u32::from(stepped);
+            live.paid.walked += walked;
+            row.paid.stepped += u64::from(stepped);
+            row.paid.walked += u64::from(walked);
+        }
+    }
+
+    /// See [`Event::Turn`].
+    fn turn(&mut self, tid: Tid, object: u64, round: u32) {
+        if let Some((live, row)) = self.threads.both(tid) {
+            let unseen = self.turns.find(key(live.process, object), tid, round);
+            row.unseen += unseen;
+            self.totals.unseen += unseen;
+        }
+    }
+
+    /// A thread has hit a probe.
+    pub(super) fn pay(&mut self, tid: Tid, class: Class) {
+        if let Some((live, row)) = self.threads.both(tid) {
+            live.paid.add(class);
+            row.paid.add(class);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The ends of threads, programs and processes.
+
+use super::{
+    Model,
+    efficiency::{Chain, Usage},
+    episode::Left,
+    regions::Regions,
+    thread::{Before, Since, Split},
+};
+use crate::event::{Clocks, Tid};
+
+impl Model {
+    pub(super) fn exit(&mut self, tid: Tid, clocks: Clocks) {
+        let seat = self.threads.live(tid).and_then(|live| live.seat);
+        let departs = seat.is_none_or(|seat| self.departs(seat.barrier));
+        let Some((live, row)) = self.threads.both(tid) else {
+            return;
+        };
+        // A thread that was not seen to leave may have died where it waited.
+        // Who is kept for the next region need not have been seen to leave the last.
+        let working = live.seat.is_none() || !departs || live.regions.is_kept;
+        if let Some(since) = live
+            .since
+            .filter(|since| working && since.before != Before::Start)
+        {
+            let work = clocks.time_ns.saturating_sub(since.clocks.time_ns);
+            if live.regions.is_kept {
+                row.between_ns = row.between_ns.saturating_add(work);
+            } else {
+                let split = Split::between(since.clocks, clocks);
+                row.work.add(Some(work));
+                row.split.add(split);
+                if let Some(tracks) = &mut self.away {
+                    let away = tracks.end(tid, Some(since.clocks.time_ns), clocks.time_ns);
+                    row.away.add(away.as_deref());
+                }
+                let work = Some((work, split));
+                self.usage.work(live.chain, work, clocks.time_ns);
+            }
+            if let Some(counts) = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns) {
+                row.counts.add(&counts);
+            }
+        }
+        if let Some(seat) = live.seat.take() {
+            let barrier = self.barriers.get(seat.barrier);
+            let open = barrier.open.serial == seat.episode;
+            if open && barrier.count.is_none() && !departs {
+                // It may have left or died waiting; others may have left too.
+                self.close_open(seat.barrier);
+            }
+            // In an open episode it stays: the barrier has counted it, and
+            // whoever looks for the reason of a hang wants to know.
+            self.mark_left(seat, Left::Unseen);
+        }
+        self.bury(tid, clocks.time_ns);
+    }
+
+    pub(super) fn bury(&mut self, tid: Tid, time_ns: u64) {
+        if let Some(live) = self.threads.live(tid) {
+            self.compensated.end(live.row, time_ns, live.paid);
+            self.conceptual.leave(live.row);
+            self.usage.leave(live.chain, time_ns);
+        }
+        self.threads.bury(tid);
+        if let Some(tracks) = &mut self.away {
+            tracks.forget(tid);
+        }
+    }
+
+    /// Another program: nothing that was open in the process will ever end.
+    pub(super) fn exec(&mut self, time_ns: u64, process: u32) {
+        let is_alone = self
+            .threads
+            .all_living()
+            .all(|live| live.process == process);
+        // Before what was open is dropped: it was cut short, and not missed.
+        if is_alone {
+            self.conceptual.leave_all();
+        }
+        for id in self.barriers.ids() {
+            if is_alone || self.barriers.get(id).key.0 == process {
+                self.settle_leaving(id);
+                self.close_open(id);
+            }
+        }
+        for (tid, live) in self.threads.living() {
+            if live.process != process {
+                continue;
+            }
+            if let Some(tracks) = &mut self.away {
+                tracks.forget(tid);
+            }
+            live.since = Some(Since {
+                clocks: Clocks::at(time_ns),
+                before: Before::Start,
+            });
+            live.hint = None;
+            live.seat = None;
+            live.mark = None;
+            live.regions = Regions::default();
+            if is_alone {
+                live.chain = Chain::default();
+            }
+            live.counts.forget();
+        }
+        self.turns.forget();
+        self.compensated.gap();
+        self.barriers.forget(process);
+        if is_alone {
+            self.start_ns = time_ns;
+            self.usage = Usage::new(time_ns);
+            self.first_end_ns = None;
+        }
+    }
+
+    /// Nothing lies any more where it lay in the memory of a process.
+    pub(super) fn end_process(&mut self, process: u32) {
+        for id in self.barriers.ids() {
+            if self.barriers.get(id).key.0 == process {
+                self.settle_leaving(id);
+                self.close_open(id);
+            }
+        }
+        self.barriers.forget(process);
+    }
+}

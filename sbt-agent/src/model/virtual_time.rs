@@ -1,0 +1,257 @@
+//! Compensated figures: what the program would have done unwatched.
+//!
+//! Virtual time (Z. Li and H. Zhang): VT = RT - I, where I is what monitoring has
+//! taken of a thread so far. Episodes are recomputed with it: a thread arrives at
+//! a' = R' + (a - R) - I(R, a), where R is the last release of the thread, real and
+//! virtual, and I(R, a) what it paid between its arrivals; L' = max a' is the next
+//! release. A cost that was hidden by waiting so does not count, one that made
+//! others wait counts for all of them. Nothing of it enters the other figures.
+
+use super::{
+    cost::{Paid, Tariff},
+    site::SiteId,
+    thread::ThreadId,
+};
+
+/// Members of episodes that are kept until it is known what probes cost.
+const MAX_WAITING: usize = 65_536;
+
+/// A thread's part in an episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Who.
+    pub row: ThreadId,
+    /// What its work is reckoned from, ns; `None` if that is unknown.
+    pub start_ns: Option<u64>,
+    /// When it arrived, ns.
+    pub arrived_ns: u64,
+    /// What it has paid since its last arrival, this one included.
+    pub paid: Paid,
+}
+
+/// Sums over episodes, ns of virtual time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Episodes that could be recomputed: those whose phase has a known beginning.
+    pub episodes: u64,
+    /// From the release before to the last arrival.
+    pub phase_ns: f64,
+    /// From a thread's arrival to the last.
+    pub idle_ns: f64,
+    /// From a thread's release to its arrival.
+    pub work_ns: f64,
+}
+
+/// A moment as it was and as it would have been, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment {
+    real: f64,
+    virt: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Input {
+    Closed(SiteId, Vec<Part>),
+    Ended(ThreadId, u64, Paid),
+    Gap,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Virtual {
+    tariff: Option<Tariff>,
+    /// What came before that was known.
+    waiting: Vec<Input>,
+    parts: usize,
+    /// Something was given up: nothing can be said.
+    spoilt: bool,
+    /// The last release of each thread.
+    released: Vec<Option<Moment>>,
+    /// The latest moment of which both times are known.
+    latest: Option<Moment>,
+    total: Sums,
+    sites: Vec<Sums>,
+}
+
+impl Virtual {
+    /// Says what probes cost, once.
+    pub fn set_tariff(&mut self, tariff: Tariff) {
+        if self.tariff.is_none() {
+            self.tariff = Some(tariff);
+            for input in std::mem::take(&mut self.waiting) {
+                self.take(&input, &tariff);
+            }
+        }
+    }
+
+    /// All sums from zero on.
+    pub fn reset(&mut self) {
+        self.total = Sums::default();
+        self.sites.clear();
+    }
+
+    /// All threads of a complete episode have come.
+    pub fn close(&mut self, site: SiteId, parts: impl Iterator<Item = Part>) {
+        if let Some(tariff) = self.tariff {
+            let parts: Vec<Part> = parts.collect();
+            self.compute(site, &parts, &tariff);
+        } else {
+            let parts: Vec<Part> = parts.collect();
+            self.parts += parts.len();
+            self.wait(Input::Closed(site, parts));
+        }
+    }
+
+    /// A thread has ended, having paid since its last arrival.
+    pub fn end(&mut self, row: ThreadId, time_ns: u64, paid: Paid) {
+        self.put(Input::Ended(row, time_ns, paid));
+    }
+
+    /// Nobody knows what happened meanwhile.
+    pub fn gap(&mut self) {
+        self.put(Input::Gap);
+    }
+
+    fn put(&mut self, input: Input) {
+        match self.tariff {
+            Some(tariff) => self.take(&input, &tariff),
+            None => self.wait(input),
+        }
+    }
+
+    fn wait(&mut self, input: Input) {
+        if self.parts > MAX_WAITING || self.waiting.len() > MAX_WAITING {
+            self.spoilt = true;
+            self.waiting = Vec::new();
+            self.parts = 0;
+        }
+        if !self.spoilt {
+            self.waiting.push(input);
+        }
+    }
+
+    fn take(&mut self, input: &Input, tariff: &Tariff) {
+        match input {
+            Input::Closed(site, parts) => self.compute(*site, parts, tariff),
+            Input::Ended(row, time_ns, paid) => {
+                let real = *time_ns as f64;
+                let from = self.released(*row);
+                let virt = from.map_or(real - self.shift(), |from| {
+                    (from.virt + real - from.real - paid.ns(tariff)).max(from.virt)
+                });
+                self.pass(Moment { real, virt });
+                if let Some(slot) = self.released.get_mut(row.index()) {
+                    // The row may come to be another's.
+                    *slot = None;
+                }
+            }
+            Input::Gap => self.released.clear(),
+        }
+    }
+
+    fn compute(&mut self, site: SiteId, parts: &[Part], tariff: &Tariff) {
+        let shift = self.shift();
+        // From where each is reckoned, and whether that is a release.
+        let begun = |part: &Part| {
+            let real = part.start_ns? as f64;
+            let virt = real - shift;
+            let released = self.released(part.row);
+            Some(released.map_or((Moment { real, virt }, false), |moment| (moment, true)))
+        };
+        let arrive = |part: &Part, from: Moment| {
+            let took = part.arrived_ns as f64 - from.real - part.paid.ns(tariff);
+            from.virt + took.max(0.0)
+        };
+        let all: Option<Vec<_>> = parts.iter().map(begun).collect();
+        let real = parts.iter().map(|part| part.arrived_ns).max().unwrap_or(0) as f64;
+        let Some(all) = all else {
+            self.release(
+                parts,
+                Moment {
+                    real,
+                    virt: real - shift,
+                },
+            );
+            return;
+        };
+        let arrivals: Vec<f64> = parts
+            .iter()
+            .zip(&all)
+            .map(|(part, (from, _))| arrive(part, *from))
+            .collect();
+        let last = arrivals.iter().copied().fold(f64::MIN, f64::max);
+        let latest = |moments: &mut dyn Iterator<Item = f64>| moments.reduce(f64::max);
+        let before = latest(&mut all.iter().filter(|(_, is)| *is).map(|(from, _)| from.virt));
+        let before = before.or_else(|| all.iter().map(|(from, _)| from.virt).reduce(f64::min));
+        let more = Sums {
+            episodes: 1,
+            phase_ns: (last - before.unwrap_or(last)).max(0.0),
+            idle_ns: arrivals.iter().map(|arrived| last - arrived).sum(),
+            work_ns: arrivals
+                .iter()
+                .zip(&all)
+                .map(|(arrived, (from, _))| arrived - from.virt)
+                .sum(),
+        };
+        let index = site.0 as usize;
+        if self.sites.len() <= index {
+            self.sites.resize(index + 1, Sums::default());
+        }
+        for sums in [&mut self.total, &mut self.sites[index]] {
+            sums.episodes += more.episodes;
+            sums.phase_ns += more.phase_ns;
+            sums.idle_ns += more.idle_ns;
+            sums.work_ns += more.work_ns;
+        }
+        self.release(parts, Moment { real, virt: last });
+    }
+
+    fn released(&self, row: ThreadId) -> Option<Moment> {
+        self.released.get(row.index()).copied().flatten()
+    }
+
+    fn release(&mut self, parts: &[Part], moment: Moment) {
+        for part in parts {
+            let index = part.row.index();
+            if self.released.len() <= index {
+                self.released.resize(index + 1, None);
+            }
+            self.released[index] = Some(moment);
+        }
+        self.pass(moment);
+    }
+
+    fn pass(&mut self, moment: Moment) {
+        if self.latest.is_none_or(|latest| moment.real >= latest.real) {
+            self.latest = Some(moment);
+        }
+    }
+
+    /// By how much the program is late by now, ns.
+    fn shift(&self) -> f64 {
+        self.latest.map_or(0.0, |latest| latest.real - latest.virt)
+    }
+
+    /// What the run would have taken that took `wall_ns`, ns; `None` if what probes cost
+    /// is not known.
+    pub fn wall_ns(&self, wall_ns: u64) -> Option<f64> {
+        self.total()?;
+        Some((wall_ns as f64 - self.shift()).max(0.0))
+    }
+
+    /// Over the run; likewise.
+    pub fn total(&self) -> Option<&Sums> {
+        (self.tariff.is_some() && !self.spoilt).then_some(&self.total)
+    }
+
+    /// Of a site; likewise, and `None` if it has no episode that could be recomputed.
+    pub fn site(&self, site: SiteId) -> Option<&Sums> {
+        self.total()?;
+        let sums = self.sites.get(site.0 as usize)?;
+        (sums.episodes > 0).then_some(sums)
+    }
+}
+
+#[cfg(test)]
+#[path = "virtual_time_tests.rs"]
+mod tests;

@@ -1,0 +1,311 @@
+//! Whether watching costs the target more than it may: a pure decision, and what is
+//! left out then.
+//!
+//! What counts is the busiest thread: a parallel program goes at the pace of its
+//! slowest. Its share is what the probes have cost it, by their number, of the time
+//! that has passed. Above the budget departures go first. If that is not enough, the
+//! probes are on for spans of time only: long enough to see whole episodes, and with so
+//! much time between them that the budget is met over both together.
+
+/// Ticks above the budget before anything is left out.
+const PATIENCE: u32 = 2;
+
+/// How long the probes are on at a time, ns.
+const ON_NS: u64 = 50_000_000;
+
+/// How long they are off at least: to put them on and take them off has its price, ns.
+const OFF_NS: u64 = 100_000_000;
+
+/// And at most, however much they cost, ns.
+const LONGEST_NS: u64 = 10_000_000_000;
+
+/// Thinned out the costs are to be that far below the budget: it is a limit.
+const MARGIN: f64 = 0.9;
+
+/// What should be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Departures are to be watched no longer.
+    DropDepartures,
+    /// From now on the probes are on for spans only; they are still on.
+    Thin,
+    /// They go off.
+    Off,
+    /// They come on.
+    On,
+    /// They stay on: it is cheap again.
+    Whole,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// All the time.
+    Whole,
+    /// On since a time, in spans.
+    On { since_ns: u64 },
+    /// Off, after a span that began then; until when is known once its costs are.
+    Off {
+        since_ns: u64,
+        until_ns: Option<u64>,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Governor {
+    /// Percent; `None` if there is none.
+    budget: Option<f64>,
+    state: State,
+    over: u32,
+    /// When the costs of threads were last looked at, and what they were, ns.
+    last: (u64, Vec<f64>),
+    /// Since when departures are no longer watched, and since when it is thinned, ns.
+    dropped_ns: Option<u64>,
+    thinned_ns: Option<u64>,
+    /// Off at all, ns, up to when they came on last; and since when they are off.
+    off_ns: u64,
+    went_off_ns: u64,
+    spans: u64,
+}
+
+impl Governor {
+    /// Begins at `now_ns`; `budget` in percent.
+    pub fn new(budget: Option<f64>, now_ns: u64) -> Self {
+        Self {
+            budget,
+            state: State::Whole,
+            over: 0,
+            last: (now_ns, Vec::new()),
+            dropped_ns: None,
+            thinned_ns: None,
+            off_ns: 0,
+            went_off_ns: now_ns,
+            spans: 0,
+        }
+    }
+
+    /// What the busiest thread has paid since this was last asked, ns, and how much
+    /// time that was.
+    fn paid(&mut self, now_ns: u64, costs: impl Iterator<Item = f64>) -> (f64, u64) {
+        let (then_ns, last) = &mut self.last;
+        let mut most = 0.0_f64;
+        for (index, now) in costs.enumerate() {
+            if index == last.len() {
+                last.push(0.0);
+            }
+            // Less than before after a reset.
+            most = most.max(now - std::mem::replace(&mut last[index], now));
+        }
+        let passed_ns = now_ns.saturating_sub(*then_ns);
+        *then_ns = now_ns;
+        (most, passed_ns)
+    }
+
+    /// Every now and then: `costs` of all threads so far, ns. `departures`: whether they
+    /// are watched and may be dropped.
+    pub fn tick(
+        &mut self,
+        now_ns: u64,
+        costs: impl Iterator<Item = f64>,
+        departures: bool,
+    ) -> Option<Step> {
+        let budget = self.budget?;
+        if self.state != State::Whole {
+            return None;
+        }
+        let (paid, passed_ns) = self.paid(now_ns, costs);
+        let is_over = passed_ns > 0 && paid / passed_ns as f64 * 100.0 > budget;
+        self.over = if is_over { self.over + 1 } else { 0 };
+        if self.over >= 1 && departures {
+            self.dropped_ns.get_or_insert(now_ns);
+            return Some(Step::DropDepartures);
+        }
+        if self.over < PATIENCE {
+            return None;
+        }
+        self.over = 0;
+        self.thinned_ns.get_or_insert(now_ns);
+        self.state = State::On { since_ns: now_ns };
+        Some(Step::Thin)
+    }
+
+    /// When something is to be done next, ns.
+    pub fn due_ns(&self) -> Option<u64> {
+        match self.state {
+            State::Whole => None,
+            State::On { since_ns } => Some(since_ns + ON_NS),
+            State::Off { until_ns, .. } => Some(until_ns.unwrap_or(self.went_off_ns + OFF_NS)),
+        }
+    }
+
+    /// That time has come; `costs` as for [`Governor::tick`].
+    pub fn turn(&mut self, now_ns: u64, costs: impl Iterator<Item = f64>) -> Option<Step> {
+        let budget = self.budget?;
+        match self.state {
+            State::Whole => None,
+            State::On { since_ns } => {
+                self.state = State::Off {
+                    since_ns,
+                    until_ns: None,
+                };
+                self.went_off_ns = now_ns;
+                self.spans += 1;
+                Some(Step::Off)
+            }
+            State::Off {
+                since_ns,
+                until_ns: None,
+            } => {
+                let (paid, _) = self.paid(now_ns, costs);
+                let on_ns = self.went_off_ns.saturating_sub(since_ns);
+                if paid / on_ns.max(1) as f64 * 100.0 < budget * MARGIN {
+                    self.come_on(now_ns);
+                    self.state = State::Whole;
+                    return Some(Step::Whole);
+                }
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "positive, and bounded in the same line"
+                )]
+                let period_ns = (paid * 100.0 / (budget * MARGIN)).min(LONGEST_NS as f64) as u64;
+                let until_ns = since_ns + period_ns;
+                if until_ns > now_ns {
+                    self.state = State::Off {
+                        since_ns,
+                        until_ns: Some(until_ns),
+                    };
+                    return None;
+                }
+                self.come_on(now_ns);
+                Some(Step::On)
+            }
+            State::Off { .. } => {
+                self.come_on(now_ns);
+                Some(Step::On)
+            }
+        }
+    }
+
+    fn come_on(&mut self, now_ns: u64) {
+        self.off_ns += now_ns.saturating_sub(self.went_off_ns);
+        self.state = State::On { since_ns: now_ns };
+    }
+
+    /// Whether the last tick was above the budget: what is needed to thin out should be
+    /// gathered.
+    pub const fn is_over(&self) -> bool {
+        self.over > 0
+    }
+
+    /// Whether the probes are off.
+    pub const fn is_off(&self) -> bool {
+        matches!(self.state, State::Off { .. })
+    }
+
+    /// Whether they are on for spans only.
+    pub fn is_thinning(&self) -> bool {
+        self.state != State::Whole
+    }
+
+    /// Since when, ns, and for how long they were off until `now_ns`; `None` if they
+    /// never were.
+    pub fn thinned(&self, now_ns: u64) -> Option<(u64, u64)> {
+        let since_ns = self.thinned_ns.filter(|_| self.spans > 0)?;
+        let open = self.is_off();
+        let open_ns = if open {
+            now_ns.saturating_sub(self.went_off_ns)
+        } else {
+            0
+        };
+        Some((since_ns, self.off_ns + open_ns))
+    }
+
+    /// Whether departures were dropped for the budget.
+    pub const fn has_dropped_departures(&self) -> bool {
+        self.dropped_ns.is_some()
+    }
+
+    /// Percent.
+    pub const fn budget(&self) -> Option<f64> {
+        self.budget
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: u64 = 250_000_000;
+
+    /// Costs of two threads.
+    fn costs(a: f64, b: f64) -> impl Iterator<Item = f64> {
+        [a, b].into_iter()
+    }
+
+    #[test]
+    fn what_is_cheap_is_never_thinned() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        for tick in 1..100_u32 {
+            // 1.9 % of the busiest.
+            let paid = f64::from(tick) * TICK as f64 * 0.019;
+            assert_eq!(
+                governor.tick(u64::from(tick) * TICK, costs(0.0, paid), true),
+                None
+            );
+        }
+        assert_eq!(governor.due_ns(), None);
+        assert_eq!(governor.thinned(1 << 40), None);
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is() {
+        let mut governor = Governor::new(None, 0);
+        for tick in 1..10 {
+            let paid = tick as f64 * TICK as f64;
+            assert_eq!(governor.tick(tick * TICK, costs(paid, paid), true), None);
+        }
+    }
+
+    #[test]
+    fn departures_go_first_and_then_the_rest() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        let ten_percent = |ns: u64| costs(ns as f64 * 0.1, ns as f64 * 0.01);
+        let dropped = governor.tick(TICK, ten_percent(TICK), true);
+        assert_eq!(dropped, Some(Step::DropDepartures));
+        assert!(governor.has_dropped_departures());
+        let at = 2 * TICK;
+        assert_eq!(governor.tick(at, ten_percent(at), false), Some(Step::Thin));
+        assert_eq!(governor.due_ns(), Some(at + ON_NS));
+        let off = at + ON_NS;
+        assert_eq!(governor.turn(off, costs(0.0, 0.0)), Some(Step::Off));
+        // 5 ms were paid in 50: at 1.8 % that is worth 278 ms.
+        let look = governor.due_ns().unwrap();
+        assert_eq!(look, off + OFF_NS);
+        let paid = at as f64 * 0.1 + 5e6;
+        assert_eq!(governor.turn(look, costs(paid, 0.0)), None);
+        let on = governor.due_ns().unwrap();
+        assert_eq!(on, at + 277_777_777);
+        assert_eq!(governor.turn(on, costs(paid, 0.0)), Some(Step::On));
+        assert_eq!(governor.thinned(on), Some((at, on - off)));
+        // Then it is cheap again.
+        let off = on + ON_NS;
+        assert_eq!(governor.turn(off, costs(paid, 0.0)), Some(Step::Off));
+        assert!(governor.is_off());
+        let look = governor.due_ns().unwrap();
+        assert_eq!(
+            governor.turn(look, costs(paid + 1e4, 0.0)),
+            Some(Step::Whole)
+        );
+        assert_eq!(governor.due_ns(), None);
+        assert!(!governor.is_thinning());
+    }
+
+    #[test]
+    fn one_moment_above_is_not_enough() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        assert_eq!(governor.tick(TICK, costs(1e8, 0.0), false), None);
+        assert_eq!(governor.tick(2 * TICK, costs(1e8, 0.0), false), None);
+        assert_eq!(governor.tick(3 * TICK, costs(2e8, 0.0), false), None);
+    }
+}

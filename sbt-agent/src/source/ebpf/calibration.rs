@@ -1,0 +1,362 @@
+//! What a hit of a probe costs the thread that hits it, measured on this machine.
+//!
+//! A thread of sbt calls functions of sbt's own under probes that run the real
+//! programs. These are loaded a second time for it, with rings and slots of their
+//! own, so that nothing of it comes into the report. What the calls cost without a
+//! probe is taken off. It is CPU time, and the lower quartile of several batches:
+//! whatever else the machine does only adds.
+
+use std::{
+    arch::global_asm,
+    ffi::CString,
+    os::fd::OwnedFd,
+    sync::{Arc, OnceLock},
+};
+
+use anyhow::Context as _;
+use sbt_common::{CODE_AROUND, Code, Config, Cookie, MarkCookie, Rule, cfa, kind, layout, team};
+
+use super::{
+    bpf::{self, ProbePoint, ProgramKind},
+    loader::{self, Loaded},
+};
+use crate::{
+    clock,
+    model::cost::{CLASSES, Class, Tariff},
+};
+
+/// Calls in a batch, and batches. All their records have room in one ring.
+const CALLS: u32 = 100;
+const BATCHES: usize = 17;
+
+/// The programs that are measured.
+const MEASURED: [&str; 6] = ["arrive", "team", "call", "depart", "condvar", "mark"];
+
+// Each begins with an instruction that the kernel emulates, but for one.
+global_asm!(
+    ".pushsection .text.sbt_calibration,\"ax\",@progbits",
+    ".macro sbt_function name",
+    ".p2align 5",
+    // Seen by all parts of sbt, and by nobody else.
+    ".globl \\name",
+    ".hidden \\name",
+    "\\name:",
+    "push rbp",
+    "pop rbp",
+    "ret",
+    ".endm",
+    "sbt_function sbt_calibrate_bare",
+    "sbt_function sbt_calibrate_wait",
+    "sbt_function sbt_calibrate_return",
+    "sbt_function sbt_calibrate_team",
+    "sbt_function sbt_calibrate_call",
+    "sbt_function sbt_calibrate_condvar",
+    "sbt_function sbt_calibrate_mark",
+    "sbt_function sbt_calibrate_walked",
+    ".p2align 5",
+    ".globl sbt_calibrate_stepped, sbt_calibrate_outer, sbt_calibrate_returns",
+    ".hidden sbt_calibrate_stepped, sbt_calibrate_outer, sbt_calibrate_returns",
+    "sbt_calibrate_stepped:",
+    "lea rax, [rdi + 8]",
+    "ret",
+    // What is known of a return address are 16 bytes on either side of it.
+    ".p2align 5",
+    "sbt_calibrate_outer:",
+    "push rbp",
+    "call sbt_calibrate_walked",
+    "sbt_calibrate_returns:",
+    "pop rbp",
+    "ret",
+    ".p2align 5",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn sbt_calibrate_bare(object: *const u32);
+    fn sbt_calibrate_wait(object: *const u32);
+    fn sbt_calibrate_return(object: *const u32);
+    fn sbt_calibrate_team(object: *const u32);
+    fn sbt_calibrate_call(object: *const u32);
+    fn sbt_calibrate_condvar(object: *const u32);
+    fn sbt_calibrate_mark(object: *const u32);
+    fn sbt_calibrate_walked(object: *const u32);
+    fn sbt_calibrate_stepped(object: *const u32);
+    fn sbt_calibrate_outer(object: *const u32);
+    static sbt_calibrate_returns: u8;
+}
+
+type Function = unsafe extern "C" fn(*const u32);
+
+/// What comes of it, when it does: the costs, or why there are none.
+pub type Outcome = Arc<OnceLock<Result<Tariff, String>>>;
+
+/// Begins to measure, beside everything else. `config`: that of the programs that
+/// watch.
+pub fn begin(config: Config, uprobes: ProgramKind) -> Outcome {
+    let outcome = Outcome::default();
+    let result = Arc::clone(&outcome);
+    let begun = std::thread::Builder::new()
+        .name("sbt-calibrate".into())
+        .spawn(move || measure(config, uprobes, &result));
+    if let Err(error) = begun {
+        let _first = outcome.set(Err(format!("no thread to measure it in: {error}")));
+    }
+    outcome
+}
+
+fn measure(config: Config, uprobes: ProgramKind, outcome: &Outcome) {
+    if uprobes != ProgramKind::UprobeMulti {
+        let _first = outcome.set(Err("it is not measured before Linux 6.6".into()));
+        return;
+    }
+    let config = Config {
+        target: std::process::id(),
+        children: 0,
+        // Reading those has a price that is not measured.
+        events: 0,
+        ..config
+    };
+    let mut bench = match Bench::new(config) {
+        Ok(bench) => bench,
+        Err(error) => {
+            let _first = outcome.set(Err(format!("{error:#}")));
+            return;
+        }
+    };
+    let tariff = bench.tariff().map_err(|error| format!("{error:#}"));
+    let _first = outcome.set(tariff);
+    // To take the probes off takes longer than all the rest: nobody waits for it.
+    super::attach::detach(std::mem::take(&mut bench.links));
+}
+
+struct Bench {
+    loaded: Loaded,
+    links: Vec<OwnedFd>,
+    /// As a barrier of glibc for 2 threads, and as one of GNU OpenMP.
+    object: [u32; 4],
+}
+
+impl Bench {
+    fn new(config: Config) -> anyhow::Result<Self> {
+        let loaded = loader::load(config, ProgramKind::UprobeMulti, &MEASURED)?;
+        let mut bench = Self {
+            loaded,
+            links: Vec::new(),
+            object: [2, 0, 2, 0],
+        };
+        let points: [(Function, &str, bool, u64); 9] = [
+            (sbt_calibrate_wait, "arrive", false, WAIT.pack()),
+            (sbt_calibrate_walked, "arrive", false, WAIT.pack()),
+            (sbt_calibrate_return, "arrive", false, WAIT.pack()),
+            (sbt_calibrate_return, "depart", true, WAIT.pack()),
+            (sbt_calibrate_team, "team", false, TEAM.pack()),
+            (sbt_calibrate_call, "call", false, CALL.pack()),
+            (sbt_calibrate_condvar, "condvar", false, CONDVAR.pack()),
+            (sbt_calibrate_mark, "mark", false, MARK.pack()),
+            (sbt_calibrate_stepped, "mark", false, MARK.pack()),
+        ];
+        let code = OwnCode::find()?;
+        // Each waits for the kernel, so they do at once.
+        let attach = |(function, program, returns, cookie): (Function, &str, bool, u64)| {
+            let point = ProbePoint {
+                offset: code.offset(function as usize as u64)?,
+                cookie,
+            };
+            let program = bench.loaded.program(program)?;
+            let link =
+                bpf::attach_uprobe_multi(program, &code.path, &[point], returns, bench.process())?;
+            anyhow::Ok(link)
+        };
+        let links = std::thread::scope(|scope| {
+            let attaching = points.map(|point| scope.spawn(move || attach(point)));
+            attaching.map(|link| {
+                link.join()
+                    .map_err(|_panic| anyhow::anyhow!("a thread that attaches a probe failed"))?
+            })
+        });
+        bench.links = links.into_iter().collect::<anyhow::Result<_>>()?;
+        Ok(bench)
+    }
+
+    const fn process(&self) -> u32 {
+        self.loaded.config.target
+    }
+
+    fn tariff(&mut self) -> anyhow::Result<Tariff> {
+        let bare = self.cost(sbt_calibrate_bare);
+        let of = |bench: &Self, function| (bench.cost(function) - bare).max(0.0);
+        let wait = of(self, sbt_calibrate_wait);
+        let mark = of(self, sbt_calibrate_mark);
+        let mut each = [0.0; CLASSES];
+        each[Class::Wait as usize] = wait;
+        each[Class::Return as usize] = (of(self, sbt_calibrate_return) - wait).max(0.0);
+        each[Class::Team as usize] = of(self, sbt_calibrate_team);
+        each[Class::Condvar as usize] = of(self, sbt_calibrate_condvar);
+        each[Class::Mark as usize] = mark;
+        // It does the same and a little more.
+        each[Class::CallEnd as usize] = mark;
+        let step = (of(self, sbt_calibrate_stepped) - mark).max(0.0);
+        self.learn().context("teaching it to walk")?;
+        let outer = self.cost(sbt_calibrate_outer);
+        let walk = (outer - bare - wait).max(0.0);
+        // The last, since what is called from within one does not count.
+        each[Class::Call as usize] = of(self, sbt_calibrate_call);
+        let sent = self.loaded.lost().context("reading the loss counter")? == 0;
+        anyhow::ensure!(sent, "there was no room for the records of the measurement");
+        anyhow::ensure!(wait > 0.0, "the probe was not hit");
+        Ok(Tariff { each, step, walk })
+    }
+
+    /// ns of CPU time that a call takes.
+    fn cost(&self, function: Function) -> f64 {
+        let mut batches = [0.0; BATCHES];
+        // The first finds nothing in the caches.
+        self.batch(function, CALLS / 10);
+        for batch in &mut batches {
+            *batch = self.batch(function, CALLS);
+        }
+        batches.sort_by(f64::total_cmp);
+        batches[BATCHES / 4]
+    }
+
+    fn batch(&self, function: Function, calls: u32) -> f64 {
+        let before = clock::thread_cpu_ns();
+        for _ in 0..calls {
+            // SAFETY: it touches one register that a call may change, and the stack as
+            // any function does.
+            unsafe { function(self.object.as_ptr()) };
+        }
+        clock::thread_cpu_ns().saturating_sub(before) as f64 / f64::from(calls)
+    }
+
+    /// Tells how the caller of the caller is found there.
+    fn learn(&mut self) -> anyhow::Result<()> {
+        let returns = &raw const sbt_calibrate_returns;
+        // SAFETY: code of ours, aligned so that there are as many bytes on either side.
+        let bytes = unsafe {
+            returns
+                .wrapping_sub(CODE_AROUND)
+                .cast::<[u8; 2 * CODE_AROUND]>()
+                .read()
+        };
+        let code = Code {
+            in_page: returns as u64 & 0xfff,
+            bytes,
+        };
+        let rule = Rule {
+            cfa: cfa::RSP,
+            rbp: sbt_common::rbp::SAME,
+            // rbp is on the stack, and above it the return address.
+            cfa_offset: 16,
+            rbp_offset: 0,
+        };
+        self.loaded.change_rules(&[(code, Some(rule))])?;
+        Ok(())
+    }
+}
+
+const WAIT: Cookie = Cookie {
+    layout: layout::GLIBC,
+    stepped: false,
+    object: 0,
+    count: 0,
+    stack_moved: 0,
+    displacement: 0,
+    generation: 0,
+};
+
+const TEAM: Cookie = Cookie {
+    // The first word must not be 1, or the thread would be alone.
+    layout: layout::GOMP,
+    object: 1,
+    count: team::HAS_COUNT,
+    ..WAIT
+};
+
+const CALL: Cookie = Cookie {
+    layout: layout::USER,
+    object: 1,
+    ..WAIT
+};
+
+const CONDVAR: Cookie = Cookie {
+    layout: kind::WAIT,
+    ..WAIT
+};
+
+const MARK: MarkCookie = MarkCookie {
+    mark: 0,
+    stepped: false,
+    generation: 0,
+};
+
+/// The file that our own code is mapped from.
+struct OwnCode {
+    path: CString,
+    /// Where it lies: from, to, and the offset in the file of its beginning.
+    mapped: (u64, u64, u64),
+}
+
+impl OwnCode {
+    fn find() -> anyhow::Result<Self> {
+        let at = sbt_calibrate_bare as *const () as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps").context("reading /proc/self/maps")?;
+        let mapped = maps
+            .lines()
+            .filter_map(mapping)
+            .find(|(from, to, _)| (*from..*to).contains(&at))
+            .context("sbt's own code is mapped nowhere")?;
+        Ok(Self {
+            path: c"/proc/self/exe".to_owned(),
+            mapped,
+        })
+    }
+
+    fn offset(&self, address: u64) -> anyhow::Result<u64> {
+        let (from, to, offset) = self.mapped;
+        anyhow::ensure!(
+            (from..to).contains(&address),
+            "sbt's own code is mapped in pieces"
+        );
+        Ok(address - from + offset)
+    }
+}
+
+/// From, to and offset of a line of `/proc/PID/maps`.
+fn mapping(line: &str) -> Option<(u64, u64, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    let offset = fields.nth(1)?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    Some((hex(from)?, hex(to)?, hex(offset)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_map_is_read() {
+        let line = "55d0c0a00000-55d0c0b00000 r-xp 0004f000 08:01 1234   /usr/bin/sbt";
+        let found = mapping(line);
+        assert_eq!(found, Some((0x55d0_c0a0_0000, 0x55d0_c0b0_0000, 0x4f000)));
+        assert_eq!(mapping("nothing"), None);
+    }
+
+    #[test]
+    fn the_functions_lie_in_our_own_file_as_they_do_in_memory() {
+        let code = OwnCode::find().unwrap();
+        let file = std::fs::read("/proc/self/exe").unwrap();
+        for function in [sbt_calibrate_bare, sbt_calibrate_mark, sbt_calibrate_outer] {
+            let function: Function = function;
+            let offset = code.offset(function as usize as u64).unwrap();
+            let at = usize::try_from(offset).unwrap();
+            // push rbp
+            assert_eq!(file[at], 0x55);
+        }
+        let offset = code.offset(sbt_calibrate_stepped as *const () as u64);
+        let at = usize::try_from(offset.unwrap()).unwrap();
+        assert_eq!(file[at..at + 4], [0x48, 0x8d, 0x47, 0x08]);
+        assert!(code.offset(0).is_err());
+    }
+}

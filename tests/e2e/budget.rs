@@ -1,0 +1,188 @@
+//! What watching costs, what would have been without that, and what is left out where
+//! it would cost too much.
+
+use serde_json::Value;
+
+use crate::{
+    harness::{Report, best_of_three, needs_root, number, watch_with},
+    programs::{Build, line, program},
+};
+
+const RAPID: Build = Build::of("rapid.c").flags(&["-fopenmp"]);
+const OPENMP: Build = Build::of("openmp.c").flags(&["-fopenmp"]);
+const ROUNDS: u64 = 150_000;
+
+fn rapid(options: &[&str]) -> Report {
+    let rounds = format!("rounds={ROUNDS}");
+    let (finished, report) = watch_with(options, &RAPID.path(), &[&rounds]);
+    finished.expect(0);
+    report
+}
+
+fn real(value: &Value, field: &str) -> f64 {
+    let found = value[field].as_f64();
+    found.unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+fn ensure(holds: bool, what: &str, report: &Report) -> Result<(), String> {
+    holds
+        .then_some(())
+        .ok_or_else(|| format!("{what}: {report}"))
+}
+
+/// They are all there if the report says so, which it does unless a thread lacked a CPU
+/// for whole spans.
+fn all_arrivals(report: &Report) -> Result<(), String> {
+    let exact = &report.0["own_cost"]["thinned"]["arrivals_exact"];
+    ensure(exact == true, "arrivals are not exact", report)?;
+    // The end of the region is a barrier, too.
+    assert_eq!(report.number("arrivals"), 2 * (ROUNDS + 1), "{report}");
+    Ok(())
+}
+
+fn notes_tell_of_spans(report: &Report) -> bool {
+    let mut notes = report.list("notes").iter();
+    notes.any(|note| note.as_str().unwrap().contains("spans of time only"))
+}
+
+#[test]
+fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
+    needs_root!();
+    best_of_three(|| {
+        let report = rapid(&["--budget=2"]);
+        let cost = &report.0["own_cost"];
+        let thinned = &cost["thinned"];
+        ensure(thinned.is_object(), "not thinned", &report)?;
+        all_arrivals(&report)?;
+        let threads = report.threads().iter();
+        for thread in threads {
+            assert_eq!(number(thread, "arrivals"), ROUNDS + 1, "{report}");
+        }
+        let seen = number(thinned, "arrivals_seen");
+        assert!(seen < 2 * ROUNDS, "{report}");
+        assert!(report.number("episodes") <= seen / 2, "{report}");
+        assert!(number(thinned, "off_ns") > 0, "{report}");
+        // What spans cut off are no episodes, but few.
+        let cut = report.number("incomplete_episodes");
+        assert!(cut < 1 + report.number("episodes") / 100, "{report}");
+        assert_eq!(report.0["estimated"], true, "{report}");
+        for site in report.sites() {
+            assert_eq!(site["estimated"], true, "{report}");
+        }
+        assert!(notes_tell_of_spans(&report), "{report}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_program_that_ends_while_nobody_looks_is_counted_too() {
+    needs_root!();
+    best_of_three(|| {
+        // 0.01 % leaves it unwatched for most of the time.
+        let report = rapid(&["--budget=0.01"]);
+        let thinned = &report.0["own_cost"]["thinned"];
+        ensure(thinned.is_object(), "not thinned", &report)?;
+        ensure(real(thinned, "observed_pct") < 99.0, "never off", &report)?;
+        all_arrivals(&report)
+    });
+}
+
+#[test]
+fn without_a_budget_nothing_is_left_out() {
+    needs_root!();
+    let report = rapid(&["--budget=off"]);
+    report.is_exactly(2 * (ROUNDS + 1), ROUNDS + 1);
+    assert_eq!(report.0["own_cost"]["thinned"], Value::Null, "{report}");
+    assert_eq!(report.0["own_cost"]["budget_pct"], Value::Null, "{report}");
+    assert_eq!(report.0["estimated"], false, "{report}");
+    assert!(!notes_tell_of_spans(&report), "{report}");
+}
+
+#[test]
+fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
+    needs_root!();
+    let (finished, report) = watch_with(
+        &["--budget=2"],
+        &OPENMP.path(),
+        &["rounds=80", "slower=8000", "threads=2", "nested=0"],
+    );
+    finished.expect(0);
+    let cost = &report.0["own_cost"];
+    assert_eq!(cost["thinned"], Value::Null, "{report}");
+    assert_eq!(cost["budget_pct"], 2.0, "{report}");
+    assert_eq!(report.0["estimated"], false, "{report}");
+    assert_eq!(cost["unknown_because"], Value::Null, "{report}");
+    // A trap into the kernel on any machine.
+    let each = number(cost, "ns_per_event");
+    assert!((100..30_000).contains(&each), "{report}");
+    let share = real(cost, "share_pct");
+    assert!(share > 0.0 && share < 2.0, "{report}");
+    for thread in report.threads() {
+        assert!(number(thread, "own_cost_ns") > 0, "{report}");
+    }
+    let kinds = cost["by_kind"].as_array().unwrap();
+    let hits: u64 = kinds.iter().map(|kind| number(kind, "events")).sum();
+    assert_eq!(hits, number(cost, "events"), "{report}");
+    let arrivals = kinds.iter().find(|kind| kind["kind"] == "team-arrival");
+    let arrivals = number(arrivals.unwrap(), "events");
+    assert_eq!(arrivals, report.number("arrivals"), "{report}");
+}
+
+#[test]
+fn a_heavy_cost_is_taken_back_out() {
+    needs_root!();
+    best_of_three(|| {
+        let options = ["--mark=tick", "--budget=off"];
+        let (finished, report) = watch_with(&options, &program("heavy.c"), &["rounds=1000"]);
+        finished.expect(0);
+        let [plain, paid] =
+            ["plain", "paid"].map(|site| report.site_at(line("heavy.c", &format!("SITE {site}"))));
+        let usual = |site: &Value| number(&site["phase_ns"], "p50") as f64;
+        let off = |site: &Value| {
+            let [raw, without] = [&site["phase_ns"]["sum"], &site["compensated"]["phase_ns"]]
+                .map(|sum| sum.as_f64().unwrap());
+            (raw - without) / number(site, "episodes") as f64
+        };
+        // The same work, the one with 20 hits and the other without; the median of that,
+        // since others on the machine make means of it wander.
+        let truth = usual(plain);
+        ensure(usual(paid) > 1.1 * truth, "it is not heavy", &report)?;
+        let wrong = ((usual(paid) - off(paid)) / truth - 1.0).abs();
+        ensure(
+            wrong < 0.04,
+            &format!("{:.1} % off", wrong * 100.0),
+            &report,
+        )?;
+        ensure(off(plain) < 0.04 * truth, "without a cost", &report)?;
+        // What is taken off the phases is taken off the run.
+        let phases = (off(paid) + off(plain)) * 1000.0;
+        let run =
+            report.number("wall_ns") as f64 - number(&report.0["compensated"], "wall_ns") as f64;
+        ensure(
+            (run - phases).abs() < 0.04 * truth * 2000.0,
+            "the run",
+            &report,
+        )
+    });
+}
+
+#[test]
+fn compensated_figures_are_told_on_request() {
+    needs_root!();
+    let program = program("heavy.c");
+    let text = |options: &[&str]| {
+        let mut command = crate::harness::sbt_with(&["run", "--no-tui"]);
+        command
+            .args(options)
+            .arg("--")
+            .arg(&program)
+            .arg("rounds=1000");
+        crate::harness::run(command).expect(0).stderr
+    };
+    let told = text(&["--compensated"]);
+    assert!(told.contains("Without the cost of watching"), "{told}");
+    assert!(told.contains("own cost "), "{told}");
+    let plain = text(&[]);
+    assert!(!plain.contains("Without the cost"), "{plain}");
+    assert!(plain.contains("own cost "), "{plain}");
+}
