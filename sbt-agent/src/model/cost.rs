@@ -19,11 +19,13 @@ pub enum Class {
     Condvar,
     /// A marked place was passed.
     Mark,
+    /// A parallel region of OpenMP began.
+    Region,
 }
 
 impl Class {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Wait,
         Self::Team,
         Self::Call,
@@ -31,6 +33,7 @@ impl Class {
         Self::Return,
         Self::Condvar,
         Self::Mark,
+        Self::Region,
     ];
 
     /// The name in JSON.
@@ -43,6 +46,7 @@ impl Class {
             Self::Return => "departure",
             Self::Condvar => "condvar",
             Self::Mark => "mark",
+            Self::Region => "region",
         }
     }
 }
@@ -130,7 +134,7 @@ mod tests {
     use super::*;
 
     const TARIFF: Tariff = Tariff {
-        each: [1000.0, 1100.0, 1200.0, 900.0, 600.0, 800.0, 700.0],
+        each: [1000.0, 1100.0, 1200.0, 900.0, 600.0, 800.0, 700.0, 700.0],
         step: 10_000.0,
         walk: 200.0,
     };

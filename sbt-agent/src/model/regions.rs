@@ -124,7 +124,7 @@ impl Model {
     /// A thread begins a region.
     pub(super) fn region(&mut self, tid: Tid, clocks: Clocks, depth: u32) {
         self.threads.meet(tid, clocks.time_ns);
-        self.pay(tid, Class::Mark);
+        self.pay(tid, Class::Region);
         if let Some(live) = self.threads.live(tid) {
             live.regions.begin(clocks, depth);
         }

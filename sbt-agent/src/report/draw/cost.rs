@@ -20,6 +20,7 @@ impl Draw<'_> {
         }
         let all_ns = tariff.map(|tariff| sum.ns(tariff));
         let hits = sum.events();
+        let events = events + sum.hits[Class::Region as usize];
         // While the probes were off nobody saw what the threads did.
         let time_ns = if time.total_ns == 0 || self.run.thinned.is_some() {
             rows.len() as f64 * self.run.wall_ns as f64

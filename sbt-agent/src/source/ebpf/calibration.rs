@@ -193,6 +193,7 @@ impl Bench {
         each[Class::Team as usize] = of(self, sbt_calibrate_team);
         each[Class::Condvar as usize] = of(self, sbt_calibrate_condvar);
         each[Class::Mark as usize] = mark;
+        each[Class::Region as usize] = mark;
         // It does the same and a little more.
         each[Class::CallEnd as usize] = mark;
         let step = (of(self, sbt_calibrate_stepped) - mark).max(0.0);
