@@ -10,10 +10,12 @@ use crate::{
 
 const RAPID: Build = Build::of("rapid.c").flags(&["-fopenmp"]);
 const OPENMP: Build = Build::of("openmp.c").flags(&["-fopenmp"]);
-const ROUNDS: u64 = 150_000;
+const ROUNDS: u64 = 3_000_000;
+/// Watched in full.
+const FEW_ROUNDS: u64 = 150_000;
 
-fn rapid(options: &[&str]) -> Report {
-    let rounds = format!("rounds={ROUNDS}");
+fn rapid(options: &[&str], rounds: u64) -> Report {
+    let rounds = format!("rounds={rounds}");
     let (finished, report) = watch_with(options, &RAPID.path(), &[&rounds]);
     finished.expect(0);
     report
@@ -49,7 +51,7 @@ fn notes_tell_of_spans(report: &Report) -> bool {
 fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
     needs_root!();
     best_of_three(|| {
-        let report = rapid(&["--budget=2"]);
+        let report = rapid(&["--budget=2"], ROUNDS);
         let cost = &report.0["own_cost"];
         let thinned = &cost["thinned"];
         ensure(thinned.is_object(), "not thinned", &report)?;
@@ -79,7 +81,7 @@ fn a_program_that_ends_while_nobody_looks_is_counted_too() {
     needs_root!();
     best_of_three(|| {
         // 0.01 % leaves it unwatched for most of the time.
-        let report = rapid(&["--budget=0.01"]);
+        let report = rapid(&["--budget=0.01"], ROUNDS);
         let thinned = &report.0["own_cost"]["thinned"];
         ensure(thinned.is_object(), "not thinned", &report)?;
         ensure(real(thinned, "observed_pct") < 99.0, "never off", &report)?;
@@ -90,8 +92,8 @@ fn a_program_that_ends_while_nobody_looks_is_counted_too() {
 #[test]
 fn without_a_budget_nothing_is_left_out() {
     needs_root!();
-    let report = rapid(&["--budget=off"]);
-    report.is_exactly(2 * (ROUNDS + 1), ROUNDS + 1);
+    let report = rapid(&["--budget=off"], FEW_ROUNDS);
+    report.is_exactly(2 * (FEW_ROUNDS + 1), FEW_ROUNDS + 1);
     assert_eq!(report.0["own_cost"]["thinned"], Value::Null, "{report}");
     assert_eq!(report.0["own_cost"]["budget_pct"], Value::Null, "{report}");
     assert_eq!(report.0["estimated"], false, "{report}");
@@ -133,7 +135,8 @@ fn a_heavy_cost_is_taken_back_out() {
     needs_root!();
     best_of_three(|| {
         let options = ["--mark=tick", "--budget=off"];
-        let (finished, report) = watch_with(&options, &program("heavy.c"), &["rounds=1000"]);
+        let (finished, report) =
+            watch_with(&options, &program("heavy.c"), &["rounds=1000", "hits=5"]);
         finished.expect(0);
         let [plain, paid] =
             ["plain", "paid"].map(|site| report.site_at(line("heavy.c", &format!("SITE {site}"))));
@@ -143,7 +146,7 @@ fn a_heavy_cost_is_taken_back_out() {
                 .map(|sum| sum.as_f64().unwrap());
             (raw - without) / number(site, "episodes") as f64
         };
-        // The same work, the one with 20 hits and the other without; the median of that,
+        // The same work, the one with 5 hits and the other without; the median of that,
         // since others on the machine make means of it wander.
         let truth = usual(plain);
         ensure(usual(paid) > 1.1 * truth, "it is not heavy", &report)?;

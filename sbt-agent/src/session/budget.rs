@@ -7,8 +7,11 @@
 //! probes are on for spans of time only: long enough to see whole episodes, and with so
 //! much time between them that the budget is met over both together.
 
-/// Ticks above the budget before anything is left out.
+/// Ticks above the budget before anything is left out,
 const PATIENCE: u32 = 2;
+
+/// but one is enough so many times above it.
+const FAR: f64 = 5.0;
 
 /// How long the probes are on at a time, ns.
 const ON_NS: u64 = 50_000_000;
@@ -18,6 +21,10 @@ const OFF_NS: u64 = 100_000_000;
 
 /// And at most, however much they cost, ns.
 const LONGEST_NS: u64 = 10_000_000_000;
+
+/// What was paid too much before is made up for by being off longer, but no longer than
+/// this, ns: who looks on wants to see something.
+const REPAY_NS: u64 = 2_000_000_000;
 
 /// Thinned out the costs are to be that far below the budget: it is a limit.
 const MARGIN: f64 = 0.9;
@@ -57,6 +64,8 @@ pub struct Governor {
     budget: Option<f64>,
     state: State,
     over: u32,
+    /// When it began, ns.
+    begun_ns: u64,
     /// When the costs of threads were last looked at, and what they were, ns.
     last: (u64, Vec<f64>),
     /// Since when departures are no longer watched, and since when it is thinned, ns.
@@ -75,6 +84,7 @@ impl Governor {
             budget,
             state: State::Whole,
             over: 0,
+            begun_ns: now_ns,
             last: (now_ns, Vec::new()),
             dropped_ns: None,
             thinned_ns: None,
@@ -114,13 +124,18 @@ impl Governor {
             return None;
         }
         let (paid, passed_ns) = self.paid(now_ns, costs);
-        let is_over = passed_ns > 0 && paid / passed_ns as f64 * 100.0 > budget;
-        self.over = if is_over { self.over + 1 } else { 0 };
-        if self.over >= 1 && departures {
+        let share = if passed_ns > 0 {
+            paid / passed_ns as f64 * 100.0
+        } else {
+            0.0
+        };
+        self.over = if share > budget { self.over + 1 } else { 0 };
+        let is_far = share > FAR * budget;
+        if self.over >= 1 && departures && !is_far {
             self.dropped_ns.get_or_insert(now_ns);
             return Some(Step::DropDepartures);
         }
-        if self.over < PATIENCE {
+        if self.over < PATIENCE && !is_far {
             return None;
         }
         self.over = 0;
@@ -169,7 +184,7 @@ impl Governor {
                     reason = "positive, and bounded in the same line"
                 )]
                 let period_ns = (paid * 100.0 / (budget * MARGIN)).min(LONGEST_NS as f64) as u64;
-                let until_ns = since_ns + period_ns;
+                let until_ns = (since_ns + period_ns).max(self.repaid_ns(budget));
                 if until_ns > now_ns {
                     self.state = State::Off {
                         since_ns,
@@ -185,6 +200,20 @@ impl Governor {
                 Some(Step::On)
             }
         }
+    }
+
+    /// When the budget is met over the whole run, if nothing more is paid, but not too
+    /// late, ns.
+    fn repaid_ns(&self, budget: f64) -> u64 {
+        let most = self.last.1.iter().copied().fold(0.0, f64::max);
+        let latest_ns = self.went_off_ns + REPAY_NS;
+        let whole_ns = (most * 100.0 / (budget * MARGIN)).min(latest_ns as f64);
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and bounded in the line before"
+        )]
+        latest_ns.min(self.begun_ns + whole_ns as u64)
     }
 
     fn come_on(&mut self, now_ns: u64) {
@@ -279,13 +308,14 @@ mod tests {
         assert_eq!(governor.due_ns(), Some(at + ON_NS));
         let off = at + ON_NS;
         assert_eq!(governor.turn(off, costs(0.0, 0.0)), Some(Step::Off));
-        // 5 ms were paid in 50: at 1.8 % that is worth 278 ms.
+        // 5 ms were paid in 50: at 1.8 % that is worth 278 ms. But there were 50 before, and
+        // 55 are worth three seconds.
         let look = governor.due_ns().unwrap();
         assert_eq!(look, off + OFF_NS);
         let paid = at as f64 * 0.1 + 5e6;
         assert_eq!(governor.turn(look, costs(paid, 0.0)), None);
         let on = governor.due_ns().unwrap();
-        assert_eq!(on, at + 277_777_777);
+        assert_eq!(on, off + REPAY_NS);
         assert_eq!(governor.turn(on, costs(paid, 0.0)), Some(Step::On));
         assert_eq!(governor.thinned(on), Some((at, on - off)));
         // Then it is cheap again.
@@ -302,10 +332,40 @@ mod tests {
     }
 
     #[test]
+    fn far_above_nothing_is_waited_for_and_what_was_paid_is_made_up_for() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        let half = TICK as f64 * 0.5;
+        assert_eq!(
+            governor.tick(TICK, costs(half, 0.0), true),
+            Some(Step::Thin)
+        );
+        let mut paid = half;
+        let mut now = TICK;
+        while now < 100 * TICK {
+            now = governor.due_ns().unwrap();
+            // While they are on, half of the time.
+            if governor.turn(now, costs(paid, 0.0)) == Some(Step::Off) {
+                paid += ON_NS as f64 * 0.5;
+            }
+        }
+        assert!(paid / (now as f64) < 0.02, "{paid} {now}");
+        // From then on it is the budget that counts.
+        let (then, before) = (now, paid);
+        while now < 400 * TICK {
+            now = governor.due_ns().unwrap();
+            if governor.turn(now, costs(paid, 0.0)) == Some(Step::Off) {
+                paid += ON_NS as f64 * 0.5;
+            }
+        }
+        let share = (paid - before) / (now - then) as f64;
+        assert!((0.015..0.02).contains(&share), "{share}");
+    }
+
+    #[test]
     fn one_moment_above_is_not_enough() {
         let mut governor = Governor::new(Some(2.0), 0);
-        assert_eq!(governor.tick(TICK, costs(1e8, 0.0), false), None);
-        assert_eq!(governor.tick(2 * TICK, costs(1e8, 0.0), false), None);
-        assert_eq!(governor.tick(3 * TICK, costs(2e8, 0.0), false), None);
+        assert_eq!(governor.tick(TICK, costs(1e7, 0.0), false), None);
+        assert_eq!(governor.tick(2 * TICK, costs(1e7, 0.0), false), None);
+        assert_eq!(governor.tick(3 * TICK, costs(2e7, 0.0), false), None);
     }
 }
