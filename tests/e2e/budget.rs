@@ -135,8 +135,11 @@ fn a_heavy_cost_is_taken_back_out() {
     needs_root!();
     best_of_three(|| {
         let options = ["--mark=tick", "--budget=off"];
-        let (finished, report) =
-            watch_with(&options, &program("heavy.c"), &["rounds=1000", "hits=5"]);
+        let (finished, report) = watch_with(
+            &options,
+            &program("heavy.c"),
+            &["rounds=600", "work=500000", "hits=5"],
+        );
         finished.expect(0);
         let [plain, paid] =
             ["plain", "paid"].map(|site| report.site_at(line("heavy.c", &format!("SITE {site}"))));
@@ -158,11 +161,11 @@ fn a_heavy_cost_is_taken_back_out() {
         )?;
         ensure(off(plain) < 0.04 * truth, "without a cost", &report)?;
         // What is taken off the phases is taken off the run.
-        let phases = (off(paid) + off(plain)) * 1000.0;
+        let phases = (off(paid) + off(plain)) * 600.0;
         let run =
             report.number("wall_ns") as f64 - number(&report.0["compensated"], "wall_ns") as f64;
         ensure(
-            (run - phases).abs() < 0.04 * truth * 2000.0,
+            (run - phases).abs() < 0.04 * truth * 1200.0,
             "the run",
             &report,
         )

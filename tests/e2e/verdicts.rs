@@ -172,6 +172,18 @@ fn a_serial_start_is_found() {
 }
 
 #[test]
+fn a_serial_end_is_found() {
+    needs_root!(alone);
+    is_found(&[], "end", "serial-end", |verdict| {
+        assert_eq!(verdict["thread"], 0, "{verdict}");
+        says(
+            verdict,
+            &["after the last barrier, run verdicts.c:", "75 %"],
+        );
+    });
+}
+
+#[test]
 fn of_too_few_episodes_nothing_is_said() {
     needs_root!();
     let report = watch(&program("verdicts.c"), &["fault=serial", "rounds=2"]);

@@ -14,6 +14,7 @@
 //   lock      each has work to do with the same lock held
 //   short     phases of a microsecond or two
 //   start     thread 0 has work to do before all begin
+//   end       thread 0 has work to do when all others have ended
 //
 // Work is measured in CPU time, so that it stays the same on a busy machine.
 #include "common.h"
@@ -169,6 +170,7 @@ static const struct fault {
     {"lock", 3, 60, none, lock, nothing},
     {"short", 2, 20000, none, brief, nothing},
     {"start", 4, 60, prepare, healthy, nothing},
+    {"end", 4, 60, none, healthy, nothing},
 };
 static const struct fault *fault;
 static int spins;
@@ -231,6 +233,8 @@ int main(int argc, char **argv)
     run(NULL);
     for (long i = 1; i < threads; i++)
         must(pthread_join(others[i], NULL));
+    if (strcmp(fault->name, "end") == 0)
+        spin_us(400000);
     is_over = 1;
     must(pthread_join(beside, NULL));
     return 0;

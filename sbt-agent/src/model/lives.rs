@@ -29,6 +29,7 @@ impl Model {
             } else {
                 let split = Split::between(since.clocks, clocks);
                 row.work.add(Some(work));
+                row.worked_until_ns = clocks.time_ns;
                 row.split.add(split);
                 if let Some(tracks) = &mut self.away {
                     let away = tracks.end(tid, Some(since.clocks.time_ns), clocks.time_ns);

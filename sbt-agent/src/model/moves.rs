@@ -44,6 +44,7 @@ impl Model {
             return;
         };
         row.arrivals += 1;
+        row.worked_until_ns = clocks.time_ns;
         if let Some(class) = class(kind) {
             live.paid.add(class);
             row.paid.add(class);

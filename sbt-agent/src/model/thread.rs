@@ -111,6 +111,8 @@ pub struct Row {
     pub idle_ns: u64,
     /// From the last arrival to this thread's departure.
     pub release: KnownSum,
+    /// When its last known work ended, ns; 0 before the first.
+    pub worked_until_ns: u64,
     /// Kept waiting by its runtime between parallel regions, ns.
     pub between_ns: u64,
     /// How it waited, where the departure was seen.

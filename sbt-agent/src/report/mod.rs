@@ -264,6 +264,9 @@ pub struct ThreadReport {
     pub release_ns: Option<u64>,
     /// Kept waiting by a runtime of OpenMP between parallel regions; null as above.
     pub between_ns: Option<u64>,
+    /// When its last work ended, since the start of watching: its last arrival, or its end
+    /// if it worked until then. Null if it did not come to a barrier.
+    pub worked_until_ns: Option<u64>,
     /// Of `work_ns`, on a CPU.
     pub running_ns: Option<u64>,
     /// Of `work_ns`, runnable without a CPU.

@@ -270,6 +270,7 @@ fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 ready_ns: Some(work / 100),
                 blocked_ns: Some(work / 100 * 9),
                 between_ns: Some(0),
+                worked_until_ns: None,
                 away: None,
                 path_ns: 0,
                 path_pct: None,

@@ -8,6 +8,7 @@
 use crate::report::{Figure, Report, SiteReport, VerdictReport};
 
 mod away;
+mod counted;
 mod cpus;
 mod late;
 mod shape;
@@ -36,19 +37,21 @@ type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
 
 /// Of the whole run. The second is left out where the first is true.
-const OF_THE_RUN: [OfRun; 3] = [
+const OF_THE_RUN: [OfRun; 4] = [
     cpus::spinning,
     cpus::more_threads_than_cpus,
     start::serial_start,
+    start::serial_end,
 ];
 
 /// Of a site, in the order in which they are tried.
-const AT_A_SITE: [OfSite; 8] = [
+const AT_A_SITE: [OfSite; 9] = [
     start::serial_part,
     short::phase_too_short,
     late::blocked,
     late::lost_its_cpu,
     shape::serial_phase,
+    counted::instructions,
     shape::persistent,
     shape::alternating,
     shape::rotating,

@@ -1,8 +1,8 @@
-//! The time in which other threads are not there yet: before the first barrier, and
-//! between parallel regions.
+//! The time in which other threads are not there: before the first barrier, between
+//! parallel regions, and after the last barrier.
 
 use super::words::{time, who, whole};
-use crate::report::{Figure, PhaseReport, Report, SiteReport, VerdictReport};
+use crate::report::{Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictReport};
 
 /// Share of the wall time, per cent, from which on a serial start is told. Every
 /// program starts with one thread, and a tenth bounds what any number of threads can
@@ -99,6 +99,56 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
             ("gain_ns", Figure::Whole(gain_ns)),
             ("alone_pct", Figure::Real(wall_pct)),
             ("threads", Figure::Real(others + 1.0)),
+        ]
+        .into(),
+    })
+}
+
+/// The threads idle, or are gone, after the last barrier while the program goes on.
+pub fn serial_end(report: &Report) -> Option<VerdictReport> {
+    // Where only the watching has ended, it was in the middle of something.
+    if !report.ended {
+        return None;
+    }
+    let last_episode =
+        |site: &SiteReport| site.trend.last().map(|bucket| (bucket.until_ns, site.id));
+    let (last_ns, site) = report.sites.iter().filter_map(last_episode).max()?;
+    let end_ns = report.wall_ns.checked_sub(last_ns)?;
+    let threads = report.efficiency.as_ref()?.threads;
+    let after = |thread: &ThreadReport| {
+        let until_ns = thread.worked_until_ns?.min(report.wall_ns);
+        Some((until_ns.saturating_sub(last_ns), thread.id))
+    };
+    let after: Vec<(u64, u32)> = report.threads.iter().filter_map(after).collect();
+    let busy_ns: u64 = after.iter().map(|(ns, _)| ns).sum();
+    let all_ns = end_ns as f64 * f64::from(threads);
+    let idle = 1.0 - busy_ns as f64 / all_ns.max(1.0);
+    let share_pct = idle * end_ns as f64 / report.wall_ns.max(1) as f64 * 100.0;
+    if threads < 2 || share_pct < SHARE || (end_ns as f64) < LONGER * usual_ns(report) {
+        return None;
+    }
+    let (most_ns, thread) = after.into_iter().max()?;
+    let worker = (most_ns as f64 >= ALL_THROUGH * end_ns as f64).then_some(thread);
+    let whose = worker.map_or_else(String::new, |worker| {
+        format!(", while {} works", who(report, worker))
+    });
+    let text = format!(
+        "serial end: after the last barrier, {}, the program goes on for {}, and {:.0} % of that \
+         time its {threads} threads idle or are gone{whose}; that is {share_pct:.0} % of the wall \
+         time: let them share what is done last",
+        report.site(site)?.called(),
+        time(end_ns),
+        idle * 100.0,
+    );
+    Some(VerdictReport {
+        kind: "serial-end",
+        site: None,
+        thread: worker,
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(share_pct)),
+            ("end_ns", Figure::Whole(end_ns)),
+            ("threads", Figure::Whole(threads.into())),
         ]
         .into(),
     })

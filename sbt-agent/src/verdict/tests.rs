@@ -10,7 +10,7 @@ use crate::{
         site::{PlaceId, Roles},
     },
     place::{Frame, Place},
-    report::{Run, locks::Found},
+    report::{Run, counters::CounterReport, locks::Found},
     target::locks::LockKind,
 };
 
@@ -535,6 +535,93 @@ fn one_thread_between_parallel_regions_is_a_serial_part() {
     assert_eq!(alone.ns, 21 * 20 * MS);
     let it = report.efficiency.unwrap();
     assert!((it.load_balance - 0.5).abs() < 0.02, "{it:?}");
+}
+
+/// Four threads of which the first goes on for a while when the others have ended.
+fn ends(alone_ms: u64, ended: bool) -> Program {
+    let mut program = Program::new(4);
+    program.rounds(20, |_| vec![runs(10); 4]);
+    program.run.ended = ended;
+    for tid in 2..=4 {
+        let clocks = program.clocks[tid as usize - 1];
+        program.model.push(&Event::Exit { tid, clocks });
+    }
+    let first = &mut program.clocks[0];
+    first.time_ns += alone_ms * MS;
+    first.run_ns = first.run_ns.map(|run| run + alone_ms * MS);
+    let clocks = *first;
+    program.model.push(&Event::Exit { tid: 1, clocks });
+    program
+}
+
+#[test]
+fn one_thread_that_goes_on_when_all_others_have_ended_is_a_serial_end() {
+    let verdict = ends(100, true).only("serial-end");
+    assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
+    says(
+        &verdict,
+        &[
+            "after the last barrier, step a.c:40",
+            "100 ms",
+            "75 %",
+            "T0 w works",
+            "25 %",
+        ],
+    );
+    // Little of it, or the end of watching alone, is none.
+    ends(30, true).only("no-problem");
+    ends(100, false).only("no-problem");
+}
+
+/// A thread that is always late, with counts of instructions: of it, and of the others.
+fn counted(late: u64, others: u64) -> Report {
+    let mut program = Program::new(4);
+    program.rounds(40, |_| but(4, 2, runs(20), runs(10)));
+    let mut report = program.report();
+    report.counters.push(CounterReport {
+        name: "instructions:u".into(),
+        unit: "",
+        total: None,
+        work: None,
+        unknown: 0,
+        counted_pct: None,
+    });
+    for site in &mut report.sites {
+        for thread in &mut site.threads {
+            let each = if thread.thread == 2 { late } else { others };
+            let count = Some(each * thread.episodes);
+            thread.counters.insert("instructions:u".into(), count);
+        }
+    }
+    report
+}
+
+#[test]
+fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() {
+    let only = |report: &Report| {
+        let mut verdicts = judge(report).unwrap();
+        assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
+        verdicts.remove(0)
+    };
+    let more = only(&counted(2_000_000, 1_000_000));
+    assert_eq!(
+        (more.kind, more.thread),
+        ("straggler-executes-more", Some(2))
+    );
+    says(
+        &more,
+        &["T2 w comes last", "2.0 times as many", "give it less"],
+    );
+    let slower = only(&counted(1_000_000, 1_000_000));
+    assert_eq!(slower.kind, "straggler-executes-slower");
+    says(
+        &slower,
+        &["1.0 times as many", "2.0 times as long for each"],
+    );
+    // Without them it is only known who is late.
+    let mut uncounted = counted(2_000_000, 1_000_000);
+    uncounted.counters.clear();
+    assert_eq!(only(&uncounted).kind, "persistent-straggler");
 }
 
 #[test]

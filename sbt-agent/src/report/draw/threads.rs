@@ -27,7 +27,9 @@ impl Draw<'_> {
             .map(|(id, row)| {
                 let counters = self.counts(&row.counts, row.split.running.get());
                 let between_ns = self.of_regions(row.between_ns);
+                let until_ns = (row.worked_until_ns > 0).then_some(row.worked_until_ns);
                 ThreadReport {
+                    worked_until_ns: until_ns.map(|ns| self.since_start(ns)),
                     between_ns,
                     own_cost_ns: self.paid(&row.paid),
                     ..thread(id, self.order.label(id), row, counters, paths)
@@ -81,6 +83,7 @@ fn thread(
         idle_ns: row.idle_ns,
         release_ns: row.release.get(),
         between_ns: None,
+        worked_until_ns: None,
         running_ns: running.get(),
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),

@@ -3,8 +3,7 @@
 //! A thread of sbt calls functions of sbt's own under probes that run the real
 //! programs. These are loaded a second time for it, with rings and slots of their
 //! own, so that nothing of it comes into the report. What the calls cost without a
-//! probe is taken off. It is CPU time, and the lower quartile of several batches:
-//! whatever else the machine does only adds.
+//! probe is taken off. It is CPU time, and the median of several batches.
 
 use std::{
     arch::global_asm,
@@ -217,7 +216,7 @@ impl Bench {
             *batch = self.batch(function, CALLS);
         }
         batches.sort_by(f64::total_cmp);
-        batches[BATCHES / 4]
+        batches[BATCHES / 2]
     }
 
     fn batch(&self, function: Function, calls: u32) -> f64 {

@@ -1,0 +1,135 @@
+//! Whether the thread that is always late executes more instructions than the others, or
+//! as many more slowly: where they were counted (`-e instructions`).
+
+use super::{
+    late::for_want_of_a_cpu,
+    words::{Cost, who},
+};
+use crate::report::{Figure, Report, SiteReport, SiteThreadReport, VerdictReport};
+
+/// A difference below this is none: threads with the same code execute as many
+/// instructions but for a few.
+const DIFFERENT: f64 = 1.1;
+
+/// What explains at least half of a ratio, of its logarithm, is why.
+const HALF: f64 = 0.5;
+
+/// What a thread does in an episode, mean.
+struct Each {
+    instructions: f64,
+    running_ns: f64,
+}
+
+impl Each {
+    fn of(thread: &SiteThreadReport, name: &str) -> Option<Self> {
+        let episodes = thread.episodes.max(1) as f64;
+        let instructions = thread.counters.get(name).copied().flatten()?;
+        Some(Self {
+            instructions: instructions as f64 / episodes,
+            running_ns: thread.running_ns? as f64 / episodes,
+        })
+    }
+}
+
+/// Whether a counter of this name counts instructions: `instructions`, `instructions:u`,
+/// `cpu_core/instructions/`.
+fn counts_instructions(name: &str) -> bool {
+    let event = name.split_once('/').map_or(name, |(_, event)| event);
+    event.split([':', '/']).next() == Some("instructions")
+}
+
+/// How many times as many instructions the straggler executes as the others do on
+/// average, and how many times as long it takes for each.
+fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f64)> {
+    let mut counters = report.counters.iter();
+    let name = &counters.find(|it| counts_instructions(&it.name))?.name;
+    let episodes = site.threads.iter().map(|thread| thread.episodes).max()?;
+    // Who was there seldom was in other teams.
+    let members = site.threads.iter().filter(|it| 2 * it.episodes > episodes);
+    let (mut last, mut others) = (None, Vec::new());
+    for thread in members {
+        let each = Each::of(thread, name)?;
+        if thread.thread == straggler {
+            last = Some(each);
+        } else {
+            others.push(each);
+        }
+    }
+    let n = others.len() as f64;
+    let mean = |of: fn(&Each) -> f64| others.iter().map(of).sum::<f64>() / n;
+    let (instructions, running_ns) = (mean(|it| it.instructions), mean(|it| it.running_ns));
+    let last = last.filter(|_| instructions > 0.0 && running_ns > 0.0)?;
+    let more = last.instructions / instructions;
+    let longer = last.running_ns / running_ns;
+    (more > 0.0 && longer > DIFFERENT).then_some((more, longer / more))
+}
+
+/// The same thread is late again and again, and it is known why it takes longer.
+pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (cost, late) = Cost::of(report, site)?;
+    let straggler = site.straggler.as_ref()?;
+    let is_one = straggler.pattern == "persistent" && site.straggler_by_barrier.is_empty();
+    if !is_one || !cost.is_of_work(report) || for_want_of_a_cpu(late) {
+        return None;
+    }
+    let (more, slower) = ratios(report, site, straggler.thread)?;
+    let whole = (more * slower).ln();
+    let name = who(report, straggler.thread);
+    let (kind, text) = if more.ln() >= HALF * whole {
+        (
+            "straggler-executes-more",
+            format!(
+                "more instructions at {}: {name} comes last in {:.0} % of {} episodes and \
+                 executes {more:.1} times as many as the others, at {:.1} times their rate; {}: \
+                 give it less of the work",
+                site.called(),
+                straggler.share_pct,
+                site.episodes,
+                1.0 / slower,
+                cost.words(report),
+            ),
+        )
+    } else {
+        (
+            "straggler-executes-slower",
+            format!(
+                "slower instructions at {}: {name} comes last in {:.0} % of {} episodes, \
+                 executes {more:.1} times as many as the others and takes {slower:.1} times as \
+                 long for each; {}: look at its data (-e cache-misses), at what shares its core, \
+                 and at its clock",
+                site.called(),
+                straggler.share_pct,
+                site.episodes,
+                cost.words(report),
+            ),
+        )
+    };
+    Some(VerdictReport {
+        kind,
+        site: Some(site.id),
+        thread: Some(straggler.thread),
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(cost.share_pct)),
+            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("instructions_ratio", Figure::Real(more)),
+            ("time_each_ratio", Figure::Real(slower)),
+        ]
+        .into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_counter() {
+        for name in ["instructions", "instructions:u", "cpu_core/instructions/"] {
+            assert!(counts_instructions(name), "{name}");
+        }
+        for name in ["cycles", "branch-instructions", "instructions-per-cycle"] {
+            assert!(!counts_instructions(name), "{name}");
+        }
+    }
+}
