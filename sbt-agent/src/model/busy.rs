@@ -82,6 +82,11 @@ impl Busy {
         busy.fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
+    /// Time of all threads that were, ns.
+    pub const fn thread_ns(&self) -> u64 {
+        self.thread_ns
+    }
+
     /// How many were busy on average, while any was; `None` if none ever was.
     pub fn mean(&self) -> Option<f64> {
         let any_ns = self.any_ns();

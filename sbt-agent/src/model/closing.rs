@@ -1,8 +1,11 @@
 //! How an episode ends: complete, it enters the sums; otherwise it is counted
 //! apart.
 
+use std::borrow::Cow;
+
 use super::{
     Model,
+    away::Work,
     barrier::{Barrier, BarrierId, round_after},
     efficiency::Usage,
     episode::{Episode, Left, Member, Seat},
@@ -98,10 +101,7 @@ impl Model {
         self.parts
             .extend(episode.members.iter().map(|member| part(member, last_ns)));
         if let Some(alone) = &episode.alone {
-            let mut parts = self.parts.iter_mut();
-            if let Some(part) = parts.find(|part| part.row == alone.row) {
-                part.work_ns = part.work_ns.map(|work_ns| work_ns + alone.ns());
-            }
+            self.conceptual.pass_alone(alone, &self.parts);
         }
         let roles = self.sites.get(site).roles;
         self.conceptual.pass(roles, last_ns, &self.parts);
@@ -336,15 +336,19 @@ impl Model {
         let (Some((Some(_), _)), Some((straggler, _))) = (done.phase, done.straggler) else {
             return;
         };
-        let all = episode.members.iter().map(|member| member.away.as_deref());
-        let Some(all) = all.collect::<Option<Vec<_>>>().filter(|all| all.len() > 1) else {
+        // Not what one of them did alone before.
+        let alone = episode.alone.map(|alone| alone.row);
+        let members = episode.members.iter();
+        let all = members.map(|member| in_region(member, alone));
+        let all: Option<Vec<Cow<'_, Work>>> = all.collect();
+        let Some(all) = all.filter(|all| all.len() > 1) else {
             return;
         };
         let is_last =
             |member: &Member| member.row == straggler && member.arrived.time_ns == done.last_ns;
         if let Some(last) = episode.members.iter().position(is_last) {
             let late = &mut self.sites.get(site).late_away;
-            late.add(all[last], all.into_iter());
+            late.add(&all[last], all.iter().map(Cow::as_ref));
         }
     }
 
@@ -453,6 +457,15 @@ fn worked(member: &Member) -> Option<(u64, Split)> {
     let since = member.since?.clocks;
     let work_ns = member.arrived.time_ns.saturating_sub(since.time_ns);
     Some((work_ns, Split::between(since, member.arrived)))
+}
+
+/// What a member did while it was on no CPU, without what it did alone before.
+fn in_region(member: &Member, alone: Option<ThreadId>) -> Option<Cow<'_, Work>> {
+    let away = member.away.as_deref()?;
+    match member.since.filter(|_| alone == Some(member.row)) {
+        Some(since) => away.since(since.clocks.time_ns).map(Cow::Owned),
+        None => Some(Cow::Borrowed(away)),
+    }
 }
 
 /// What a member did, in an episode whose last thread arrived at `last_ns`.

@@ -15,7 +15,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    site::{Part, Roles},
+    site::{Alone, Part, Roles},
     stats::Stat,
     thread::ThreadId,
     trend::{Bucket, Trend},
@@ -70,6 +70,7 @@ impl Sums {
             phases: (1, time_ns),
             barrier_ns: 0,
             idle_ns: span_idle_ns,
+            busy_ns: (0, 0),
         });
     }
 }
@@ -287,6 +288,18 @@ impl Conceptual {
         for (number, spans) in self.all.iter_mut().enumerate() {
             let has = |bits: u64| bits & 1 << number != 0;
             spans.pass((has(roles.begins), has(roles.ends)), last_ns, parts);
+        }
+    }
+
+    /// Before an episode of these one of them has worked alone, and all others go on from
+    /// there.
+    pub(super) fn pass_alone(&mut self, alone: &Alone, parts: &[Part]) {
+        for spans in &mut self.all {
+            if let Some((_, member)) = spans.member(alone.row) {
+                member.work_ns = member.work_ns.saturating_add(alone.ns());
+                member.progress.work(Some(alone.ns()), alone.split);
+                spans.meet(parts);
+            }
         }
     }
 

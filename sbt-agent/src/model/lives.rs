@@ -29,7 +29,11 @@ impl Model {
             } else {
                 let split = Split::between(since.clocks, clocks);
                 row.work.add(Some(work));
-                row.worked_until_ns = clocks.time_ns;
+                // Who mostly waits for others to end does not work; when it did is not known.
+                let is_asleep = split.running_ns.is_some_and(|running| running < work / 2);
+                if !is_asleep {
+                    row.worked_until_ns = clocks.time_ns;
+                }
                 row.split.add(split);
                 if let Some(tracks) = &mut self.away {
                     let away = tracks.end(tid, Some(since.clocks.time_ns), clocks.time_ns);
@@ -38,7 +42,8 @@ impl Model {
                 let work = Some((work, split));
                 self.usage.work(live.chain, work, clocks.time_ns);
             }
-            if let Some(counts) = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns) {
+            let counts = live.counts.end(Some(since.clocks.time_ns), clocks.time_ns);
+            if let Some(counts) = counts.filter(|_| !live.regions.is_kept) {
                 row.counts.add(&counts);
             }
         }
@@ -53,6 +58,7 @@ impl Model {
             // whoever looks for the reason of a hang wants to know.
             self.mark_left(seat, Left::Unseen);
         }
+        self.turns.leave(tid);
         self.bury(tid, clocks.time_ns);
     }
 

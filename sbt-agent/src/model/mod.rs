@@ -393,6 +393,7 @@ impl Model {
 
     /// No more events will come. Settles what is still open.
     pub fn finish(&mut self) {
+        self.turns.end(self.threads.all_living().next().is_some());
         // What is open now was not missed: such spans are unfinished.
         let conceptual = std::mem::take(&mut self.conceptual);
         for id in self.barriers.ids() {

@@ -171,12 +171,14 @@ impl Model {
                 from_ns: since.clocks.time_ns,
                 split,
                 to_ns: began.time_ns,
+                waited_ns: 0,
             });
             let row = self.threads.row(master.row);
             row.work.add(Some(work_ns));
             row.split.add(split);
             path_ns
         };
+        let mut all_ns: u64 = 0;
         for (other, member) in episode.members.iter_mut().enumerate() {
             let Some(since) = member.since.as_mut().filter(|_| other != index) else {
                 continue;
@@ -190,8 +192,12 @@ impl Model {
                     .and_then(|away| Some(Box::new(away.since(began.time_ns)?)));
                 let row = self.threads.row(member.row);
                 row.between_ns = row.between_ns.saturating_add(waited_ns);
+                all_ns = all_ns.saturating_add(waited_ns);
             }
             member.chain.path_ns = member.chain.path_ns.max(path_ns);
+        }
+        if let Some(alone) = &mut episode.alone {
+            alone.waited_ns = all_ns;
         }
     }
 }

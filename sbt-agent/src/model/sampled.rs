@@ -20,6 +20,12 @@ const MAX_KEPT: usize = 1 << 18;
 /// So many are kept of a thread in any case.
 const LEAST_KEPT: usize = 64;
 
+/// Of more threads than this, those that were not seen for [`GONE_NS`] are forgotten.
+const MAX_THREADS: usize = 4096;
+
+/// See there, ns.
+const GONE_NS: u64 = 10_000_000_000;
+
 /// From so many samples at a site on, the threads' time there is shared out among them:
 /// their number is no chance then.
 const ENOUGH: u64 = 4;
@@ -166,6 +172,9 @@ impl Samples {
 
     /// Takes one in. Those of a thread come nearly in the order of their times.
     pub fn push(&mut self, thread: u32, time_ns: u64, chain: ChainId) {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&thread) {
+            self.forget(time_ns.saturating_sub(GONE_NS));
+        }
         let room = (MAX_KEPT / (self.threads.len() + 1)).clamp(LEAST_KEPT, MAX_KEPT / 64);
         let kept = self.threads.entry(thread).or_default();
         if kept.len() >= room {
@@ -178,6 +187,18 @@ impl Samples {
             weight: 1,
         };
         kept.insert(at.map_or(0, |at| at + 1), new);
+    }
+
+    /// Threads that were not seen since then, ns: they have ended, or meet no barrier.
+    fn forget(&mut self, before_ns: u64) {
+        let outside = &mut self.outside;
+        self.threads.retain(|_, kept| {
+            let is_here = kept.back().is_some_and(|last| last.time_ns >= before_ns);
+            if !is_here {
+                *outside += count(kept.make_contiguous());
+            }
+            is_here
+        });
     }
 
     /// Takes those of a thread in a span of time out.

@@ -415,6 +415,8 @@ pub struct Alone {
     pub split: Split,
     /// Until when, ns: where the next region begins.
     pub to_ns: u64,
+    /// How long the others were kept waiting meanwhile, together, ns.
+    pub waited_ns: u64,
 }
 
 impl Alone {

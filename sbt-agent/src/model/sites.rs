@@ -161,10 +161,9 @@ impl Sites {
             }
         }
         if let Some(alone) = &done.alone {
-            let others = parts.len().saturating_sub(1) as u64;
             let (alone_ns, waited_ns) = &mut site.alone_ns;
             *alone_ns = alone_ns.saturating_add(alone.ns());
-            *waited_ns = waited_ns.saturating_add(alone.ns().saturating_mul(others));
+            *waited_ns = waited_ns.saturating_add(alone.waited_ns);
             site.gains.path_ns = site.gains.path_ns.saturating_add(alone.ns());
             if let Some(thread) = site.thread(alone.row, &mut self.pairs) {
                 thread.alone_ns = thread.alone_ns.saturating_add(alone.ns());
@@ -180,6 +179,7 @@ impl Sites {
             idle_ns: parts
                 .iter()
                 .fold(0, |sum: u64, part| sum.saturating_add(part.idle_ns)),
+            busy_ns: (0, 0),
         });
         if let Some((before, phase_ns)) = done.phase {
             site.phase.add(phase_ns);
@@ -191,6 +191,7 @@ impl Sites {
     pub fn record_busy(&mut self, id: SiteId, done: &Done, busy: &Busy, shares: &[Share]) {
         let site = &mut self.all[id.index()];
         site.busy.merge(busy);
+        site.trend.note_busy(busy);
         for share in shares {
             if share.is_alone || done.straggler.is_some_and(|(last, _)| last == share.row) {
                 site.gains.weighted_ns += share.weighted_ns;

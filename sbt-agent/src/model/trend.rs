@@ -1,5 +1,7 @@
 //! How a site's episodes changed over the run, in bounded memory.
 
+use super::busy::Busy;
+
 /// Buckets at most. When they are all in use, each two become one.
 pub const MAX_BUCKETS: usize = 512;
 
@@ -16,6 +18,8 @@ pub struct Bucket {
     pub barrier_ns: u64,
     /// Sum of the idle times of all threads, ns.
     pub idle_ns: u64,
+    /// Time of busy threads, and how long any was busy, ns: see [`super::busy`].
+    pub busy_ns: (u64, u64),
 }
 
 impl Bucket {
@@ -26,11 +30,23 @@ impl Bucket {
         self.phases.1 = self.phases.1.saturating_add(other.phases.1);
         self.barrier_ns = self.barrier_ns.saturating_add(other.barrier_ns);
         self.idle_ns = self.idle_ns.saturating_add(other.idle_ns);
+        self.note_busy(other.busy_ns);
+    }
+
+    fn note_busy(&mut self, (threads_ns, any_ns): (u64, u64)) {
+        self.busy_ns.0 = self.busy_ns.0.saturating_add(threads_ns);
+        self.busy_ns.1 = self.busy_ns.1.saturating_add(any_ns);
     }
 
     /// Mean phase time, ns; `None` where no phase's beginning was seen.
     pub fn phase_ns(&self) -> Option<u64> {
         self.phases.1.checked_div(self.phases.0)
+    }
+
+    /// How many threads were busy on average, while any was; `None` if that is not known.
+    pub fn mean_busy(&self) -> Option<f64> {
+        let (threads_ns, any_ns) = self.busy_ns;
+        (any_ns > 0).then(|| threads_ns as f64 / any_ns as f64)
     }
 }
 
@@ -64,6 +80,13 @@ impl Trend {
                 }
                 self.buckets.push(*episode);
             }
+        }
+    }
+
+    /// How many threads were busy in the episode that was taken in last.
+    pub fn note_busy(&mut self, busy: &Busy) {
+        if let Some(last) = self.buckets.last_mut() {
+            last.note_busy((busy.thread_ns(), busy.any_ns()));
         }
     }
 
@@ -111,7 +134,21 @@ mod tests {
             phases: (1, number),
             barrier_ns: 2 * number,
             idle_ns: 3 * number,
+            busy_ns: (5 * number, 2 * number),
         }
+    }
+
+    #[test]
+    fn busy_threads_are_known_where_they_were_seen() {
+        let mut trend = Trend::default();
+        trend.add(&Bucket {
+            busy_ns: (0, 0),
+            ..episode(1)
+        });
+        assert_eq!(trend.buckets()[0].mean_busy(), None);
+        trend.add(&episode(2));
+        assert_eq!(trend.buckets()[1].mean_busy(), Some(2.5));
+        assert_eq!(trend.resampled(1)[0].mean_busy(), Some(2.5));
     }
 
     proptest! {
@@ -125,6 +162,7 @@ mod tests {
                 let sum = |f: fn(&Bucket) -> u64| buckets.iter().map(f).sum::<u64>();
                 let all = count * (count - 1) / 2;
                 prop_assert_eq!(sum(|b| b.episodes), count);
+                prop_assert_eq!(sum(|b| b.busy_ns.0), 5 * all);
                 prop_assert_eq!(sum(|b| b.phases.1), all);
                 prop_assert_eq!(sum(|b| b.barrier_ns), 2 * all);
                 prop_assert_eq!(sum(|b| b.idle_ns), 3 * all);

@@ -21,6 +21,8 @@ struct Turn {
     next: u32,
     /// How many gaps in the watching there had been.
     gaps: u64,
+    /// It was found while the probes were off: the thread was ending.
+    off: bool,
 }
 
 /// See the module.
@@ -88,6 +90,25 @@ impl Turns {
         }
     }
 
+    /// A thread has ended, and where its barriers told how often it was there that has
+    /// been found.
+    pub fn leave(&mut self, tid: Tid) {
+        if !self.on {
+            return;
+        }
+        for turns in self.barriers.values_mut() {
+            if let Some(turn) = turns.remove(&tid) {
+                self.pairs -= 1;
+                self.inexact |= turn.gaps != self.gaps || self.off && !turn.off;
+            }
+        }
+    }
+
+    /// Nothing more will come; `living`: some threads have not ended.
+    pub fn end(&mut self, living: bool) {
+        self.inexact |= self.on && self.off && living;
+    }
+
     /// A barrier begins anew.
     pub fn init(&mut self, key: Key) {
         if let Some(gone) = self.barriers.remove(&key) {
@@ -102,8 +123,13 @@ impl Turns {
             return 0;
         }
         let turns = self.barriers.entry(key).or_default();
-        let gaps = self.gaps;
-        let Some(was) = turns.insert(tid, Turn { next: round, gaps }) else {
+        let (gaps, off) = (self.gaps, self.off);
+        let turn = Turn {
+            next: round,
+            gaps,
+            off,
+        };
+        let Some(was) = turns.insert(tid, turn) else {
             self.pairs += 1;
             if round != 0 {
                 // It may have been there while nobody looked.
@@ -154,6 +180,32 @@ mod tests {
         turns.set_off(true);
         assert_eq!(turns.find(KEY, 7, 120), 6);
         assert!(turns.is_exact());
+    }
+
+    #[test]
+    fn who_ends_untold_is_in_doubt() {
+        let told = |ends: fn(&mut Turns)| {
+            let mut turns = Turns::default();
+            turns.begin();
+            turns.find(KEY, 7, 10);
+            turns.arrive(KEY, 7);
+            turns.set_off(true);
+            ends(&mut turns);
+            turns.is_exact()
+        };
+        assert!(told(|turns| {
+            turns.find(KEY, 7, 20);
+            turns.leave(7);
+            turns.end(false);
+        }));
+        assert!(!told(|turns| turns.leave(7)));
+        assert!(!told(|turns| turns.end(true)));
+        // It was not seen since the last gap.
+        assert!(!told(|turns| {
+            turns.gap();
+            turns.set_off(false);
+            turns.leave(7);
+        }));
     }
 
     #[test]

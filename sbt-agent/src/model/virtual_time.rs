@@ -84,8 +84,10 @@ impl Virtual {
         }
     }
 
-    /// All sums from zero on.
+    /// All sums from zero on. What they were since the beginning cannot be told from what
+    /// comes.
     pub fn reset(&mut self) {
+        self.spoilt = true;
         self.total = Sums::default();
         self.sites.clear();
     }

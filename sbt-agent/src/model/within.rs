@@ -5,7 +5,7 @@
 use super::{
     efficiency::{Efficiency, useful},
     site::Part,
-    thread::ThreadId,
+    thread::{Split, ThreadId},
 };
 
 /// How far a thread has come in the span that it is in.
@@ -24,14 +24,19 @@ pub struct Progress {
 impl Progress {
     /// It has come to an episode.
     pub fn add(&mut self, part: &Part) {
-        let Some(work_ns) = part.work_ns else {
+        self.work(part.work_ns, part.split);
+    }
+
+    /// It has worked so long, ns, if that is known.
+    pub fn work(&mut self, work_ns: Option<u64>, split: Split) {
+        let Some(work_ns) = work_ns else {
             self.is_unknown = true;
             return;
         };
-        let useful_ns = useful(work_ns, part.split);
+        let useful_ns = useful(work_ns, split);
         self.useful_ns = self.useful_ns.saturating_add(useful_ns);
         self.path_ns = self.path_ns.saturating_add(useful_ns);
-        if let Some(ready_ns) = part.split.ready_ns {
+        if let Some(ready_ns) = split.ready_ns {
             self.known_ns.0 = self.known_ns.0.saturating_add(work_ns);
             self.known_ns.1 = self.known_ns.1.saturating_add(ready_ns);
         }
@@ -107,7 +112,6 @@ impl Within {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::thread::Split;
 
     fn progress(works: &[u64]) -> Progress {
         let mut progress = Progress::default();

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OwnCost {
-    /// Arrivals, departures and marks seen.
+    /// Hits of probes: the sum over `by_kind`.
     pub events: u64,
     /// What a hit of a probe cost the thread that hit it, CPU time, in the mean of all
     /// hits; null if that was not measured or nothing was hit.
@@ -42,7 +42,7 @@ pub struct OwnCost {
 pub struct KindCost {
     /// `arrival` (of functions that wait), `team-arrival` (OpenMP, C++, Rust), `call`
     /// and `call-end` (named with `--barrier`, and MPI), `departure` (return probes),
-    /// `condvar` or `mark`.
+    /// `condvar`, `mark`, or `region` (where a parallel region of OpenMP begins).
     pub kind: &'static str,
     /// How often it was hit.
     pub events: u64,

@@ -74,7 +74,6 @@ impl Report {
         };
         let totals = model.totals();
         let marks = draw.marks();
-        let hits: u64 = marks.iter().map(|mark| mark.hits).sum();
         let threads = draw.threads();
         let unfinished = draw.unfinished();
         let estimated = run.thinned.is_some();
@@ -90,7 +89,7 @@ impl Report {
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
             lost_events: run.lost,
-            own_cost: draw.own_cost(totals.arrivals + totals.departures + hits, &time),
+            own_cost: draw.own_cost(&time),
             estimated,
             compensated: draw.compensated(),
             thread_time: time,
@@ -201,6 +200,7 @@ impl Draw<'_> {
             phase_ns: bucket.phase_ns(),
             barrier_ns: bucket.barrier_ns / bucket.episodes.max(1),
             idle_ns: bucket.idle_ns / bucket.episodes.max(1),
+            mean_busy: bucket.mean_busy(),
         };
         trend.resampled(BUCKETS).iter().map(report).collect()
     }

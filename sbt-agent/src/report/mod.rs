@@ -265,7 +265,8 @@ pub struct ThreadReport {
     /// Kept waiting by a runtime of OpenMP between parallel regions; null as above.
     pub between_ns: Option<u64>,
     /// When its last work ended, since the start of watching: its last arrival, or its end
-    /// if it worked until then. Null if it did not come to a barrier.
+    /// if it was on a CPU for half of the time until then. Null if it did not come to a
+    /// barrier.
     pub worked_until_ns: Option<u64>,
     /// Of `work_ns`, on a CPU.
     pub running_ns: Option<u64>,

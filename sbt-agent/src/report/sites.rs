@@ -244,6 +244,9 @@ pub struct TrendReport {
     pub barrier_ns: u64,
     /// Mean idle time of all threads together.
     pub idle_ns: u64,
+    /// How many threads were busy on average; null if it is not known, and of what is no
+    /// site.
+    pub mean_busy: Option<f64>,
 }
 
 /// What one thread did at one site.

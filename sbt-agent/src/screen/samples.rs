@@ -179,6 +179,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         phase_ns: Some(max_work + max_work * (at % 7) / 20 + max_work * at / 80),
         barrier_ns: barrier,
         idle_ns: idle + idle * at / 40,
+        mean_busy: Some(2.6),
     });
     SiteReport {
         id,

@@ -144,6 +144,33 @@ impl Governor {
         Some(Step::Thin)
     }
 
+    /// The probes count from now on, ns: to put them on takes a while.
+    pub fn came_on(&mut self, now_ns: u64) {
+        if let State::On { since_ns } = &mut self.state {
+            *since_ns = now_ns;
+        }
+    }
+
+    /// The user has taken the probes off; when they come back all is watched again.
+    pub fn interrupt(&mut self, now_ns: u64) {
+        if self.is_off() {
+            self.off_ns += now_ns.saturating_sub(self.went_off_ns);
+        }
+        self.state = State::Whole;
+        self.over = 0;
+    }
+
+    /// Counts from zero on; what is done goes on.
+    pub fn reset(&mut self, now_ns: u64) {
+        self.begun_ns = now_ns;
+        self.off_ns = 0;
+        self.thinned_ns = self.thinned_ns.map(|_| now_ns);
+        if self.is_off() {
+            self.went_off_ns = now_ns;
+        }
+        self.last = (now_ns, Vec::new());
+    }
+
     /// When something is to be done next, ns.
     pub fn due_ns(&self) -> Option<u64> {
         match self.state {
@@ -359,6 +386,20 @@ mod tests {
         }
         let share = (paid - before) / (now - then) as f64;
         assert!((0.015..0.02).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn who_stops_watching_ends_the_spans() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        governor.tick(TICK, costs(TICK as f64 * 0.5, 0.0), false);
+        governor.came_on(TICK + 10);
+        assert_eq!(governor.due_ns(), Some(TICK + 10 + ON_NS));
+        governor.turn(TICK + 10 + ON_NS, costs(0.0, 0.0));
+        assert!(governor.is_off());
+        governor.interrupt(TICK + 20 + ON_NS);
+        assert!(!governor.is_off() && !governor.is_thinning());
+        assert_eq!(governor.due_ns(), None);
+        assert_eq!(governor.thinned(2 * TICK), Some((TICK, 10)));
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl Session {
     /// Decides anew whether watching costs too much.
     pub(super) fn keep_to_budget(&mut self) {
         self.cost.look(&mut self.model);
-        if self.source.is_none() || self.is_off() {
+        // Before it is known what probes cost no time has passed for the budget.
+        if self.source.is_none() || self.is_off() || self.cost.tariff().is_none() {
             return;
         }
         let costs = self.costs().into_iter();
@@ -109,11 +110,21 @@ impl Session {
                 self.resolver.refresh();
                 let files = self.resolver.new_files();
                 self.model.set_off(false);
-                source.attach(&files).and_then(|()| source.resume())
+                let done = source.attach(&files).and_then(|()| source.resume());
+                // That took a while in which nobody looked yet, either.
+                let time_ns = clock::now_ns();
+                let gap = Event::Gap { time_ns };
+                self.recognition
+                    .push(&gap, &mut self.resolver, &mut self.model);
+                self.budget.came_on(time_ns);
+                done
             }
         };
         if let Err(error) = done {
-            self.notes.push(format!("{error:#}"));
+            let note = format!("{error:#}");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
         }
     }
 

@@ -179,6 +179,7 @@ impl Session {
             Request::Reset => {
                 self.start_ns = clock::now_ns();
                 self.model.reset(self.start_ns);
+                self.budget.reset(self.start_ns);
                 if let Some(sampling) = &mut self.sampling {
                     sampling.reset();
                 }
@@ -241,6 +242,8 @@ impl Session {
         let off_ns = clock::now_ns();
         self.spinning.give_up(off_ns);
         source.pause();
+        self.budget.interrupt(off_ns);
+        self.model.set_off(false);
         if let Some(sampling) = &self.sampling {
             sampling.switch(false);
         }

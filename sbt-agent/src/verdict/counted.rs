@@ -69,7 +69,9 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     let (cost, late) = Cost::of(report, site)?;
     let straggler = site.straggler.as_ref()?;
     let is_one = straggler.pattern == "persistent" && site.straggler_by_barrier.is_empty();
-    if !is_one || !cost.is_of_work(report) || for_want_of_a_cpu(late) {
+    // What threads do while they are kept for a parallel region is counted, too.
+    let is_pure = site.between_ns.is_none_or(|ns| ns == 0);
+    if !is_one || !is_pure || !cost.is_of_work(report) || for_want_of_a_cpu(late) {
         return None;
     }
     let (more, slower) = ratios(report, site, straggler.thread)?;

@@ -106,8 +106,9 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 
 /// The threads idle, or are gone, after the last barrier while the program goes on.
 pub fn serial_end(report: &Report) -> Option<VerdictReport> {
-    // Where only the watching has ended, it was in the middle of something.
-    if !report.ended {
+    // Where only the watching has ended, it was in the middle of something; and who still
+    // waits in a barrier has not come to the last.
+    if !report.ended || !report.unfinished.is_empty() {
         return None;
     }
     let last_episode =
@@ -128,22 +129,23 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
         return None;
     }
     let (most_ns, thread) = after.into_iter().max()?;
-    let worker = (most_ns as f64 >= ALL_THROUGH * end_ns as f64).then_some(thread);
-    let whose = worker.map_or_else(String::new, |worker| {
-        format!(", while {} works", who(report, worker))
-    });
+    // If it is none of them, others may work there that meet no barrier.
+    if (most_ns as f64) < ALL_THROUGH * end_ns as f64 {
+        return None;
+    }
     let text = format!(
         "serial end: after the last barrier, {}, the program goes on for {}, and {:.0} % of that \
-         time its {threads} threads idle or are gone{whose}; that is {share_pct:.0} % of the wall \
+         time its {threads} threads idle or are gone, while {} works; that is {share_pct:.0} % of the wall \
          time: let them share what is done last",
         report.site(site)?.called(),
         time(end_ns),
         idle * 100.0,
+        who(report, thread),
     );
     Some(VerdictReport {
         kind: "serial-end",
         site: None,
-        thread: worker,
+        thread: Some(thread),
         text,
         evidence: [
             ("share_pct", Figure::Real(share_pct)),

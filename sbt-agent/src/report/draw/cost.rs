@@ -11,7 +11,7 @@ use crate::model::{
 };
 
 impl Draw<'_> {
-    pub(super) fn own_cost(&self, events: u64, time: &ThreadTimeReport) -> OwnCost {
+    pub(super) fn own_cost(&self, time: &ThreadTimeReport) -> OwnCost {
         let tariff = self.run.tariff.as_ref();
         let rows = self.model.threads().rows();
         let mut sum = Sum::default();
@@ -20,15 +20,15 @@ impl Draw<'_> {
         }
         let all_ns = tariff.map(|tariff| sum.ns(tariff));
         let hits = sum.events();
-        let events = events + sum.hits[Class::Region as usize];
         // While the probes were off nobody saw what the threads did.
         let time_ns = if time.total_ns == 0 || self.run.thinned.is_some() {
-            rows.len() as f64 * self.run.wall_ns as f64
+            let hit = rows.iter().filter(|row| row.paid.events() > 0).count();
+            hit as f64 * self.run.wall_ns as f64
         } else {
             time.total_ns as f64
         };
         OwnCost {
-            events,
+            events: hits,
             ns_per_event: all_ns
                 .filter(|_| hits > 0)
                 .map(|all_ns| ns(all_ns / hits as f64)),

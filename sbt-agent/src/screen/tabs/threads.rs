@@ -10,7 +10,7 @@ use super::{Hint, Tab, View, site, split};
 use crate::{
     live::{Doing, Request},
     place::printable,
-    report::ThreadReport,
+    report::{Report, ThreadReport},
     screen::{
         grid::{Cells, Grid},
         keys::Action,
@@ -47,10 +47,20 @@ fn idle_pct(thread: &ThreadReport) -> Option<f64> {
     (all > 0).then(|| thread.idle_ns as f64 / all as f64 * 100.0)
 }
 
-/// What the probes have cost of its time.
-fn probes(thread: &ThreadReport) -> (Option<f64>, String) {
-    let times = [thread.work_ns, Some(thread.idle_ns), thread.release_ns];
-    let all_ns: u64 = times.into_iter().flatten().sum();
+/// What the probes have cost of its time; of the wall time where they are on for a part of
+/// it only.
+fn probes(thread: &ThreadReport, report: &Report) -> (Option<f64>, String) {
+    let times = [
+        thread.work_ns,
+        Some(thread.idle_ns),
+        thread.release_ns,
+        thread.between_ns,
+    ];
+    let all_ns = if report.estimated {
+        report.wall_ns
+    } else {
+        times.into_iter().flatten().sum()
+    };
     let share = thread.own_cost_ns.filter(|_| all_ns > 0);
     let share = share.map(|cost_ns| cost_ns as f64 / all_ns as f64 * 100.0);
     let text = share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.2} %"));
@@ -119,7 +129,12 @@ fn grid(view: &View) -> Grid {
         .column(
             "probes",
             11,
-            Cells::Ranked(threads.iter().map(probes).collect()),
+            Cells::Ranked(
+                threads
+                    .iter()
+                    .map(|thread| probes(thread, &snapshot.report))
+                    .collect(),
+            ),
         )
         .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()))
         .column("now", 0, Cells::Text(now));

@@ -90,6 +90,7 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     }
     facts.extend(usage::usage(report, site, style));
     facts.extend(trend(&site.trend, style));
+    facts.extend(usage::busy_over_the_run(&site.trend, style));
     for fact in facts {
         let one = wrapped(&fact, style.width - 2);
         let lines = if one.len() > 1 {

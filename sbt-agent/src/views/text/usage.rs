@@ -2,7 +2,7 @@
 
 use super::{duration, line, wrapped};
 use crate::{
-    report::{EfficiencyReport, ParallelismReport, Report, SiteReport},
+    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport},
     views::table::Style,
 };
 
@@ -14,6 +14,10 @@ const LEAST_PCT: f64 = 1.0;
 const TELLING_PCT: f64 = 5.0;
 /// A lack of CPUs is told below this.
 const ENOUGH_CPUS: f64 = 0.98;
+/// A change in the number of busy threads is told from here on.
+const CHANGED: f64 = 0.25;
+/// Bars in a line of them.
+const SPARKS: usize = 20;
 /// What could be saved is told from this share of the wall time on.
 const WORTH_SAVING: f64 = 0.001;
 
@@ -72,6 +76,33 @@ fn busy(it: &ParallelismReport) -> String {
         times.join(", "),
         it.mean_busy
     )
+}
+
+/// How the number of busy threads changed over the run, if it did.
+pub fn busy_over_the_run(trend: &[TrendReport], style: Style) -> Option<String> {
+    let groups = trend.chunks(trend.len().div_ceil(SPARKS).max(1));
+    let mean = |group: &[TrendReport]| {
+        let known: Vec<f64> = group.iter().filter_map(|part| part.mean_busy).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    let means: Vec<f64> = groups.filter_map(mean).collect();
+    let (first, last) = (*means.first()?, *means.last()?);
+    let highest = means.iter().copied().fold(f64::MIN, f64::max);
+    let lowest = means.iter().copied().fold(f64::MAX, f64::min);
+    if means.len() < 4 || lowest > (1.0 - CHANGED) * highest {
+        return None;
+    }
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "numbers of threads are positive and small"
+    )]
+    let hundredths: Vec<u64> = means.iter().map(|mean| (mean * 100.0) as u64).collect();
+    let top = hundredths.iter().copied().max()?;
+    Some(format!(
+        "busy threads over the run: {first:.1} to {last:.1}  {}",
+        style.spark(&hundredths, top)
+    ))
 }
 
 /// How much of the critical path is here, where there are other sites.
