@@ -17,7 +17,6 @@ use crate::{
         grid::{Cells, Grid},
         keys::Action,
         look::Look,
-        pager::Pager,
         words::{self, printable_site, put, rule},
     },
     views::table::{UNKNOWN, duration},
@@ -32,17 +31,12 @@ const NPT: usize = 1;
 /// See the module.
 pub struct Parallelism {
     views: Views<4>,
-    details: Pager,
-    /// Whether the selected row has the tab to itself.
-    open: bool,
 }
 
 impl Default for Parallelism {
     fn default() -> Self {
         Self {
             views: Views::new(VIEWS, NPT),
-            details: Pager::default(),
-            open: false,
         }
     }
 }
@@ -228,12 +222,12 @@ impl Tab for Parallelism {
         let selected = self.views.list.selected();
         let opened = rows
             .iter()
-            .find(|row| Some(row.id) == selected && self.open);
+            .find(|row| Some(row.id) == selected && self.views.open);
         if let Some(row) = opened {
             self.draw_open(row, view, buffer, area);
             return;
         }
-        self.open = false;
+        self.views.open = false;
         let report = &view.snapshot.report;
         let times = report.parallelism.as_ref();
         let room = usize::from(area.height / 3).max(3);
@@ -269,34 +263,20 @@ impl Tab for Parallelism {
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
-        match action {
-            Action::Go(to) if self.open => self.details.go(to, false),
-            Action::Open | Action::Back if self.open => self.open = false,
-            Action::Open => {
-                self.open = self.views.list.selected().is_some();
-                self.details = Pager::default();
-            }
-            _ => self.views.act(action),
-        }
+        self.views.act(action);
         Vec::new()
     }
 
     fn hints(&self) -> Vec<Hint> {
-        if self.open {
-            return vec![("Esc", "back")];
-        }
-        Views::<4>::HINTS.to_vec()
+        self.views.hints()
     }
 
     fn click(&mut self, at: Position) {
-        if !self.open && self.views.list.click(at) {
-            self.open = true;
-            self.details = Pager::default();
-        }
+        self.views.click(at);
     }
 
     fn filter(&mut self) -> Option<&mut String> {
-        (!self.open).then_some(&mut self.views.list.filter)
+        self.views.filter()
     }
 
     fn site(&self) -> Option<u32> {
@@ -332,8 +312,8 @@ impl Parallelism {
             lines.push(Line::styled(format!(" {}", parts.0), look.title()));
             lines.extend(shares(&parts.1, look, columns));
         }
-        self.details.draw(&lines, buffer, body);
-        let note = self.details.range().unwrap_or_default();
+        self.views.details.draw(&lines, buffer, body);
+        let note = self.views.details.range().unwrap_or_default();
         rule(buffer, title, &row.name, &note, look);
     }
 }

@@ -16,7 +16,6 @@ use crate::{
         grid::{Cells, Grid},
         keys::Action,
         look::Look,
-        pager::Pager,
         words::{self, left, printable_site, put, right, rule},
     },
     views::table::{UNKNOWN, duration, percent},
@@ -31,17 +30,12 @@ const WEIGHTED: usize = 2;
 /// See the module.
 pub struct Path {
     views: Views<3>,
-    details: Pager,
-    /// Whether the selected row has the tab to itself.
-    open: bool,
 }
 
 impl Default for Path {
     fn default() -> Self {
         Self {
             views: Views::new(VIEWS, WEIGHTED),
-            details: Pager::default(),
-            open: false,
         }
     }
 }
@@ -144,16 +138,18 @@ impl Tab for Path {
         let what = self.views.current();
         let rows = rows(report, what);
         let selected = self.views.list.selected();
-        let opened = rows.iter().find(|row| Some(row.0) == selected && self.open);
+        let opened = rows
+            .iter()
+            .find(|row| Some(row.0) == selected && self.views.open);
         if let Some(row) = opened {
             let (title, body) = site::split(area);
             let lines = details(row, report, what, view.look, usize::from(area.width));
-            self.details.draw(&lines, buffer, body);
-            let note = self.details.range().unwrap_or_default();
+            self.views.details.draw(&lines, buffer, body);
+            let note = self.views.details.range().unwrap_or_default();
             rule(buffer, title, &row.1, &note, view.look);
             return;
         }
-        self.open = false;
+        self.views.open = false;
         let (title, body) = site::split(area);
         let columns = usize::from(area.width);
         let key = key(what, view.look, columns);
@@ -188,34 +184,20 @@ impl Tab for Path {
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
-        match action {
-            Action::Go(to) if self.open => self.details.go(to, false),
-            Action::Open | Action::Back if self.open => self.open = false,
-            Action::Open => {
-                self.open = self.views.list.selected().is_some();
-                self.details = Pager::default();
-            }
-            _ => self.views.act(action),
-        }
+        self.views.act(action);
         Vec::new()
     }
 
     fn hints(&self) -> Vec<Hint> {
-        if self.open {
-            return vec![("Esc", "back")];
-        }
-        Views::<3>::HINTS.to_vec()
+        self.views.hints()
     }
 
     fn click(&mut self, at: Position) {
-        if !self.open && self.views.list.click(at) {
-            self.open = true;
-            self.details = Pager::default();
-        }
+        self.views.click(at);
     }
 
     fn filter(&mut self) -> Option<&mut String> {
-        (!self.open).then_some(&mut self.views.list.filter)
+        self.views.filter()
     }
 
     fn site(&self) -> Option<u32> {

@@ -1,13 +1,17 @@
 //! A table that can have rows of several kinds, one kind at a time: left and right go
-//! from one to the next.
+//! from one to the next. One of the rows may be open: then its details are shown.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+};
 
 use super::Hint;
 use crate::screen::{
     keys::{Action, Move},
     list::List,
     look::Look,
+    pager::Pager,
     words::{plural, rule},
 };
 
@@ -19,11 +23,15 @@ pub struct Views<const N: usize> {
     pub list: List,
     /// Those of the others, by kind.
     others: [List; N],
+    /// The details of the selected row, if it is open.
+    pub details: Pager,
+    /// Whether it is.
+    pub open: bool,
 }
 
 impl<const N: usize> Views<N> {
     /// Their keys.
-    pub const HINTS: [Hint; 4] = [
+    const HINTS: [Hint; 4] = [
         ("Enter", "details"),
         ("left/right", "rows"),
         ("s", "sort"),
@@ -37,6 +45,8 @@ impl<const N: usize> Views<N> {
             current: 0,
             list: List::sorted_by(sorted),
             others: std::array::from_fn(|_| List::sorted_by(sorted)),
+            details: Pager::default(),
+            open: false,
         }
     }
 
@@ -54,6 +64,12 @@ impl<const N: usize> Views<N> {
     /// Does what a key asks for.
     pub fn act(&mut self, action: Action) {
         match action {
+            Action::Go(to) if self.open => self.details.go(to, false),
+            Action::Open | Action::Back if self.open => self.open = false,
+            Action::Open => {
+                self.open = self.list.selected().is_some();
+                self.details = Pager::default();
+            }
             Action::Go(Move::Right) => self.show(self.current + 1),
             Action::Go(Move::Left) => self.show(self.current + N - 1),
             Action::Go(to) => self.list.go(to),
@@ -62,6 +78,27 @@ impl<const N: usize> Views<N> {
             Action::Reverse => self.list.reverse(),
             _ => {}
         }
+    }
+
+    /// What keys do now.
+    pub fn hints(&self) -> Vec<Hint> {
+        if self.open {
+            return vec![("Esc", "back")];
+        }
+        Self::HINTS.to_vec()
+    }
+
+    /// A click on a row opens it.
+    pub fn click(&mut self, at: Position) {
+        if !self.open && self.list.click(at) {
+            self.open = true;
+            self.details = Pager::default();
+        }
+    }
+
+    /// What is typed to filter by, where there is a table.
+    pub fn filter(&mut self) -> Option<&mut String> {
+        (!self.open).then_some(&mut self.list.filter)
     }
 
     /// The rule above the table, with how many rows of which kind there are.
