@@ -69,10 +69,43 @@ pub enum Command {
         #[arg(default_value = "lu-block")]
         name: String,
     },
+    /// Look at a process that does not go on: who is missing at which barrier, and what that
+    /// thread waits for.
+    ///
+    /// Also of one that hung before sbt came. Root is not needed for processes of your own.
+    Hang {
+        /// The process, or one of its threads.
+        #[arg(value_parser = value::process, allow_negative_numbers = true)]
+        pid: u32,
+        /// Look at the processes that it has started as well.
+        #[arg(long)]
+        children: bool,
+        /// Where the answer goes.
+        #[command(flatten)]
+        to: Asked,
+    },
+    /// Show the report of a recording (`sbt run -o FILE`), or of a report in JSON.
+    ///
+    /// Neither the program nor any privilege is needed.
+    Report {
+        /// The recording.
+        file: PathBuf,
+        /// Also tell the figures as they would be without the cost of watching.
+        #[arg(long)]
+        compensated: bool,
+        /// Where the answer goes.
+        #[command(flatten)]
+        to: Asked,
+    },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,
-    /// Show which counters this machine has, for --events, and which not and why.
-    List,
+    /// Show which barriers a program or process has; without one, which counters this
+    /// machine has, for --events, and which not and why.
+    List {
+        /// A program, or the number of a process.
+        #[arg(value_name = "PROG|PID")]
+        of: Option<String>,
+    },
     /// The demo program itself, without the monitor.
     #[command(name = "__demo", hide = true)]
     DemoProgram {
@@ -82,6 +115,9 @@ pub enum Command {
         threads: u32,
         /// Size.
         scale: f64,
+        /// One that hangs does so for longer, since somebody looks at it.
+        #[arg(long)]
+        patient: bool,
     },
 }
 
@@ -91,6 +127,14 @@ pub struct Budget(pub Option<f64>);
 
 fn budget(text: &str) -> Result<Budget, String> {
     value::percent(text).map(Budget)
+}
+
+/// See [`crate::settings::Settings::hang_time`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HangTime(pub Option<Duration>);
+
+fn hang_time(text: &str) -> Result<HangTime, String> {
+    value::hang_time(text).map(HangTime)
 }
 
 /// What run, attach and demo have in common. What may also be said in `sbt.toml`
@@ -168,12 +212,19 @@ pub struct Options {
     /// normalised processor time.
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
+    /// Record the run: `sbt report FILE` shows it later, on any machine.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Warn of episodes that take longer, from first to last arrival [default: 1000].
     #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,
     /// Do not warn of long episodes.
     #[arg(long)]
     pub no_warnings: bool,
+    /// When threads wait at a barrier for so long and nobody comes, look at who is missing
+    /// and what it does: 10, 30s, 2m, off [default: 10s].
+    #[arg(long, value_name = "TIME", value_parser = hang_time, allow_hyphen_values = true)]
+    pub hang_time: Option<HangTime>,
     /// Tell the time of each phase when it ends.
     #[arg(long)]
     pub phase_times: bool,
@@ -215,6 +266,8 @@ mod tests {
             (["--watch", "lu.c:0"], "line"),
             (["--warn-time", "soon"], "1000"),
             (["--duration", "soon"], "10s"),
+            (["--hang-time", "never"], "or off"),
+            (["--hang-time", "-3"], "expected a time such as 10s, or off"),
             (["--events", "cylces"], "`cycles`"),
             (["--sample", "20000"], "1 to 10000"),
             (["--duration", "-1s"], "expected a time such as 10s"),
@@ -229,4 +282,18 @@ mod tests {
         let error = error.to_string();
         assert!(error.contains("the number of a process"), "{error}");
     }
+}
+
+/// Where something goes that was asked for.
+#[derive(Args, Clone, Debug)]
+pub struct Asked {
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// To a file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Bold and dim text.
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
 }

@@ -8,10 +8,7 @@ use sbt_common::layout;
 use crate::{
     event::Event,
     session::{States, privilege},
-    source::{
-        QUEUE, Source as _,
-        ebpf::{Ebpf, Scope},
-    },
+    source::{QUEUE, Source as _, ebpf::Ebpf},
     target::{elf::Function, files::ProbedFile, libraries},
 };
 
@@ -263,8 +260,8 @@ fn rehearsal() -> Finding {
 
 fn rehearse() -> anyhow::Result<String> {
     let pid = std::process::id();
-    let mut source = Ebpf::load(pid, Scope::Target, true, false, States::Light, &[])
-        .map_err(privilege::explain)?;
+    let mut source =
+        Ebpf::load(pid, true, false, States::Light, &[]).map_err(privilege::explain)?;
     let mut resolver = crate::target::sites::Resolver::new(pid, None, std::sync::Arc::default());
     resolver.refresh();
     source.attach(&resolver.new_files())?;

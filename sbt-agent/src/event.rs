@@ -5,6 +5,8 @@
 //! introduced by an earlier event: a thread by [`Event::Thread`], a chain of
 //! callers by [`Event::Callers`].
 
+use serde::{Deserialize, Serialize};
+
 mod away;
 pub use away::{Away, Reason, Taken, Taker, Why};
 
@@ -31,11 +33,11 @@ pub type Tid = u32;
 
 /// A chain of callers, numbered by the source. Numbers of chains that can no
 /// longer come are used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallersId(pub u32);
 
 /// Where a thread stands: when, and what it has used so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
     /// `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
@@ -57,7 +59,7 @@ impl Clocks {
 }
 
 /// What one counter says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Counted so far.
     pub value: u64,
@@ -75,11 +77,11 @@ pub struct Count {
 pub type Reading = Box<[Option<Count>]>;
 
 /// A place that the user has marked, in the order of the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MarkId(pub u8);
 
 /// How a barrier was recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// `pthread_barrier_wait` of a C library.
     Pthread,
@@ -102,7 +104,7 @@ pub enum Kind {
 }
 
 /// What a thread was seen to wait on, or to wake others of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Evidence {
     /// A condition variable, by the functions of the C library.
     Condvar,
@@ -134,6 +136,24 @@ impl Kind {
         matches!(self, Self::Condvar | Self::Futex)
     }
 
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Pthread,
+        Self::User,
+        Self::Gomp,
+        Self::Kmp,
+        Self::Std,
+        Self::Rust,
+        Self::Mpi,
+        Self::Condvar,
+        Self::Futex,
+    ];
+
+    /// That of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name of the kind in reports and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -151,7 +171,7 @@ impl Kind {
 }
 
 /// One thing that happened in the target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A thread is seen for the first time.
     Thread {
@@ -402,7 +422,7 @@ pub enum Event {
 }
 
 /// What something was recognised as a barrier by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recognition {
     /// Rounds seen that were those of a barrier.
     pub rounds: u64,
@@ -415,7 +435,7 @@ pub struct Recognition {
 }
 
 /// A round of a glibc barrier, as its memory shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// `current_round`: the same for all arrivals of one episode, modulo 2³².
     pub number: u32,

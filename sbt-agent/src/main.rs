@@ -2,24 +2,28 @@
 
 use std::{
     ffi::OsString,
+    fs::File,
     io::{IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command, Options},
-    counters, demo, doctor, output,
+    counters, demo, doctor, hang, look, output,
     place::printable,
+    record,
     screen::Look,
     session::{self, Narration, Target},
     settings::{self, Detail, Environment, Settings},
     target::{
         launch::{self, ExecError, Invoker},
-        libraries, process,
+        libraries, offers, process,
     },
+    views::text,
     words::without_codes,
 };
 
@@ -60,16 +64,18 @@ fn act(command: Command) -> anyhow::Result<u8> {
             options,
             as_root,
             program,
-        } => run(program, None, as_root, &options),
+        } => run(program, None, as_root, &options, None),
         Command::Attach { options, pid } => {
-            let Some(settings) = settings(&options)? else {
+            let Some(settings) = settings(&options, None)? else {
                 anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
             };
-            let wish = wish(&options, true, Some(&process::folder(pid).join("exe")))?;
+            let program = process::folder(pid).join("exe");
+            let wish = wish(&options, true, Some(&program))?;
+            let record = recording(&options, &settings, Some(&program))?;
             let target = Target::Attach { pid };
             let narration = narration(&options, &settings);
             let look = look(&options)?;
-            session::watch(&target, settings, narration, look, |report| {
+            session::watch(&target, settings, narration, record, look, |report| {
                 output::deliver(report, &wish)
             })?;
             Ok(0)
@@ -81,8 +87,38 @@ fn act(command: Command) -> anyhow::Result<u8> {
             scale,
             name,
         } => run_demo(&name, threads, scale, as_root, &options),
-        Command::List => {
+        Command::Hang { pid, children, to } => {
+            if let Some(path) = &to.output {
+                output::check_file(path, Some(&process::folder(pid).join("exe")))?;
+            }
+            let pid = process::find(pid)?.pid;
+            let all = if children {
+                look::family(pid)
+            } else {
+                vec![pid]
+            };
+            let scene = look::at(&all, &look::Looks::default())?;
+            let report = hang::report(&scene, pid);
+            output::deliver_asked(&report, &to, text::look)?;
+            Ok(0)
+        }
+        Command::Report {
+            file,
+            compensated,
+            to,
+        } => {
+            let report = record::report(&file)?;
+            output::deliver_asked(&report, &to, |report, style| {
+                text::with(report, style, compensated)
+            })?;
+            Ok(0)
+        }
+        Command::List { of: None } => {
             output::print(&counters::list::text(&counters::list::machine()))?;
+            Ok(0)
+        }
+        Command::List { of: Some(of) } => {
+            output::print(&offers::text(&of, &offers::files(&of)?))?;
             Ok(0)
         }
         Command::Doctor => Ok(u8::from(!doctor::examine())),
@@ -90,8 +126,9 @@ fn act(command: Command) -> anyhow::Result<u8> {
             name,
             threads,
             scale,
+            patient,
         } => {
-            demo::run(&name, usize::try_from(threads)?, scale)?;
+            demo::run(&name, usize::try_from(threads)?, scale, patient)?;
             Ok(0)
         }
     }
@@ -112,15 +149,21 @@ fn run_demo(
     }
     demo::check(name)?;
     let binary = std::env::current_exe().context("cannot find sbt's own binary")?;
-    let program = [
+    let hangs = name == demo::DEADLOCK;
+    let mut program = vec![
         binary.into_os_string(),
         "__demo".into(),
         name.into(),
         threads.to_string().into(),
         scale.to_string().into(),
     ];
+    if hangs && look(options)?.is_some() {
+        // Somebody wants to read what the screen has to say.
+        program.push("--patient".into());
+    }
     let shown = vec!["sbt".into(), "demo".into(), name.to_owned()];
-    run(program.into(), Some(shown), as_root, options)
+    let hang_time = hangs.then_some(demo::HANG_TIME);
+    run(program, Some(shown), as_root, options, hang_time)
 }
 
 fn run(
@@ -128,12 +171,13 @@ fn run(
     shown: Option<Vec<String>>,
     as_root: bool,
     options: &Options,
+    hang_time: Option<Duration>,
 ) -> anyhow::Result<u8> {
     let invoker = if as_root { None } else { Invoker::from_sudo() };
     let path = command
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let Some(mut settings) = settings(options)? else {
+    let Some(mut settings) = settings(options, hang_time)? else {
         return Err(launch::become_program(
             &command,
             path.as_deref(),
@@ -145,6 +189,7 @@ fn run(
         settings.children.get_or_insert(false);
     }
     let wish = wish(options, false, path.as_deref())?;
+    let record = recording(options, &settings, path.as_deref())?;
     let target = Target::Run {
         command,
         invoker,
@@ -152,23 +197,27 @@ fn run(
     };
     let narration = narration(options, &settings);
     let look = look(options)?;
-    let status = session::watch(&target, settings, narration, look, |report| {
+    let status = session::watch(&target, settings, narration, record, look, |report| {
         output::deliver(report, &wish)
     })?;
     Ok(status.unwrap_or(0))
 }
 
 /// The effective settings, shown if the user wants to see them; `None` if
-/// nothing is to be watched at all.
-fn settings(options: &Options) -> anyhow::Result<Option<Settings>> {
+/// nothing is to be watched at all. `hang_time`: what suits a demo, if nobody has said
+/// otherwise.
+fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Option<Settings>> {
     let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
     if environment.no_debug {
         return Ok(None);
     }
     let detail = Detail::of(options.verbose, environment.options, environment.verbose);
     let folder = std::env::current_dir().ok();
-    let effective =
+    let mut effective =
         settings::effective(folder.as_deref(), environment, options).map_err(anyhow::Error::msg)?;
+    if let Some(time) = hang_time {
+        effective.suggest_hang_time(time);
+    }
     for note in &effective.notes {
         say(&format!("sbt: {}\n", printable(note)));
     }
@@ -184,7 +233,7 @@ fn narration(options: &Options, settings: &Settings) -> Narration {
     let tells = !options.quiet && (asked || options.output.is_none());
     Narration {
         style: tells.then(|| output::style(options.color, terminal)),
-        keep: options.json,
+        keep: options.json || options.record.is_some(),
     }
 }
 
@@ -204,6 +253,21 @@ fn look(options: &Options) -> anyhow::Result<Option<Look>> {
     let stdout = std::io::stdout().is_terminal();
     let wanted = options.tui || terminal && stdout && !options.quiet && !options.json;
     Ok(wanted.then(|| output::style(options.color, true).into()))
+}
+
+/// The file of the recording, if there is to be one.
+fn recording(
+    options: &Options,
+    settings: &Settings,
+    program: Option<&Path>,
+) -> anyhow::Result<Option<File>> {
+    let Some(path) = &options.record else {
+        return Ok(None);
+    };
+    let output = options.output.as_deref();
+    let others = [program, output, settings.folded.as_deref()];
+    let others: Vec<&Path> = others.into_iter().flatten().collect();
+    output::for_recording(path, &others).map(Some)
 }
 
 /// Where the report goes; `program`: where it must not, the target's own file.

@@ -9,7 +9,11 @@ use std::{
 
 use anyhow::Context as _;
 
+use serde::Serialize;
+
 use crate::{
+    cli::Asked,
+    place::printable,
     report::Report,
     target::launch::Invoker,
     views::{table::Style, text},
@@ -53,11 +57,7 @@ pub struct Wish {
 
 impl Wish {
     fn text(&self, report: &Report, style: Style) -> String {
-        let mut text = text::render(report, style);
-        if self.compensated {
-            text::compensated(&mut text, report, style);
-        }
-        text
+        text::with(report, style, self.compensated)
     }
 }
 
@@ -109,7 +109,7 @@ fn terminal_width() -> usize {
 pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
     if let Some(path) = &wish.file {
         let text = if wish.json {
-            json(report)?
+            to_json(report)?
         } else {
             let style = Style {
                 color: wish.color == Color::Always,
@@ -120,7 +120,7 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
         return write_file(path, &text);
     }
     if wish.json {
-        return print(&json(report)?);
+        return print(&to_json(report)?);
     }
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
@@ -133,6 +133,27 @@ pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes what was asked for, and not watched beside a program: to standard output, or to
+/// a file. `text`: how it is written for people.
+pub fn deliver_asked<T: Serialize>(
+    asked: &T,
+    to: &Asked,
+    text: impl Fn(&T, Style) -> String,
+) -> anyhow::Result<()> {
+    let text = match &to.output {
+        _ if to.json => to_json(asked)?,
+        Some(_) => {
+            let color = to.color == Color::Always;
+            text(asked, Style { color, ..PLAIN })
+        }
+        None => text(asked, style(to.color, io::stdout().is_terminal())),
+    };
+    match &to.output {
+        Some(path) => write_file(path, &text),
+        None => print(&text),
+    }
 }
 
 /// Writes a report as text to a new file of the working directory, named after
@@ -156,7 +177,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
 
-fn json(report: &Report) -> anyhow::Result<String> {
+fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(report).context("writing JSON")?;
     text.push('\n');
     Ok(text)
@@ -185,6 +206,32 @@ pub fn check_file(path: &Path, program: Option<&Path>) -> anyhow::Result<()> {
     open(path)
         .map(drop)
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Opens the file for a recording before anything is measured; what is in it stays until
+/// the recording begins. `others`: files that it must not be, the target's program and
+/// what else is written.
+///
+/// # Errors
+/// It is one of those, or no regular file, or cannot be written.
+pub fn for_recording(path: &Path, others: &[&Path]) -> anyhow::Result<fs::File> {
+    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let shown = printable(&path.to_string_lossy());
+    if let Ok(metadata) = fs::metadata(path) {
+        anyhow::ensure!(
+            metadata.is_file(),
+            "cannot record into {shown}: it is no regular file"
+        );
+    }
+    let is_other =
+        |other: &&&Path| path == **other || file(path).is_some_and(|it| file(other) == Some(it));
+    if let Some(other) = others.iter().find(is_other) {
+        anyhow::bail!(
+            "cannot record into {shown}: it is {} as well; name another file",
+            printable(&other.to_string_lossy())
+        );
+    }
+    open(path).with_context(|| format!("cannot write {shown}"))
 }
 
 fn open(path: &Path) -> io::Result<fs::File> {

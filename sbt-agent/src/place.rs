@@ -1,9 +1,11 @@
 //! Places in the program's source, and how to name them.
 
+use serde::{Deserialize, Serialize};
+
 use std::path::Path;
 
 /// A function that is being executed, with the line where it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {
     /// Demangled, if known.
     pub function: Option<String>,
@@ -16,7 +18,7 @@ pub struct Frame {
 }
 
 /// From where a barrier was called.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// The file that holds the calling code, by its last component.
     pub binary: String,
@@ -36,7 +38,7 @@ pub struct Place {
 }
 
 /// A call by which the program came to a place.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Call {
     /// As [`Place::binary`].
     pub binary: String,

@@ -27,6 +27,7 @@ mod budget;
 mod cost;
 mod departures;
 mod futexes;
+mod hang;
 mod locks;
 mod narrator;
 mod observer;
@@ -34,6 +35,7 @@ mod prepare;
 pub mod privilege;
 mod processes;
 mod recognition;
+mod recording;
 mod result;
 mod sampling;
 mod signals;
@@ -48,12 +50,14 @@ use cost::Cost;
 pub use departures::Departures;
 use departures::Governor;
 pub use futexes::Futexes;
+use hang::Hangs;
 use locks::Locks;
 pub use narrator::Narration;
 use narrator::Narrator;
 use prepare::Prepared;
 use processes::Processes;
 use recognition::Recognition;
+use recording::Recording;
 use sampling::Sampling;
 use signals::Signals;
 use spinning::Spinning;
@@ -80,7 +84,8 @@ pub enum Target {
 }
 
 /// Watches a target to its end, or until told to stop, and delivers the
-/// report. `narration`: what to do with single episodes meanwhile; `look`: that
+/// report. `narration`: what to do with single episodes meanwhile; `recording`: a file to
+/// keep what happens in; `look`: that
 /// of the live screen, if there is to be one. Returns the
 /// exit status of a program that was started, for whose end it waits even after
 /// the watching.
@@ -88,6 +93,7 @@ pub fn watch(
     target: &Target,
     settings: Settings,
     narration: Narration,
+    recording: Option<File>,
     look: Option<Look>,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
@@ -117,6 +123,9 @@ pub fn watch(
         .block_on(async {
             let mut session = Session::begin(prepared, settings, narration, signals)?;
             session.folded = folded;
+            if let Some(file) = recording {
+                session.record(file);
+            }
             session.terminal = master.map(Terminal::new).transpose()?;
             if let Some(look) = look {
                 session
@@ -163,11 +172,13 @@ struct Session {
     cost: Cost,
     budget: budget::Governor,
     futexes: futexes::Governor,
+    hangs: Hangs,
     locks: Locks,
     spinning: Spinning,
     sampling: Option<Sampling>,
     /// For the folded stacks of the samples.
     folded: Option<File>,
+    recording: Option<Recording>,
     start_ns: u64,
     end_ns: u64,
     exit_status: Option<u8>,
@@ -237,10 +248,12 @@ impl Session {
             governor: Governor::new(settings.departures, start_ns),
             cost: Cost::default(),
             budget: budget::Governor::new(settings.budget, start_ns),
+            hangs: Hangs::new(settings.hang_time),
             locks: Locks::new(pid),
             spinning: Spinning::new(start_ns),
             sampling,
             folded: None,
+            recording: None,
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,

@@ -20,6 +20,17 @@ pub fn without_codes(text: &str) -> String {
     out
 }
 
+/// How long something has been going on, for people: `3.2 s`, `2 min 03 s`.
+pub fn since(ns: u64) -> String {
+    let tenths = ns / 100_000_000;
+    let seconds = tenths / 10;
+    match seconds {
+        0..60 => format!("{seconds}.{} s", tenths % 10),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
 /// A command line as it may be typed into a shell.
 pub fn command_line(arguments: &[String]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
@@ -50,6 +61,13 @@ mod tests {
         ] {
             assert_eq!(without_codes(text), expected);
         }
+    }
+
+    #[test]
+    fn times_are_written_for_people() {
+        assert_eq!(since(3_240_000_000), "3.2 s");
+        assert_eq!(since(123_000_000_000), "2 min 03 s");
+        assert_eq!(since(7_320_000_000_000), "2 h 02 min");
     }
 
     #[test]

@@ -254,6 +254,17 @@ fn the_deadlock_names_who_is_missing() {
     assert_eq!(missing["name"], "worker-2", "{report}");
     assert_eq!(missing["ended"], true, "{report}");
     assert!(number(open, "waiting_ns") > 3_000_000_000, "{report}");
+    // It was looked at while it hung.
+    let hang = &report.0["hang"];
+    assert_eq!(hang["kind"], "never", "{report}");
+    assert_eq!(hang["because"], "member-gone", "{report}");
+    assert_eq!(hang["outcome"], "lasts", "{report}");
+    let missing = hang["missing"].as_array().unwrap();
+    assert_eq!(missing.len(), 1, "{report}");
+    assert_eq!(missing[0]["name"], "T2 worker-2", "{report}");
+    assert_eq!(missing[0]["thread"], 2, "{report}");
+    assert_eq!(missing[0]["state"], "ended", "{report}");
+    assert_eq!(hang["arrived"].as_array().unwrap().len(), 3, "{report}");
 }
 
 #[test]

@@ -78,7 +78,9 @@ fn executes_another_program() {
     needs_root!();
     let truth = program("truth.c");
     let truth = truth.to_str().unwrap();
-    let report = watch(&program("exec.c"), &[truth, "threads=3", "rounds=100"]);
+    // It lives long enough to be looked at.
+    let arguments = [truth, "threads=3", "rounds=100", "base=500"];
+    let report = watch(&program("exec.c"), &arguments);
     report.is_exactly(20 + 300, 10 + 100);
     let before = report.site_at(line("exec.c", "SITE before"));
     assert_eq!(number(before, "episodes"), 10);

@@ -1,5 +1,7 @@
 //! Names of counters, as perf has them. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 
 use crate::pattern::nearest;
@@ -9,7 +11,7 @@ use crate::pattern::nearest;
 pub const MAX_NAMED: usize = 16;
 
 /// What the kernel counts of each thread anyway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kept {
     /// Time on a CPU, ns.
     TaskClock,
@@ -26,7 +28,7 @@ pub enum Kept {
 }
 
 /// Where a counter comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum What {
     /// From the kernel's own books: costs next to nothing.
     Kept(Kept),
@@ -47,7 +49,7 @@ pub enum What {
 }
 
 /// A counter that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Counter {
     /// As it is written.
     pub name: String,
@@ -58,7 +60,7 @@ pub struct Counter {
 }
 
 /// Where something happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     /// In the program's own code.
     User,

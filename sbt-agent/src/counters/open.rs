@@ -1,5 +1,7 @@
 //! Counters on this machine: perf events opened, and what could not be.
 
+use serde::{Deserialize, Serialize};
+
 use std::{io, os::fd::OwnedFd, path::Path};
 
 use aya_obj::generated::perf_event_attr;
@@ -13,12 +15,13 @@ use super::{
 use crate::source::perf;
 
 /// Where the values of a counter are, in what comes through the rings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// The run time that each record has.
     RunTime,
-    /// The sum of these of [`sbt_common::Counts::values`].
-    Task(&'static [usize]),
+    /// The sum of [`sbt_common::Counts::values`] from the first of these to before the
+    /// second.
+    Task(usize, usize),
     /// That of [`sbt_common::Sums::events`].
     Event(usize),
     /// Nowhere: it cannot be counted.
@@ -26,7 +29,7 @@ pub enum Source {
 }
 
 /// What becomes of the counters that were asked for, in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan(pub Vec<(Counter, Source)>);
 
 /// Perf events, open on every CPU.
@@ -82,11 +85,11 @@ impl Opened {
 const fn kept_source(kept: Kept) -> Source {
     match kept {
         Kept::TaskClock => Source::RunTime,
-        Kept::MinorFaults => Source::Task(&[0]),
-        Kept::MajorFaults => Source::Task(&[1]),
-        Kept::PageFaults => Source::Task(&[0, 1]),
-        Kept::ContextSwitches => Source::Task(&[2, 3]),
-        Kept::Migrations => Source::Task(&[4]),
+        Kept::MinorFaults => Source::Task(0, 1),
+        Kept::MajorFaults => Source::Task(1, 2),
+        Kept::PageFaults => Source::Task(0, 2),
+        Kept::ContextSwitches => Source::Task(2, 4),
+        Kept::Migrations => Source::Task(4, 5),
     }
 }
 
@@ -213,7 +216,7 @@ mod tests {
         let sources: Vec<_> = opened.plan.0.iter().map(|(_, source)| *source).collect();
         assert_eq!(
             sources,
-            [Source::Task(&[0, 1]), Source::Nowhere, Source::Task(&[1])]
+            [Source::Task(0, 2), Source::Nowhere, Source::Task(1, 2)]
         );
         assert_eq!(opened.notes.len(), 1);
         assert!(opened.notes[0].starts_with("nosuchdevice/x/ is not counted: "));

@@ -19,7 +19,10 @@ use super::{random, say, scaled, team};
 const ROUNDS: usize = 400;
 /// Items that the short input lacks.
 const MISSING: usize = 50;
-const STUCK_LIMIT: Duration = Duration::from_secs(5);
+/// How long it hangs: long enough for a monitor to find out,
+const STUCK_LIMIT: Duration = Duration::from_secs(6);
+/// and for somebody to read what that has found.
+const PATIENT_LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(250);
 
 struct Pipeline {
@@ -32,8 +35,9 @@ struct Pipeline {
     effort: u64,
 }
 
-/// Runs into the deadlock; after five seconds in it the process ends with status 1.
-pub fn run(threads: usize, scale: f64) -> Result<String> {
+/// Runs into the deadlock; after some seconds in it, or if `patient` after a minute, the process
+/// ends with status 1.
+pub fn run(threads: usize, scale: f64, patient: bool) -> Result<String> {
     ensure!(threads > 1, "a deadlock needs at least two threads");
     let rounds = scaled(ROUNDS, scale, 2 * MISSING);
     let mut inputs = vec![rounds; threads];
@@ -43,13 +47,14 @@ pub fn run(threads: usize, scale: f64) -> Result<String> {
         threads / 2
     ))?;
 
+    let limit = if patient { PATIENT_LIMIT } else { STUCK_LIMIT };
     let pipeline = Pipeline::new(inputs, 500_000)?;
     let done = Arc::clone(&pipeline.done);
     thread::Builder::new()
         .name("watchdog".to_owned())
         .spawn(move || {
-            wait_until_stuck(&done, STUCK_LIMIT, POLL);
-            give_up(done.load(Ordering::Relaxed));
+            wait_until_stuck(&done, limit, POLL);
+            give_up(done.load(Ordering::Relaxed), limit);
         })
         .context("cannot start the watchdog")?;
     pipeline.run()?;
@@ -68,12 +73,12 @@ fn wait_until_stuck(done: &AtomicU64, limit: Duration, poll: Duration) {
     }
 }
 
-fn give_up(done: u64) -> ! {
+fn give_up(done: u64, limit: Duration) -> ! {
     // If nobody can read it, the exit status has to say it all.
     let _ = writeln!(
         std::io::stderr(),
         "deadlock: stuck at the barrier for {} s after {done} items, giving up",
-        STUCK_LIMIT.as_secs()
+        limit.as_secs()
     );
     std::process::exit(1);
 }

@@ -29,9 +29,15 @@ mod team;
 mod water;
 
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+
+/// The program that hangs,
+pub const DEADLOCK: &str = "deadlock";
+
+/// and after how long of that a monitor may say so: it does so for long enough then.
+pub const HANG_TIME: Duration = Duration::from_secs(2);
 
 /// Name of each program, and in one line what one will see in it.
 pub const NAMES: &[(&str, &str)] = &[
@@ -80,8 +86,9 @@ pub const NAMES: &[(&str, &str)] = &[
         "the same with the triangle folded: every thread has as many pairs",
     ),
     (
-        "deadlock",
-        "a worker leaves early, the others wait for it for ever (ends itself after 5 s)",
+        DEADLOCK,
+        "a worker leaves early, the others wait for it for ever (ends itself: on the live \
+         screen after a minute)",
     ),
 ];
 
@@ -90,8 +97,8 @@ pub const NAMES: &[(&str, &str)] = &[
 /// `scale` is the amount of work against the default, which takes about 5 s on two CPUs. Prints a
 /// line with the problem's size first and one with the outcome of its check at the end. It is an
 /// error if there is no such program or if its result is wrong. `deadlock` does not return: it
-/// ends the process with status 1.
-pub fn run(name: &str, threads: usize, scale: f64) -> Result<()> {
+/// ends the process with status 1, if `patient` after a minute.
+pub fn run(name: &str, threads: usize, scale: f64, patient: bool) -> Result<()> {
     ensure!(threads > 0, "a program needs at least one thread");
     ensure!(
         scale.is_finite() && scale > 0.0,
@@ -110,7 +117,7 @@ pub fn run(name: &str, threads: usize, scale: f64) -> Result<()> {
         "ocean" => ocean::run(threads, scale),
         "water" => water::run(water::Deal::Block, threads, scale),
         "water-folded" => water::run(water::Deal::Folded, threads, scale),
-        "deadlock" => deadlock::run(threads, scale),
+        DEADLOCK => deadlock::run(threads, scale, patient),
         _ => return check(name),
     }
     .with_context(|| format!("demo {name}"))?;
@@ -157,20 +164,20 @@ mod tests {
     #[test]
     fn every_name_runs_and_checks_its_result() {
         for (name, _) in NAMES.iter().filter(|(name, _)| *name != "deadlock") {
-            run(name, 3, 1e-4).unwrap();
+            run(name, 3, 1e-4, false).unwrap();
         }
     }
 
     #[test]
     fn an_unknown_name_is_told_the_known_ones() {
-        let error = run("lu", 4, 1.0).unwrap_err().to_string();
+        let error = run("lu", 4, 1.0, false).unwrap_err().to_string();
         assert!(error.contains("lu-block, lu-cyclic"), "{error}");
     }
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(run("matmul", 0, 1.0).is_err());
-        assert!(run("matmul", 1, 0.0).is_err());
-        assert!(run("matmul", 1, f64::NAN).is_err());
+        assert!(run("matmul", 0, 1.0, false).is_err());
+        assert!(run("matmul", 1, 0.0, false).is_err());
+        assert!(run("matmul", 1, f64::NAN, false).is_err());
     }
 }

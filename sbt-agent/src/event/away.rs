@@ -1,7 +1,9 @@
 //! What a thread did while it was on no CPU.
 
+use serde::{Deserialize, Serialize};
+
 /// What threads sleep for in the kernel, as far as it can be told from the system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Reason {
     /// A futex: mutexes, condition variables, joins.
     Futex,
@@ -74,7 +76,7 @@ impl Reason {
 }
 
 /// Why a thread left its CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
     /// Not of its own will: it could have gone on.
     Ready,
@@ -84,7 +86,7 @@ pub enum Why {
 
 /// From a thread's leaving a CPU to its coming back to one. First it sleeps, if it does;
 /// then it is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Away {
     /// When it left, ns; `None` if nobody has seen that.
     pub from_ns: Option<u64>,
@@ -99,7 +101,7 @@ pub struct Away {
 }
 
 /// What kind of task took a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Taker {
     /// Another process.
     Other,
@@ -124,7 +126,7 @@ impl Taker {
 }
 
 /// A CPU taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     /// By what.
     pub by: Taker,

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{episode::Episode, thread::ThreadId};
+use super::{episode::Episode, site::PlaceId, still::Rows, thread::ThreadId};
 use crate::event::{Kind, Recognition, Round};
 
 /// A barrier, in the order of first appearance.
@@ -86,6 +86,10 @@ pub struct Barrier {
     pub last_serial: u64,
     /// Who took part in it.
     pub last_members: Vec<ThreadId>,
+    /// From where each of them came, in the same order.
+    pub last_places: Vec<PlaceId>,
+    /// Who has ever been there.
+    pub ever: Rows,
     /// When a thread last arrived, ns; 0 before the first.
     pub heard_ns: u64,
     /// Which one it is of all there have been: its entry may have been
@@ -171,6 +175,8 @@ impl Barriers {
             before: 0,
             last_serial: 0,
             last_members: Vec::new(),
+            last_places: Vec::new(),
+            ever: Rows::default(),
             heard_ns: 0,
             number: self.seen,
             master: None,

@@ -63,6 +63,10 @@ impl Model {
         barrier
             .last_members
             .extend(episode.members.iter().map(|member| member.row));
+        barrier.last_places.clear();
+        barrier
+            .last_places
+            .extend(episode.members.iter().map(|member| member.place));
         self.begin_region(id, &mut episode);
         let site = self.site_of(id, &episode);
         let parts = episode.members.iter().map(|member| virtual_time::Part {

@@ -2,6 +2,8 @@
 //! kind costs. Counted and not timed, so that the figures are there also for what
 //! happened before the costs were measured.
 
+use serde::{Deserialize, Serialize};
+
 /// Kinds of probes that cost differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -55,7 +57,7 @@ impl Class {
 pub const CLASSES: usize = Class::ALL.len();
 
 /// What one of each costs the thread that hits it, ns of its CPU time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tariff {
     /// By [`Class`], on an instruction that the kernel emulates.
     pub each: [f64; CLASSES],

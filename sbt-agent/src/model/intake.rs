@@ -1,11 +1,12 @@
 //! Events come in: to each what it changes.
 
-use super::{Model, barrier::possible_count, cost::Class, key, thread::Hint};
+use super::{Model, barrier::possible_count, cost::Class, key, tape::Step, thread::Hint};
 use crate::event::{Clocks, Event, MarkId, Reading, Tid};
 
 impl Model {
     /// Takes one event in. Events must come in the order of their times.
     pub fn push(&mut self, event: &Event) {
+        self.tape.keep(|| Step::Event(event.clone()));
         match event {
             Event::Thread {
                 tid,

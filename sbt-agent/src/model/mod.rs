@@ -32,7 +32,9 @@ pub mod sampled;
 pub mod site;
 pub mod sites;
 pub mod stats;
+pub mod still;
 pub mod straggler;
+pub mod tape;
 pub mod thread;
 pub mod told;
 pub mod trend;
@@ -61,6 +63,8 @@ use marks::Marks;
 use sampled::{ChainId, Samples};
 use site::{Part, PlaceId, Roles, SiteId};
 use sites::Sites;
+use still::Rows;
+use tape::{Step, Tape};
 use thread::{ThreadId, Threads};
 use told::{Telling, Told};
 use turns::Turns;
@@ -192,6 +196,7 @@ pub struct Model {
     /// Kept to be filled again: no allocation per episode.
     spare: Vec<Vec<Member>>,
     sweep: Sweep,
+    tape: Tape,
     parts: Vec<Part>,
     set: Vec<PlaceId>,
     /// All that was ever counted as complete.
@@ -292,6 +297,7 @@ impl Model {
 
     /// Says what probes cost the threads that hit them.
     pub fn set_tariff(&mut self, tariff: Tariff) {
+        self.tape.keep(|| Step::Tariff(tariff));
         self.compensated.set_tariff(tariff);
     }
 
@@ -302,11 +308,13 @@ impl Model {
 
     /// Probes may be off for spans of time from here on: arrivals are reckoned.
     pub fn expect_gaps(&mut self) {
+        self.tape.keep(|| Step::ExpectGaps);
         self.turns.begin();
     }
 
     /// They go off for a while, or have come on.
-    pub const fn set_off(&mut self, off: bool) {
+    pub fn set_off(&mut self, off: bool) {
+        self.tape.keep(|| Step::Off(off));
         self.turns.set_off(off);
     }
 
@@ -374,6 +382,11 @@ impl Model {
     /// Says which place a chain of callers is, and what is wanted there. To be
     /// said before its first arrival; otherwise each chain is a place of its own.
     pub fn define_place(&mut self, callers: CallersId, place: PlaceId, roles: Roles) {
+        self.tape.keep(|| Step::Place {
+            callers,
+            place,
+            roles,
+        });
         self.places.insert(callers, place);
         self.sites.assign(place, roles);
     }
@@ -442,12 +455,15 @@ impl Model {
         self.close_open(id);
         let barrier = self.barriers.get(id);
         barrier.count = Some(count);
+        // Another team may use it from here on.
+        barrier.ever = Rows::default();
         barrier.open.round = None;
         barrier.before = self.serial;
     }
 
     /// Says which rank of a parallel program a process is.
     pub fn set_rank(&mut self, process: u32, rank: u32) {
+        self.tape.keep(|| Step::Rank { process, rank });
         self.ranks.insert(process, rank);
     }
 

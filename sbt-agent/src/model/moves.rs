@@ -121,6 +121,7 @@ impl Model {
     fn sit(&mut self, id: BarrierId, member: Member) {
         let barrier = self.barriers.get(id);
         barrier.heard_ns = member.arrived.time_ns;
+        barrier.ever.insert(member.row);
         if barrier.open.members.is_empty() {
             self.serial += 1;
             barrier.open.serial = self.serial;
@@ -294,6 +295,7 @@ impl Model {
             leaving,
             last_serial,
             last_members,
+            last_places,
             ..
         } = self.barriers.get(seat.barrier);
         let Some(mine) = open.members.get_mut(seat.index) else {
@@ -318,6 +320,7 @@ impl Model {
         };
         std::mem::swap(&mut full.members[index], mine);
         last_members[index] = full.members[index].row;
+        last_places[index] = full.members[index].place;
         let (other, there) = (
             mine.tid,
             Seat {

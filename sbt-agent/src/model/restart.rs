@@ -2,6 +2,7 @@
 
 use super::{
     Exact, Model, Totals, away::Tracks, busy::Busy, cost::Paid, efficiency::Usage, marks::Marks,
+    tape::Step,
 };
 
 impl Model {
@@ -37,6 +38,7 @@ impl Model {
     /// Counts everything from zero on, from `time_ns`. What is going on goes on,
     /// and counts when it ends.
     pub fn reset(&mut self, time_ns: u64) {
+        self.tape.keep(|| Step::Reset { time_ns });
         for id in self.barriers.ids() {
             self.settle_leaving(id);
             self.barriers.get(id).episodes = 0;

@@ -1,5 +1,7 @@
 //! A site: from where barriers are called, with what happened there.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -22,11 +24,11 @@ use crate::event::Kind;
 /// One place in the program that calls a barrier: a source line with its chain
 /// of callers, however many addresses the compiler has made of it. Numbered by
 /// whoever resolves addresses; the model only compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PlaceId(pub u32);
 
 /// A site: the set of places from which the threads of an episode called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SiteId(pub u32);
 
 impl SiteId {
@@ -44,7 +46,7 @@ const MAX_NAMED_BARRIERS: usize = 64;
 pub const MAX_PAIRS: usize = 1 << 18;
 
 /// What whoever knows the places wants of those that are at one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// Every episode is to be told: see [`super::Model::take_told`].
     pub watched: bool,
@@ -388,7 +390,7 @@ pub struct Part {
 }
 
 /// A complete episode as a whole.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// First arrival F, ns.
     pub first_ns: u64,
@@ -405,7 +407,7 @@ pub struct Done {
 }
 
 /// What a thread works between two parallel regions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alone {
     /// Which.
     pub row: ThreadId,

@@ -12,6 +12,7 @@ mod losses;
 mod regular;
 pub mod setup;
 mod sim;
+mod still;
 mod truth;
 
 use crate::{event::Event, model::Model};

@@ -1,5 +1,7 @@
 //! Threads: what is kept while one lives, and the row that stays of it.
 
+use serde::{Deserialize, Serialize};
+
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -17,7 +19,9 @@ use super::{
 use crate::event::{Clocks, MarkId, Round, Tid};
 
 /// A row of the thread table, in the order of first appearance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct ThreadId(pub u32);
 
 impl ThreadId {
@@ -32,7 +36,7 @@ impl ThreadId {
 pub const MAX_ROWS: usize = 4096;
 
 /// What a thread did with the time between two moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// On a CPU, ns.
     pub running_ns: Option<u64>,

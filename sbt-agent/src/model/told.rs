@@ -1,5 +1,7 @@
 //! Single episodes for whoever wants to see them one by one.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     site::{Done, PlaceId, SiteId},
     thread::ThreadId,
@@ -22,7 +24,7 @@ impl Telling {
 }
 
 /// A complete episode.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Told {
     /// Where.
     pub site: SiteId,
@@ -35,7 +37,7 @@ pub struct Told {
 }
 
 /// One thread's arrival in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// Who.
     pub thread: ThreadId,

@@ -50,6 +50,11 @@ impl Turns {
         self.off = off;
     }
 
+    /// Whether the probes are off at present.
+    pub const fn is_off(&self) -> bool {
+        self.off
+    }
+
     /// Whether every arrival was seen or is reckoned.
     pub const fn is_exact(&self) -> bool {
         !self.inexact

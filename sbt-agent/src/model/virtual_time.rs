@@ -29,6 +29,15 @@ pub struct Part {
     pub paid: Paid,
 }
 
+impl Part {
+    /// From its release to the beginning of its work, ns: it was let go later, or kept
+    /// until the next region began.
+    fn idle_before(&self, released: f64) -> f64 {
+        self.start_ns
+            .map_or(0.0, |start_ns| (start_ns as f64 - released).max(0.0))
+    }
+}
+
 /// Sums over episodes, ns of virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
@@ -38,7 +47,7 @@ pub struct Sums {
     pub phase_ns: f64,
     /// From a thread's arrival to the last.
     pub idle_ns: f64,
-    /// From a thread's release to its arrival.
+    /// From the beginning of a thread's work to its arrival.
     pub work_ns: f64,
 }
 
@@ -191,8 +200,10 @@ impl Virtual {
             idle_ns: arrivals.iter().map(|arrived| last - arrived).sum(),
             work_ns: arrivals
                 .iter()
-                .zip(&all)
-                .map(|(arrived, (from, _))| arrived - from.virt)
+                .zip(parts.iter().zip(&all))
+                .map(|(arrived, (part, (from, _)))| {
+                    (arrived - from.virt - part.idle_before(from.real)).max(0.0)
+                })
                 .sum(),
         };
         let index = site.0 as usize;

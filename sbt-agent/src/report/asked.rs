@@ -1,12 +1,12 @@
 //! What a report says of what the user asked for: phases and marks of their own,
 //! limits, and episodes one by one.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{EfficiencyReport, StatReport, TrendReport, counters::Counts};
 
 /// A conceptual phase: from one barrier to another, whatever lies between.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConceptualReport {
     /// Its name.
@@ -44,7 +44,7 @@ pub struct ConceptualReport {
 }
 
 /// What one thread did in a conceptual phase.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConceptualThreadReport {
     /// Which.
@@ -56,7 +56,7 @@ pub struct ConceptualThreadReport {
 }
 
 /// A place that threads pass.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MarkReport {
     /// Its number.
@@ -72,7 +72,7 @@ pub struct MarkReport {
 }
 
 /// How often one thread passed a mark.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MarkThreadReport {
     /// Which.
@@ -82,7 +82,7 @@ pub struct MarkThreadReport {
 }
 
 /// From a thread's passing one mark to its passing the next.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntervalReport {
     /// The mark at its beginning.
@@ -104,7 +104,7 @@ pub struct IntervalReport {
 }
 
 /// One thread's passages from one mark to another.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntervalThreadReport {
     /// Which.
@@ -116,7 +116,7 @@ pub struct IntervalThreadReport {
 }
 
 /// A site whose barrier time exceeded the limit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WarningReport {
     /// Which.
@@ -130,7 +130,7 @@ pub struct WarningReport {
 }
 
 /// A watched episode.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WatchedReport {
     /// Where.
@@ -153,7 +153,7 @@ pub struct WatchedReport {
 }
 
 /// A thread's arrival in a watched episode.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ArrivalReport {
     /// Who.

@@ -1,9 +1,11 @@
 //! What a report says of the cost of watching.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 /// What watching cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OwnCost {
     /// Hits of probes: the sum over `by_kind`.
@@ -37,13 +39,14 @@ pub struct OwnCost {
 }
 
 /// What a kind of probe cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KindCost {
     /// `arrival` (of functions that wait), `team-arrival` (OpenMP, C++, Rust), `call`
     /// and `call-end` (named with `--barrier`, and MPI), `departure` (return probes),
     /// `condvar`, `mark`, or `region` (where a parallel region of OpenMP begins).
-    pub kind: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
     /// How often it was hit.
     pub events: u64,
     /// What one hit costs, on an instruction that the kernel emulates; null if it was not
@@ -52,7 +55,7 @@ pub struct KindCost {
 }
 
 /// Spans of time in which the probes were off, since they would have cost too much.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThinnedReport {
     /// When that began, since watching did.
@@ -70,7 +73,7 @@ pub struct ThinnedReport {
 
 /// Figures without the cost of watching, by virtual time: each thread's clock less what
 /// it has paid, and episodes recomputed with that. Never mixed with the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CompensatedReport {
     /// How long the run would have taken; null of a site.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 /// What counters said, by name, as they were asked for (`--events`); those of perf
 /// events that were counted only for a part of the time are scaled to the whole. A
@@ -11,13 +13,14 @@ use serde::Serialize;
 pub type Counts = BTreeMap<String, Option<u64>>;
 
 /// A counter that was asked for, over the whole run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CounterReport {
     /// Its name, as perf has it.
     pub name: String,
     /// What a value is: `ns`, or `count` for a number of something.
-    pub unit: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub unit: Word,
     /// All that was counted of all threads, in barriers too: from when watching them
     /// began to the last that was seen of each. Null if it was not counted.
     pub total: Option<u64>,
@@ -34,7 +37,7 @@ pub struct CounterReport {
 }
 
 /// A figure that follows from two counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DerivedReport {
     /// What it is called: `IPC`, `cache-misses rate`.

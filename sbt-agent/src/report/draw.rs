@@ -119,7 +119,7 @@ impl Report {
             functions: run.sampled.as_ref().map(|it| it.1.clone()),
             verdicts: None,
             no_verdict_because: None,
-            hang: None,
+            hang: run.hang,
             backend: run.backend,
             method: run.method,
             command: run.command,

@@ -1,11 +1,11 @@
 //! What a report says of the functions that threads were sampled in.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::BusyReport;
 
 /// Samples of where threads were while on a CPU (`--sample`).
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SamplingReport {
     /// How many a second of a thread's run time were asked for.
@@ -36,7 +36,7 @@ pub struct SamplingReport {
 }
 
 /// A function that threads were seen in between barriers, with what it has called.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FunctionReport {
     /// Its number, which stays the same in a run.
@@ -73,7 +73,7 @@ pub struct FunctionReport {
 }
 
 /// A function that has called another.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CallerReport {
     /// Its name; null where the thread began, or the caller is unknown.

@@ -1,6 +1,8 @@
 //! Locks for which threads have waited.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 use super::place_names::{name, others};
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
 };
 
 /// What is known of a lock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
     /// Of the futex in its process.
     pub address: u64,
@@ -33,7 +35,7 @@ pub struct Found {
 }
 
 /// A lock for which threads have waited.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LockReport {
     /// Of the futex in its process, hexadecimal: of a mutex it is the mutex's.
@@ -42,7 +44,8 @@ pub struct LockReport {
     /// which are put together by kind and site.
     pub pid: Option<u32>,
     /// `mutex`; `rwlock`; `semaphore`; `libc` for one of the C library's own.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
     /// From where a thread waited for it lately, as reports write it.
     pub site: Option<String>,
     /// The function there.

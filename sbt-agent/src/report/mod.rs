@@ -4,7 +4,7 @@
 //! The comments of the fields are their documentation: the JSON Schema in
 //! docs/report.schema.json is made of them. Times are integer nanoseconds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use counters::{CounterReport, Counts};
 use locks::LockReport;
@@ -15,6 +15,7 @@ mod cost;
 pub mod counters;
 mod draw;
 mod functions;
+mod hang;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -23,9 +24,11 @@ mod run;
 mod schema;
 mod sites;
 pub mod spin;
+mod standstill;
 mod states;
 mod usage;
 mod verdict;
+mod word;
 
 pub use asked::{
     ArrivalReport, ConceptualReport, ConceptualThreadReport, IntervalReport, IntervalThreadReport,
@@ -34,14 +37,20 @@ pub use asked::{
 pub use cost::{CompensatedReport, KindCost, OwnCost, ThinnedReport};
 pub use draw::functions::{folded, functions};
 pub use functions::{CallerReport, FunctionReport, SamplingReport};
+pub use hang::{
+    BlockedOn, HangAlsoReport, HangBarrierReport, HangLinkReport, HangReport, HangThreadReport,
+    HangWho, LookReport,
+};
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
     SiteThreadReport, StatReport, StragglerReport, TrendReport,
 };
+pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
+pub use word::Word;
 
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
@@ -50,7 +59,7 @@ pub const SCHEMA: u32 = 1;
 /// other. Times are integers of nanoseconds and end in `_ns`, shares are per
 /// cent and end in `_pct`. `null` is unknown or not measured, never 0. Threads,
 /// barriers and sites refer to each other by `id`. Fields may be added.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "sbt report"))]
 pub struct Report {
@@ -58,7 +67,8 @@ pub struct Report {
     /// mean something else.
     pub schema: u32,
     /// Version of sbt.
-    pub version: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub version: Word,
     /// Where the events came from: `ebpf`.
     pub backend: String,
     /// How: `uprobe_multi`, or `perf uprobes` before Linux 6.6.
@@ -147,8 +157,11 @@ pub struct Report {
     pub verdicts: Option<Vec<VerdictReport>>,
     /// Why there are no verdicts; null if there are.
     pub no_verdict_because: Option<String>,
-    /// Not computed by this version.
-    pub hang: Option<()>,
+    /// A barrier at which nobody went on for longer than `--hang-time`: who was missing, and
+    /// what that thread did. The present one; or else the longest that there was, which is
+    /// `over`. Also what is only `slow`, as long as that lasts: see `kind`. Null if there was
+    /// none.
+    pub hang: Option<StandstillReport>,
     /// What watching cost.
     pub own_cost: OwnCost,
     /// How closely was looked at what threads do between barriers (`--states`).
@@ -171,7 +184,7 @@ pub struct Report {
 }
 
 /// Where the time of all threads together went, as far as it was seen.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadTimeReport {
     /// Work, idle, release and between together.
@@ -203,7 +216,7 @@ pub struct ThreadTimeReport {
 }
 
 /// How threads waited in barriers: of those waits whose departure was seen.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaitsReport {
     /// Of idle and release, on a CPU: spinning in the barrier, or tasks of OpenMP; null
@@ -218,7 +231,7 @@ pub struct WaitsReport {
 }
 
 /// A process with threads in the report.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProcessReport {
     /// How labels call it: its rank, if each process has one of its own, else which it
@@ -232,7 +245,7 @@ pub struct ProcessReport {
 }
 
 /// A thread.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadReport {
     /// T0, T1, … of the text report.
@@ -296,7 +309,7 @@ pub struct ThreadReport {
 }
 
 /// A barrier object.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BarrierReport {
     /// Its number.
@@ -305,7 +318,8 @@ pub struct BarrierReport {
     /// `std::barrier` of C++; `rust` for its `Barrier`; `mpi` for a communicator;
     /// `condvar` for one made of a condition variable; `futex` for one made of a
     /// futex; `user` for `--barrier`.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub kind: Word,
     /// The evidence that it is a barrier, where the program does not call it so;
     /// else null.
     pub recognised: Option<RecognisedReport>,
@@ -318,7 +332,7 @@ pub struct BarrierReport {
 }
 
 /// What something was recognised as a barrier by.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RecognisedReport {
     /// Rounds in which each member came once and the last one woke the others.
@@ -333,7 +347,7 @@ pub struct RecognisedReport {
 }
 
 /// An episode that had arrivals but had not ended when watching did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnfinishedReport {
     /// Its barrier.

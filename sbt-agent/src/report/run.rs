@@ -1,6 +1,8 @@
 //! What a report takes from the session, beside the model.
 
-use super::{FunctionReport, SamplingReport, locks, spin};
+use serde::{Deserialize, Serialize};
+
+use super::{FunctionReport, SamplingReport, StandstillReport, locks, spin};
 use crate::{
     counters::Plan,
     model::{cost::Tariff, site::SiteId, told::Told},
@@ -8,7 +10,7 @@ use crate::{
 };
 
 /// What the session knows and the model does not.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// The name of the source, and how it works.
     pub backend: String,
@@ -61,6 +63,8 @@ pub struct Run {
     pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
     /// What may be barriers that spin, if anybody looked.
     pub spins: Option<Vec<spin::Found>>,
+    /// What stands still, or stood.
+    pub hang: Option<StandstillReport>,
     /// Counters that were asked for, in the order of readings.
     pub counters: Plan,
     /// How closely was looked at what threads do.

@@ -1,19 +1,28 @@
-//! docs/report.schema.json is made of the types of this module.
+//! docs/report.schema.json and docs/hang.schema.json are made of the types of this module.
 
 use std::{fs, path::Path};
 
-use super::Report;
+use schemars::{JsonSchema, schema_for};
+
+use super::{LookReport, Report};
 
 #[test]
-fn the_schema_in_the_documents_is_that_of_the_code() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/report.schema.json");
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Report)).unwrap() + "\n";
+fn the_schemas_in_the_documents_are_those_of_the_code() {
+    is_that_of::<Report>("report.schema.json");
+    is_that_of::<LookReport>("hang.schema.json");
+}
+
+fn is_that_of<T: JsonSchema>(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs")
+        .join(name);
+    let schema = serde_json::to_string_pretty(&schema_for!(T)).unwrap() + "\n";
     if std::env::var_os("SBT_WRITE_SCHEMA").is_some() {
         fs::write(&path, &schema).unwrap();
     }
-    let written = fs::read_to_string(&path).unwrap();
+    let written = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == schema,
-        "docs/report.schema.json is old: run this test with SBT_WRITE_SCHEMA=1"
+        "docs/{name} is old: run this test with SBT_WRITE_SCHEMA=1"
     );
 }

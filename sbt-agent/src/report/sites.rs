@@ -1,6 +1,8 @@
 //! What a report says of sites and of the phases between them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 use super::{
     CompensatedReport, LateAwayReport, ParallelismReport, WaitsReport, WhatIfReport,
@@ -8,7 +10,7 @@ use super::{
 };
 
 /// A site: from where a barrier is called.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteReport {
     /// Its number.
@@ -37,7 +39,8 @@ pub struct SiteReport {
     /// Barriers used from here; at most 64 are named.
     pub barriers: Vec<u32>,
     /// Of its barriers.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
     /// Complete episodes.
     pub episodes: u64,
     /// Others.
@@ -113,7 +116,7 @@ impl SiteReport {
 }
 
 /// Statistics of a stream of durations, ns.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatReport {
     /// How many values.
@@ -137,7 +140,7 @@ pub struct StatReport {
 }
 
 /// Who comes last at a site.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
     /// `persistent`: one thread more often than all others together;
@@ -146,11 +149,13 @@ pub struct StragglerReport {
     /// `none`: too few episodes or too little waiting to tell, or it is not known
     /// who came last. If several barriers are used from here and most episodes
     /// show the same at each, it is that.
-    pub pattern: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub pattern: Word,
     /// How they follow each other. `turns`: `repeats` are less than half as
     /// frequent as by chance; `stretches`: `changes` are; `none`: neither, or too
     /// few episodes to tell.
-    pub sequence: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub sequence: Word,
     /// Who came last most often, of those with an entry of their own.
     pub thread: u32,
     /// In how many of the episodes.
@@ -174,7 +179,7 @@ pub struct StragglerReport {
 /// What whoever came last did before, against the others: sums over the episodes
 /// that followed another one and in which all work is known. The first of the
 /// program is none of them, since its phase holds the program's start.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateReport {
     /// How many they are.
@@ -199,7 +204,7 @@ pub struct LateReport {
 }
 
 /// Work, and how it splits up, in the `split_episodes`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateTimesReport {
     /// From the departure before to the arrival.
@@ -213,7 +218,7 @@ pub struct LateTimesReport {
 }
 
 /// Who comes last at one of a site's barriers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BarrierStragglerReport {
     /// Which; null if it is no longer listed.
@@ -223,7 +228,8 @@ pub struct BarrierStragglerReport {
     /// Sum of idle in them.
     pub lost_ns: u64,
     /// As of the site.
-    pub pattern: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub pattern: Word,
     /// Who came last most often; null if that is not known of any.
     pub thread: Option<u32>,
     /// In how many of the episodes.
@@ -231,7 +237,7 @@ pub struct BarrierStragglerReport {
 }
 
 /// Some consecutive episodes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TrendReport {
     /// How many.
@@ -250,7 +256,7 @@ pub struct TrendReport {
 }
 
 /// What one thread did at one site.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteThreadReport {
     /// Which.
@@ -287,7 +293,7 @@ pub struct SiteThreadReport {
 }
 
 /// A thread's times at a site: one value an episode.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EachReport {
     /// Its work.
@@ -299,7 +305,7 @@ pub struct EachReport {
 }
 
 /// What lies between two consecutive episodes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseReport {
     /// The site before; null if no participant came from one.

@@ -1,6 +1,8 @@
 //! What looks like a barrier that only spins.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 use crate::{
     place::{printable, short},
@@ -8,7 +10,7 @@ use crate::{
 };
 
 /// A loop in which threads were seen to wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Where it is.
     pub place: SpinPlace,
@@ -24,7 +26,7 @@ pub struct Found {
 
 /// A loop that only waits for memory to change, in which several threads were seen
 /// while no barrier was hit: perhaps a barrier that spins.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SpinReport {
     /// The function that the loop is in, or that was inlined there; null without
@@ -37,7 +39,8 @@ pub struct SpinReport {
     /// The same as reports write it: by line, else by address in the file.
     pub place: String,
     /// `barrier`; `unclear` for what may be a lock or a flag as well.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
     /// How many threads were seen in it.
     pub threads: u64,
     /// `samples` of all that were taken of these threads: of their CPU time.

@@ -1,6 +1,8 @@
 //! What a report says of threads while they are on no CPU.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 use crate::{
     event::{Reason, Taken, Taker},
@@ -13,12 +15,13 @@ use crate::{
 };
 
 /// How closely was looked at what threads do between barriers.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatesReport {
     /// `light`: running, ready and blocked times. `full`: likewise, blocked on what, and who
     /// took CPUs. `off`: none of these.
-    pub level: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub level: Word,
     /// With `full`, episodes of which each switch of their threads was seen: those are
     /// `busy` while they are on a CPU. Null otherwise.
     pub exact_episodes: Option<u64>,
@@ -39,7 +42,7 @@ impl StatesReport {
 }
 
 /// What a thread did in its work while it was on no CPU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AwayReport {
     /// Blocked on what, the longest first.
@@ -53,25 +56,27 @@ pub struct AwayReport {
 }
 
 /// For how long threads were blocked on something.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedReport {
     /// `futex`: locks, condition variables, joins; `file`: files and disks; `page-fault`;
     /// `sleep`: told to; `poll`: one of several descriptors; `stream`: a pipe, socket or
     /// terminal; `child`: the end of a process; `memory`: changing mappings; `stopped`: by
     /// a signal or debugger; `other`.
-    pub reason: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub reason: Word,
     /// How long.
     pub ns: u64,
 }
 
 /// Who ran on a CPU for which a thread was ready.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TakerReport {
     /// `process`: another process; `own`: another thread of the target; `kernel`: a
     /// thread of the kernel; `idle`: nobody, since a quota held the thread back.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
     /// The kernel's name of it.
     pub name: String,
     /// Its process; null if several of this name did.
@@ -81,7 +86,7 @@ pub struct TakerReport {
 }
 
 /// What whoever came last did while it was on no CPU, against the others.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateAwayReport {
     /// Sums over so many episodes: those of which each switch was seen.

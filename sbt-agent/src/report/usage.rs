@@ -1,10 +1,10 @@
 //! What a report says of how well the threads were used.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The efficiencies of POP over the whole run: shares of 1, of which 0.8 passes for
 /// good. `parallel` is `load_balance` × `serialisation` × `transfer`.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EfficiencyReport {
     /// Useful work of all threads / (`threads` × wall time). Useful is work for which the
@@ -35,7 +35,7 @@ pub struct EfficiencyReport {
 
 /// How many threads were busy at a time: between barriers, and not waiting in one. Of each
 /// episode's members alone.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ParallelismReport {
     /// Time in which at least one was: the normalised processor time (Quartz).
@@ -47,7 +47,7 @@ pub struct ParallelismReport {
 }
 
 /// Wall time with so many busy threads.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BusyReport {
     /// How many.
@@ -58,7 +58,7 @@ pub struct BusyReport {
 
 /// Wall time that would be saved at a site if things were otherwise, as far as the work
 /// stays the same. That of perfect balance is the site's `gain_ns`.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WhatIfReport {
     /// If whoever comes last took 10 % less time for its work, and nobody else.

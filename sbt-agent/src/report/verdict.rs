@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 /// Why threads waited for each other: at a site, or in the whole run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerdictReport {
     /// What it is. In the whole run: `spinning-while-others-lack-cpus`,
@@ -13,7 +15,8 @@ pub struct VerdictReport {
     /// `phase-too-short`, `straggler-blocked`, `straggler-lost-its-cpu`,
     /// `serial-phase`, `persistent-straggler`, `alternating-stragglers`,
     /// `rotating-straggler`. docs/verdicts.md has them all.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
     /// Where; null if it is about the whole run.
     pub site: Option<u32>,
     /// Who, if it is one thread.
@@ -22,11 +25,12 @@ pub struct VerdictReport {
     pub text: String,
     /// The figures that it rests on: names end in `_ns` or `_pct`, others are counts
     /// or ratios.
-    pub evidence: BTreeMap<&'static str, Figure>,
+    #[serde(deserialize_with = "super::word::read_figures")]
+    pub evidence: BTreeMap<Word, Figure>,
 }
 
 /// A figure of the evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Figure {

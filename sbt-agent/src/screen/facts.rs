@@ -20,6 +20,18 @@ pub enum Motion {
         /// Longer than any phase so far.
         unusual: bool,
     },
+    /// Threads wait for one that does not come; for how long, ns.
+    Hangs {
+        /// ns.
+        ns: u64,
+    },
+    /// Threads wait for one that is at work, or will be; for how long, ns.
+    Slow {
+        /// ns.
+        ns: u64,
+        /// Or it may be in a loop without end.
+        stuck: bool,
+    },
     /// Nobody watches, for so many ns.
     Off {
         /// ns.
@@ -43,6 +55,16 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
             return Motion::Off { ns };
         }
         Watching::On => {}
+    }
+    let standstill = snapshot.report.hang.as_ref();
+    if let Some(hang) = standstill.filter(|it| it.outcome == "lasts") {
+        let ns = hang.lasted_ns;
+        return if hang.is_hang() {
+            Motion::Hangs { ns }
+        } else {
+            let stuck = hang.found.kind != "slow";
+            Motion::Slow { ns, stuck }
+        };
     }
     let Some(ns) = silent_ns(snapshot) else {
         return Motion::NoneYet;

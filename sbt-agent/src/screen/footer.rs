@@ -10,7 +10,7 @@ use ratatui::{
 
 use super::{
     NOTICE_NS, State,
-    tabs::{Hint, Tab},
+    tabs::{HANG, HELP, Hint, Tab},
     words::{self, fit, put, width},
 };
 use crate::{
@@ -38,19 +38,21 @@ pub enum Dialog {
 const MOST: usize = 60;
 
 impl State {
-    pub(super) fn draw_titles(&mut self, buffer: &mut Buffer, area: Rect) {
+    pub(super) fn draw_titles(&mut self, buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
         let look = self.look;
-        let (names, wide) = self.tab_names(usize::from(area.width));
+        let (names, wide) = self.tab_names(usize::from(area.width), snapshot);
         let mut spans = vec![Span::raw(if wide { " " } else { "" })];
         let mut x = area.x + u16::from(wide);
         self.titles.clear();
         self.title_row = area.y;
-        for (index, text) in names.into_iter().enumerate() {
+        for (index, text) in names {
             let end = x.saturating_add(u16::try_from(width(&text)).unwrap_or(u16::MAX));
-            self.titles.push(x..end);
+            self.titles.push((index, x..end));
             x = end;
             let style = if index == self.current {
                 look.chosen()
+            } else if self.tabs[index].is_alarming(snapshot) {
+                look.alarm()
             } else {
                 look.dim()
             };
@@ -59,25 +61,41 @@ impl State {
         put(buffer, area, 0, &Line::from(spans));
     }
 
-    /// The names of the tabs with their keys, as long as there is room for them; whether
-    /// that is much.
-    fn tab_names(&self, columns: usize) -> (Vec<String>, bool) {
-        // The tenth has the key 0.
-        let names = |name: &dyn Fn(usize, &dyn Tab) -> String| -> Vec<String> {
+    /// The tabs that are there, their names with their keys, as long as there is room for
+    /// them; whether that is much. What has come by itself comes first.
+    fn tab_names(&self, columns: usize, snapshot: &Snapshot) -> (Vec<(usize, String)>, bool) {
+        let names = |name: &dyn Fn(char, &dyn Tab) -> String| -> Vec<(usize, String)> {
             let tabs = self.tabs.iter().enumerate();
-            tabs.map(|(index, tab)| name((index + 1) % 10, tab.as_ref()))
-                .collect()
+            let there = tabs.filter(|(_, tab)| tab.is_there(snapshot));
+            let mut names: Vec<_> = there
+                .map(|(index, tab)| {
+                    // The tenth has the key 0.
+                    let digit = (1..=9).chain([0]).nth(index);
+                    let digit = digit.and_then(|digit| char::from_digit(digit, 10));
+                    let key = tab.key().or(digit).unwrap_or(' ');
+                    (index, name(key, tab.as_ref()))
+                })
+                .collect();
+            names.sort_by_key(|(index, _)| self.tabs[*index].key().is_none());
+            names
         };
-        let length = |names: &[String]| names.iter().map(|name| width(name)).sum::<usize>();
-        let long = names(&|number, tab| format!(" {number} {} ", tab.title()));
+        let length = |names: &[(usize, String)]| -> usize {
+            names.iter().map(|(_, name)| width(name)).sum()
+        };
+        let long = names(&|key, tab| format!(" {key} {} ", tab.title()));
         if length(&long) < columns {
             return (long, true);
         }
-        let short = names(&|number, tab| format!("{number}{} ", tab.short_title()));
-        if length(&short) <= columns {
+        let short = names(&|key, tab| format!("{key}{} ", tab.short_title()));
+        // The blank at the end needs no room.
+        if length(&short) <= columns + 1 {
             return (short, false);
         }
-        let brief = names(&|number, tab| format!("{number}{} ", tab.brief_title()));
+        let mut brief = names(&|key, tab| format!("{key}{} ", tab.brief_title()));
+        if length(&brief) > columns + 1 {
+            brief.retain(|(index, _)| *index != HELP);
+            brief.push((HELP, "?".into()));
+        }
         (brief, false)
     }
 
@@ -153,6 +171,9 @@ impl State {
     /// As many keys as fit; the way out always does.
     fn hints(&self, snapshot: &Snapshot, columns: usize) -> Vec<Hint> {
         let mut hints = self.tabs[self.current].hints();
+        if self.current != HANG && self.tabs[HANG].is_alarming(snapshot) {
+            hints.insert(0, ("!", "who is missing"));
+        }
         match snapshot.watching {
             Watching::On => hints.push(("Space", "stop watching")),
             Watching::Off { .. } => hints.insert(0, ("Space", "watch again")),

@@ -53,7 +53,9 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
     let most = columns.saturating_sub(44) / 2;
     let pace = match facts::motion(snapshot) {
         // Who is missing needs the room more.
-        Motion::Silent { unusual: true, .. } => String::new(),
+        Motion::Silent { unusual: true, .. } | Motion::Hangs { .. } | Motion::Slow { .. } => {
+            String::new()
+        }
         Motion::Moving | Motion::Ended(_) | Motion::Off { .. } => {
             // All of the efficiency is worth more than the oldest bars.
             let needed = efficiency(snapshot, look).map_or(0, |texts| width(&texts[0]) + 3);
@@ -97,6 +99,12 @@ fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
             } else {
                 (format!("{} {text}", look.pick("‖", "=")), look.bold())
             }
+        }
+        Motion::Hangs { ns } => (format!("! HANG for {}", since(ns)), look.alarm()),
+        Motion::Slow { ns, stuck } => {
+            let what = if stuck { "slow or stuck" } else { "slow" };
+            let text = format!("{} {what} for {}", look.pick("‖", "="), since(ns));
+            (text, look.bold())
         }
         Motion::Off { ns } => (
             format!("{} not watching for {}", look.pick("◼", "#"), since(ns)),
@@ -225,6 +233,11 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
         Motion::Silent { unusual, .. } => {
             let style = if unusual { look.bold() } else { Style::new() };
             (who_waits(snapshot, room, look), style)
+        }
+        Motion::Hangs { .. } | Motion::Slow { .. } => {
+            let hang = snapshot.report.hang.as_ref();
+            let text = hang.map_or("", |hang| hang.found.text.as_str());
+            (text::sentence(&printable(text), look.text()), look.bold())
         }
         Motion::NoneYet if snapshot.report.threads.is_empty() => (
             format!(

@@ -42,6 +42,8 @@ pub enum Action {
     ZoomOut,
     /// The tab with this number, from 0.
     Tab(usize),
+    /// The hang, if there is one.
+    Hang,
     /// The next tab.
     NextTab,
     /// The tab before.
@@ -96,6 +98,7 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::BackTab => Action::PreviousTab,
         KeyCode::Char(c @ '1'..='9') => Action::Tab(c as usize - '1' as usize),
         KeyCode::Char('0') => Action::Tab(9),
+        KeyCode::Char('!') => Action::Hang,
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Help,
         KeyCode::Char('/') => Action::Filter,
         KeyCode::Char('s') => Action::Sort,

@@ -30,7 +30,7 @@ mod words;
 use footer::Dialog;
 use keys::{Action, Move};
 pub use look::Look;
-use tabs::{Tab, View};
+use tabs::{HANG, HELP, Tab, View};
 pub use terminal::{Handle, Screen, restore};
 
 /// The least columns and rows that something can be shown in.
@@ -68,7 +68,7 @@ pub struct State {
     /// The answer that is or was shown, by its number, and since when, ns.
     notice: Option<(u64, u64)>,
     /// What was drawn: the columns of the tabs' names and their row,
-    titles: Vec<std::ops::Range<u16>>,
+    titles: Vec<(usize, std::ops::Range<u16>)>,
     title_row: u16,
     /// and the tab.
     body: Rect,
@@ -123,8 +123,12 @@ impl State {
         ])
         .areas(area);
         header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
-        self.draw_titles(buffer, titles);
         self.body = body;
+        let shown = self.paused.as_deref().unwrap_or(snapshot);
+        if !self.tabs[self.current].is_there(shown) {
+            self.current = 0;
+        }
+        self.draw_titles(buffer, titles, snapshot);
         let view = View {
             snapshot: self.paused.as_deref().unwrap_or(snapshot),
             paused: self.paused.is_some(),
@@ -164,7 +168,6 @@ impl State {
     }
 
     fn act(&mut self, action: Action, snapshot: &Snapshot) -> Vec<Request> {
-        let tabs = self.tabs.len();
         match action {
             Action::Leave => return vec![Request::Leave],
             Action::Interrupt => return vec![Request::Interrupt],
@@ -172,11 +175,11 @@ impl State {
             Action::Toggle => return vec![Request::Toggle],
             Action::Reset => return vec![Request::Reset],
             Action::Save => return vec![Request::Save],
-            Action::Tab(number) if number < tabs => self.current = number,
-            Action::Tab(_) => {}
-            Action::NextTab => self.current = (self.current + 1) % tabs,
-            Action::PreviousTab => self.current = (self.current + tabs - 1) % tabs,
-            Action::Help => self.current = tabs - 1,
+            Action::Tab(number) => self.turn_to(number, snapshot),
+            Action::NextTab => self.turn(1, snapshot),
+            Action::PreviousTab => self.turn(self.tabs.len() - 1, snapshot),
+            Action::Help => self.current = HELP,
+            Action::Hang => self.turn_to(HANG, snapshot),
             Action::Pause => {
                 self.paused = match self.paused.take() {
                     Some(_) => None,
@@ -195,6 +198,26 @@ impl State {
             _ => return self.pass_on(action, snapshot),
         }
         Vec::new()
+    }
+
+    /// Shows a tab, if it is there.
+    fn turn_to(&mut self, tab: usize, snapshot: &Snapshot) {
+        let shown = self.paused.as_deref().unwrap_or(snapshot);
+        match self.tabs.get(tab) {
+            Some(found) if found.is_there(shown) => self.current = tab,
+            Some(_) if tab == HANG => self.said = Some("no hang was found"),
+            _ => {}
+        }
+    }
+
+    /// Shows the tab that comes so many after this one, or the next that is there.
+    fn turn(&mut self, step: usize, snapshot: &Snapshot) {
+        let shown = self.paused.as_deref().unwrap_or(snapshot);
+        let tabs = self.tabs.len();
+        let next = (1..=tabs).map(|n| (self.current + n * step) % tabs);
+        if let Some(next) = next.into_iter().find(|tab| self.tabs[*tab].is_there(shown)) {
+            self.current = next;
+        }
     }
 
     /// What is the tab's own.
@@ -260,9 +283,9 @@ impl State {
                 .flat_map(|action| self.pass_on(action, snapshot))
                 .collect(),
             MouseEventKind::Down(MouseButton::Left) => {
-                let tab = self.titles.iter().position(|title| title.contains(&at.x));
-                if let (Some(tab), true) = (tab, at.y == self.title_row) {
-                    (self.current, self.dialog, self.typing) = (tab, None, None);
+                let tab = self.titles.iter().find(|(_, title)| title.contains(&at.x));
+                if let (Some((tab, _)), true) = (tab, at.y == self.title_row) {
+                    (self.current, self.dialog, self.typing) = (*tab, None, None);
                 } else if self.body.contains(at) {
                     self.tabs[self.current].click(at);
                 }

@@ -14,7 +14,10 @@ use crate::{
     session::States,
 };
 
+mod hang;
 mod usage;
+
+pub use hang::{hostile_hang, hung, over, slow};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

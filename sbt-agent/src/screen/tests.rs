@@ -123,7 +123,7 @@ fn check(name: &str, shown: &Shown) {
 
 type Sample = (&'static str, fn() -> Snapshot);
 
-const SAMPLES: [Sample; 9] = [
+const SAMPLES: [Sample; 12] = [
     ("empty", samples::empty),
     ("calm", samples::calm),
     ("imbalanced", samples::imbalanced),
@@ -133,6 +133,9 @@ const SAMPLES: [Sample; 9] = [
     ("hanging", samples::hanging),
     ("ended", samples::ended),
     ("hostile", samples::hostile),
+    ("hung", samples::hung),
+    ("slow", samples::slow),
+    ("hostile-hang", samples::hostile_hang),
 ];
 
 #[test]
@@ -189,6 +192,110 @@ fn every_tab_at_several_sizes() {
     }
 }
 
+/// The style of the first of these characters.
+fn style_of(shown: &Shown, text: &str) -> ratatui::style::Style {
+    let buffer = shown.terminal.backend().buffer();
+    let width = usize::from(buffer.area.width);
+    let rows = buffer.content.chunks(width);
+    let found = rows.into_iter().find_map(|row| {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        let at = line[..line.find(text)?].chars().count();
+        Some(row[at].style())
+    });
+    found.unwrap_or_else(|| panic!("no {text} in\n{}", shown.text()))
+}
+
+#[test]
+fn a_hang_has_a_tab_of_its_own() {
+    for (name, sample) in [
+        ("hang", samples::hung as fn() -> _),
+        ("slow", samples::slow),
+    ] {
+        for size in SIZES {
+            let mut shown = Shown::new(sample(), size, LOOK);
+            shown.keys("!");
+            check(&format!("tab-{name}-{}x{}", size.0, size.1), &shown);
+        }
+    }
+    let mut shown = Shown::new(samples::hung(), (80, 24), LOOK);
+    let alarm = LOOK.alarm().fg;
+    assert_eq!(style_of(&shown, "!Hang").fg, alarm, "in red");
+    assert_eq!(style_of(&shown, "! HANG for 40.0 s").fg, alarm);
+    assert!(
+        shown.text().contains("! who is missing"),
+        "{}",
+        shown.text()
+    );
+    shown.keys("!");
+    assert!(
+        shown
+            .text()
+            .contains("mutex 0x55d0c0de40 held by T1 worker")
+    );
+    assert!(!shown.text().contains("! who is missing"), "it is in sight");
+    // By Tab it comes behind the help and in front of the first.
+    shown.code(KeyCode::Tab);
+    assert!(
+        shown.text().contains("thread-time is lost"),
+        "{}",
+        shown.text()
+    );
+    shown.code(KeyCode::BackTab);
+    assert!(shown.text().contains("who is missing"));
+    shown.code(KeyCode::BackTab);
+    assert!(shown.text().contains("1-0, Tab, Shift-Tab"));
+    // And by a click, as the others.
+    shown.click(2, 2);
+    assert!(shown.text().contains("who waits for whom"));
+}
+
+#[test]
+fn without_a_hang_there_is_no_such_tab() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    assert!(!shown.text().contains("Hang"));
+    shown.keys("!");
+    assert!(shown.text().contains("no hang was found"));
+    shown.keys("0");
+    shown.code(KeyCode::Tab);
+    assert!(
+        shown.text().contains("thread-time is lost"),
+        "{}",
+        shown.text()
+    );
+    // It goes while it is looked at.
+    shown.snapshot = samples::hung();
+    shown.keys("!");
+    shown.snapshot = samples::imbalanced();
+    shown.draw();
+    assert!(
+        shown.text().contains("thread-time is lost"),
+        "{}",
+        shown.text()
+    );
+}
+
+#[test]
+fn what_is_slow_or_over_does_not_alarm() {
+    let alarm = LOOK.alarm().fg;
+    for (sample, heading) in [
+        (samples::slow as fn() -> _, "SLOW for 40.0 s"),
+        (samples::over, "A HANG, over after 40.0 s"),
+    ] {
+        let mut shown = Shown::new(sample(), (80, 24), LOOK);
+        assert_ne!(style_of(&shown, "!Hang").fg, alarm);
+        assert!(!shown.text().contains("! who is missing"));
+        assert!(!shown.text().contains("HANG for"));
+        shown.keys("!");
+        assert!(shown.text().contains(heading), "{}", shown.text());
+        assert_ne!(style_of(&shown, heading).fg, alarm);
+    }
+    assert!(
+        Shown::new(samples::slow(), (80, 24), LOOK)
+            .text()
+            .contains("slow for 40.0 s")
+    );
+}
+
 #[test]
 fn the_holder_of_a_lock_is_called_as_everywhere() {
     let mut snapshot = samples::imbalanced();
@@ -207,7 +314,7 @@ fn a_terminal_without_unicode_gets_ascii_only() {
     };
     for (name, sample) in SAMPLES {
         let mut shown = Shown::new(sample(), (80, 24), look);
-        for tab in 0..=9 {
+        for tab in "0123456789!".chars() {
             shown.keys(&tab.to_string());
             assert!(shown.text().is_ascii(), "{name} {tab}\n{}", shown.text());
         }
@@ -229,7 +336,7 @@ fn without_colours_there_are_none() {
     };
     for (_, sample) in SAMPLES {
         let mut shown = Shown::new(sample(), (120, 40), look);
-        for tab in 0..=9 {
+        for tab in "0123456789!".chars() {
             shown.keys(&tab.to_string());
             let cells = &shown.terminal.backend().buffer().content;
             let plain = cells
@@ -573,7 +680,7 @@ proptest! {
         rows in 1_u16..100,
         sample in 0..SAMPLES.len(),
         unicode: bool,
-        keys in proptest::collection::vec((0..29_usize, 0..300_u16, 0..100_u16), 0..40),
+        keys in proptest::collection::vec((0..30_usize, 0..300_u16, 0..100_u16), 0..40),
     ) {
         let look = Look { unicode, color: true };
         let mut shown = Shown::new(SAMPLES[sample].1(), (columns, rows), look);
@@ -592,7 +699,7 @@ proptest! {
                     shown.event(&Event::Resize(x, y));
                     continue;
                 }
-                _ => KeyCode::Char("1234567890jkgGsS/npi+".chars().nth(key - 9).unwrap_or('x')),
+                _ => KeyCode::Char("1234567890jkgGsS/npi+!".chars().nth(key - 9).unwrap_or('x')),
             };
             shown.code(code);
         }

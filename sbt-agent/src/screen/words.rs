@@ -12,6 +12,8 @@ use crate::{
     views::table::count,
 };
 
+pub use crate::words::since;
+
 /// Columns that a text takes.
 pub fn width(text: &str) -> usize {
     text.width()
@@ -192,17 +194,6 @@ fn append(out: &mut String, text: &str, columns: usize) {
     }
 }
 
-/// How long something has been going on, for people: `3.2 s`, `2 min 03 s`.
-pub fn since(ns: u64) -> String {
-    let tenths = ns / 100_000_000;
-    let seconds = tenths / 10;
-    match seconds {
-        0..60 => format!("{seconds}.{} s", tenths % 10),
-        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
 /// A length of time in two digits or three, for scales: `8.4 ms`, `134 ms`.
 pub fn about(ns: u64, look: Look) -> String {
     let (unit, name) = match ns {
@@ -282,9 +273,6 @@ mod tests {
         assert_eq!(about(4_294_967_296), "4.3 s");
         assert_eq!(about(999_999), "1000 µs");
         assert_eq!(about(512), "512 ns");
-        assert_eq!(since(3_240_000_000), "3.2 s");
-        assert_eq!(since(123_000_000_000), "2 min 03 s");
-        assert_eq!(since(7_320_000_000_000), "2 h 02 min");
         assert_eq!(clock(12_440_000_000), "00:12.4");
         assert_eq!(clock(3_723_000_000_000), "1:02:03");
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     model::{Model, cost::Tariff},
-    source::ebpf::calibration::Outcome,
+    source::ebpf::calibration::Measurement,
 };
 
 /// How long a report waits at most for the measurement: the program was a short one.
@@ -13,15 +13,15 @@ const PATIENCE: Duration = Duration::from_millis(150);
 /// Takes the costs over when they have been measured.
 #[derive(Debug, Default)]
 pub struct Cost {
-    outcome: Outcome,
+    measurement: Measurement,
     told: bool,
 }
 
 impl Cost {
     /// Of a measurement that has begun.
-    pub fn new(outcome: Outcome) -> Self {
+    pub fn new(measurement: Measurement) -> Self {
         Self {
-            outcome,
+            measurement,
             told: false,
         }
     }
@@ -29,7 +29,7 @@ impl Cost {
     /// Tells the model of them, once.
     pub fn look(&mut self, model: &mut Model) {
         if !self.told
-            && let Some(outcome) = self.outcome.get()
+            && let Some(outcome) = self.measurement.outcome()
         {
             self.told = true;
             if let Ok(tariff) = outcome {
@@ -44,19 +44,19 @@ impl Cost {
             return;
         }
         let begun = Instant::now();
-        while self.outcome.get().is_none() && begun.elapsed() < PATIENCE {
+        while self.measurement.outcome().is_none() && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// What probes cost, if it is known.
     pub fn tariff(&self) -> Option<&Tariff> {
-        self.outcome.get()?.as_ref().ok()
+        self.measurement.outcome()?.as_ref().ok()
     }
 
     /// Why it is not known.
     pub fn unknown_because(&self) -> Option<String> {
-        match self.outcome.get() {
+        match self.measurement.outcome() {
             Some(Ok(_)) => None,
             Some(Err(error)) => Some(error.clone()),
             None => Some("the program ended before it was measured".into()),

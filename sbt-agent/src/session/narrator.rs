@@ -68,6 +68,11 @@ impl Narrator {
         }
     }
 
+    /// Whether anything is told while the program runs.
+    pub const fn speaks(&self) -> bool {
+        self.style.is_some()
+    }
+
     /// Which episodes it has to see.
     pub fn telling(&self) -> Telling {
         Telling {

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -78,9 +79,12 @@ impl Prepared {
         } else {
             Scope::Target
         };
-        let mut source = load(found.pid, scope, settings, children)?;
         let wanted = Arc::new(wanted(settings));
         let mut resolver = Resolver::new(found.pid, None, Arc::clone(&wanted));
+        let (loaded, ()) = while_loading(found.pid, settings, children, || resolver.refresh());
+        let mut source = loaded?;
+        source.set_scope(scope);
+        // From now on it is told of; it may have executed another program before.
         resolver.refresh();
         let files = resolver.new_files();
         check_wanted(&wanted, None, &files)?;
@@ -115,31 +119,35 @@ fn attach_to_program(
 ) -> anyhow::Result<(Ebpf, Resolver)> {
     let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
-    // A program that is not there fails at its exec, with the right message.
-    let paths = program.as_deref();
-    let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
-    let mut files = sites::open_all(&paths.certain, &wanted);
-    // Whoever has children has them at any moment, and they begin at once.
-    if executes::execute_others(&files) {
-        let path = std::env::var_os("PATH");
-        let named = program.as_deref().unwrap_or_else(|| Path::new(""));
-        for program in executes::programs_named(named, arguments, path.as_deref()) {
-            let paths = libraries::will_map(&program, user);
-            let known = |file: &Arc<ProbedFile>| files.iter().any(|old| old.id == file.id);
-            let mut new = sites::open_all(&paths.certain, &wanted);
-            new.retain(|file| !known(file));
-            files.extend(new);
-        }
-    }
-    let has_children = children && executes::start_processes(&files);
-    let scope = if has_children {
+    let (loaded, (mut files, possible, has_children)) =
+        while_loading(pid, settings, children, || {
+            // A program that is not there fails at its exec, with the right message.
+            let paths = program.as_deref();
+            let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
+            let mut files = sites::open_all(&paths.certain, &wanted);
+            // Whoever has children has them at any moment, and they begin at once.
+            if executes::execute_others(&files) {
+                let path = std::env::var_os("PATH");
+                let named = program.as_deref().unwrap_or_else(|| Path::new(""));
+                for program in executes::programs_named(named, arguments, path.as_deref()) {
+                    let paths = libraries::will_map(&program, user);
+                    let known = |file: &Arc<ProbedFile>| files.iter().any(|old| old.id == file.id);
+                    let mut new = sites::open_all(&paths.certain, &wanted);
+                    new.retain(|file| !known(file));
+                    files.extend(new);
+                }
+            }
+            let has_children = children && executes::start_processes(&files);
+            (files, paths.possible, has_children)
+        });
+    let mut source = loaded?;
+    source.set_scope(if has_children {
         Scope::Everyone
     } else {
         Scope::Target
-    };
-    let mut source = load(pid, scope, settings, children)?;
+    });
     check_wanted(&wanted, program.as_deref(), &files)?;
-    files.extend(sites::open_all(&paths.possible, &wanted));
+    files.extend(sites::open_all(&possible, &wanted));
     let mut resolver = Resolver::new(pid, program, wanted);
     resolver.know(&files);
     learn(&mut source, &mut resolver)?;
@@ -186,15 +194,27 @@ fn check_wanted(
     Ok(())
 }
 
-fn load(pid: u32, scope: Scope, settings: &Settings, children: bool) -> anyhow::Result<Ebpf> {
-    let departures = settings.departures != Departures::Off;
-    Ebpf::load(
-        pid,
-        scope,
-        departures,
-        children,
-        settings.states,
-        &settings.events,
-    )
-    .map_err(privilege::explain)
+/// Has the kernel take the programs, which costs it tens of milliseconds, and does
+/// something else meanwhile.
+fn while_loading<T>(
+    pid: u32,
+    settings: &Settings,
+    children: bool,
+    work: impl FnOnce() -> T,
+) -> (anyhow::Result<Ebpf>, T) {
+    let load = || {
+        Ebpf::load(
+            pid,
+            settings.departures != Departures::Off,
+            children,
+            settings.states,
+            &settings.events,
+        )
+    };
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(load);
+        let done = work();
+        let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (loaded.map_err(privilege::explain), done)
+    })
 }

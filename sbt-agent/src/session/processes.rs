@@ -33,6 +33,12 @@ impl Processes {
         }
     }
 
+    /// The target, and those that descend from it and live, as far as they were seen to
+    /// begin.
+    pub fn living(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(self.target).chain(self.living.iter().copied())
+    }
+
     /// A thread of a process is seen.
     pub fn meet(&mut self, process: u32, model: &mut Model) {
         if process != 0 && self.met.insert(process) {

@@ -18,6 +18,7 @@ impl Session {
         self.cost.wait_for(self.model.totals().arrivals);
         self.cost.look(&mut self.model);
         self.recognition.finish(&mut self.model);
+        self.settle_hangs();
         self.model.finish();
         self.narrate();
         self.notes.extend(totals.notes);
@@ -35,7 +36,7 @@ impl Session {
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         self.notes.extend(Naming(&self.settings).unmatched(&places));
         let (watched, watched_omitted) = self.narrator.take_kept();
-        let run = Run {
+        let mut run = Run {
             watched,
             watched_omitted,
             ended: ended || self.exit_status.is_some(),
@@ -44,6 +45,7 @@ impl Session {
             notes: std::mem::take(&mut self.notes),
             ..self.facts(self.end_ns)
         };
+        self.end_recording(&mut run);
         verdict::with(Report::new(&self.model, self.resolver.places(), run))
     }
 
@@ -120,6 +122,7 @@ impl Session {
             cpus: self.cpus,
             departures: self.governor.summary(),
             locks: self.locks.report(),
+            hang: self.hang_report(until_ns),
             spins: self.spinning.report(&self.again()),
             notes: self.notes.clone(),
             counters: self.counters.clone(),

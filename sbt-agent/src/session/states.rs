@@ -1,7 +1,9 @@
 //! How closely is looked at what threads do between barriers.
 
+use serde::{Deserialize, Serialize};
+
 /// What the user wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum States {
     /// Running, ready and blocked, from two clocks that every event carries.
     #[default]

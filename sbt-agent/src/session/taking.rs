@@ -75,11 +75,18 @@ impl Session {
                 .push(event, &mut self.resolver, &mut self.model);
         }
         self.narrate();
+        self.write_down();
         View::heard(&mut self.view);
         for process in maps_changed {
             self.resolver.turn_to(process);
             self.resolver.refresh();
         }
+        self.follow_up(has_forked, first_replaced, someone_ended);
+    }
+
+    /// What the probes are to learn of what has happened. `first_replaced`: a thread that
+    /// was not the first of the target has executed a program.
+    fn follow_up(&mut self, has_forked: bool, first_replaced: bool, someone_ended: bool) {
         let Some(source) = &mut self.source else {
             return;
         };
@@ -151,11 +158,15 @@ impl Session {
         self.cost.look(&mut self.model);
         let places = self.resolver.places();
         let text = self.narrator.tell(&mut self.model, places, &self.settings);
-        if text.is_empty() {
-            return;
+        if !text.is_empty() {
+            self.tell(&text);
         }
+    }
+
+    /// Tells the user something, in lines.
+    pub(super) fn tell(&mut self, text: &str) {
         match &mut self.view {
-            Some(view) => view.observer.told(&text),
+            Some(view) => view.observer.told(text),
             // Whoever closed it does not want to read it.
             None => drop(std::io::stderr().lock().write_all(text.as_bytes())),
         }

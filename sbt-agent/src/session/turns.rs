@@ -89,11 +89,13 @@ impl Session {
                     self.thin_next();
                 }
                 _ = ticks.tick() => {
+                    self.write_down();
                     self.recognise();
                     self.keep_to_budget();
                     self.govern();
                     self.count_cpus();
                     self.govern_futexes();
+                    self.look_for_hangs();
                 }
             }
         }

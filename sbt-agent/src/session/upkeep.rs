@@ -95,6 +95,7 @@ impl Session {
             }
             Step::Off => {
                 self.spinning.give_up(clock::now_ns());
+                self.hangs.lose_sight(clock::now_ns());
                 source.pause();
                 self.model.set_off(true);
                 Ok(())

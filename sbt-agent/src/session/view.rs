@@ -241,6 +241,7 @@ impl Session {
         };
         let off_ns = clock::now_ns();
         self.spinning.give_up(off_ns);
+        self.hangs.lose_sight(off_ns);
         source.pause();
         self.budget.interrupt(off_ns);
         self.model.set_off(false);
@@ -335,6 +336,7 @@ impl Session {
         if pauses {
             self.watch_no_more().await?;
         }
+        self.hangs.let_look_end().await;
         if let Some(view) = &self.view {
             view.handle.suspend();
         }

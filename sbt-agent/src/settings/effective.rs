@@ -1,11 +1,12 @@
 //! All sources together: the thin part that looks around.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::{
     Environment, Settings, arguments, file,
     find::{self, Trust},
-    merge::{Row, merge},
+    merge::{DEFAULT, Row, merge},
+    value::duration_text,
 };
 use crate::cli::Options;
 
@@ -20,6 +21,19 @@ pub struct Effective {
     pub file: Option<String>,
     /// What the user should know, a line each.
     pub notes: Vec<String>,
+}
+
+impl Effective {
+    /// What a demo is best watched with, if the user has not said otherwise.
+    pub fn suggest_hang_time(&mut self, time: Duration) {
+        let mut rows = self.rows.iter_mut();
+        let row = rows.find(|row| row.setting == "hang-time" && row.origin == DEFAULT);
+        if let Some(row) = row {
+            row.value = duration_text(time);
+            row.origin = "of this demo".into();
+            self.settings.hang_time = Some(time);
+        }
+    }
 }
 
 /// Lays the sources over each other: the nearest `sbt.toml` from `folder`

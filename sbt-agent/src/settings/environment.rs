@@ -66,6 +66,7 @@ impl Environment {
             "SBT_WATCH" => layer.watch = Some(Given::new(sites(text)?, name)),
             "SBT_WATCH_ALL" => layer.watch_all = Some(Given::new(switch()?, name)),
             "SBT_WARN_TIME" => layer.warn_time = Some(Given::new(warn_time(text)?, name)),
+            "SBT_HANG_TIME" => layer.hang_time = Some(Given::new(hang_time(text)?, name)),
             "SBT_WARNINGS" => layer.warnings = Some(Given::new(switch()?, name)),
             "SBT_PHASE_TIMES" => layer.phase_times = Some(Given::new(switch()?, name)),
             "SBT_NO_DEBUG" => self.no_debug = switch()?,
@@ -87,6 +88,10 @@ fn sites(text: &str) -> Result<Vec<Pattern>, String> {
 
 fn warn_time(text: &str) -> Result<Duration, String> {
     value::milliseconds(text).map_err(|error| format!("{error}; a plain number is milliseconds"))
+}
+
+fn hang_time(text: &str) -> Result<Option<Duration>, String> {
+    value::hang_time(text).map_err(|error| format!("{error}; a plain number is seconds"))
 }
 
 /// Which of our variables an unknown one was very likely meant to be.
@@ -120,6 +125,7 @@ mod tests {
             ("SBT_WATCH", "120, factor,lu.c:7"),
             ("SBT_WATCH_ALL", "1"),
             ("SBT_WARN_TIME", "250"),
+            ("SBT_HANG_TIME", "1.5"),
             ("SBT_WARNINGS", "0"),
             ("SBT_PHASE_TIMES", "1"),
             ("SBT_BUDGET", "0.5%"),
@@ -140,6 +146,11 @@ mod tests {
             Some(Given::new(Duration::from_millis(250), "SBT_WARN_TIME"))
         );
         assert_eq!(layer.budget, Some(Given::new(Some(0.5), "SBT_BUDGET")));
+        let hang_time = Some(Duration::from_millis(1500));
+        assert_eq!(
+            layer.hang_time,
+            Some(Given::new(hang_time, "SBT_HANG_TIME"))
+        );
         assert_eq!(layer.warnings, Some(Given::new(false, "SBT_WARNINGS")));
         assert_eq!(layer.phase_times, Some(Given::new(true, "SBT_PHASE_TIMES")));
         assert!(read.options && !read.verbose && !read.no_debug);

@@ -1,6 +1,6 @@
 //! The text of a `sbt.toml` as a source of settings. Pure.
 
-use std::ops::Range;
+use std::{ops::Range, path::PathBuf};
 
 use toml::{
     Spanned,
@@ -80,14 +80,15 @@ impl File<'_> {
                     self.number_or_text(name, value, "milliseconds or a text such as \"2s\"")?;
                 layer.warn_time = Some(self.read(name, value, &text, value::milliseconds)?);
             }
+            "hang-time" => {
+                let text = self.number_or_text(name, value, "seconds or \"off\"")?;
+                layer.hang_time = Some(self.read(name, value, &text, value::hang_time)?);
+            }
             "sample" => {
                 let text = self.number_or_text(name, value, "a number of samples a second")?;
                 layer.sample = Some(self.read(name, value, &text, value::sample)?);
             }
-            "folded" => {
-                let text = self.text_of(name, value, "the name of a file")?;
-                layer.folded = Some(self.given(value, text.into()));
-            }
+            "folded" => layer.folded = Some(self.file(name, value)?),
             "children" => layer.children = Some(self.flag(name, value)?),
             "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
             "warnings" => layer.warnings = Some(self.flag(name, value)?),
@@ -201,6 +202,11 @@ impl File<'_> {
             DeValue::Float(number) => Ok(number.to_string()),
             _ => self.text_of(key, value, expected),
         }
+    }
+
+    fn file(&self, name: &str, value: &Value) -> Result<Given<PathBuf>, String> {
+        let text = self.text_of(name, value, "the name of a file")?;
+        Ok(self.given(value, text.into()))
     }
 
     fn flag(&self, key: &str, value: &Value) -> Result<Given<bool>, String> {

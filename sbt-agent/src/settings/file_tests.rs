@@ -80,6 +80,9 @@ fn times_are_numbers_or_texts() {
         ("warn-time = 0.5", "warn-time 500us sbt.toml:1"),
         ("warn-time = \"2s\"", "warn-time 2s sbt.toml:1"),
         ("duration = 10", "duration 10s sbt.toml:1"),
+        ("hang-time = 30", "hang-time 30s sbt.toml:1"),
+        ("hang-time = 0", "hang-time off sbt.toml:1"),
+        ("hang-time = \"off\"", "hang-time off sbt.toml:1"),
         ("duration = 1.5", "duration 1500ms sbt.toml:1"),
     ] {
         assert_eq!(shown(text), [expected], "{text}");
@@ -120,6 +123,7 @@ fn errors_name_file_line_and_what_would_be_right() {
         ("warn-time = true", 1, &["a boolean", "milliseconds"]),
         ("warn-time = 0", 1, &["`0`", "above zero"]),
         ("warn-time = -1", 1, &["`-1`", "time"]),
+        ("hang-time = \"soon\"", 1, &["`soon`", "or off"]),
         ("warn-time = inf", 1, &["`inf`", "time"]),
         ("warn-time = 0x10", 1, &["`0x10`"]),
         ("warn-time = \"3 weeks\"", 1, &["`weeks`", "ms"]),

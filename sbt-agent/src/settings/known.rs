@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 18] = [
+pub const SETTINGS: [Known; 19] = [
     known(
         "departures",
         None,
@@ -74,6 +74,12 @@ pub const SETTINGS: [Known; 18] = [
         Some("SBT_WARN_TIME"),
         "--warn-time",
         "from first to last arrival, above which an episode is long",
+    ),
+    known(
+        "hang-time",
+        Some("SBT_HANG_TIME"),
+        "--hang-time",
+        "for how long threads wait at a barrier to which nobody comes before it may be a hang",
     ),
     known(
         "phase-times",

@@ -51,6 +51,8 @@ pub struct Layer {
     pub warnings: Option<Given<bool>>,
     /// Above which an episode is long.
     pub warn_time: Option<Given<Duration>>,
+    /// After which a wait may be a hang; `None` in it for never.
+    pub hang_time: Option<Given<Option<Duration>>>,
     /// As they end.
     pub phase_times: Option<Given<bool>>,
     /// Added to those of weaker sources.

@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     fmt::Display,
     hash::Hash,
+    path::PathBuf,
 };
 
 use crate::counters::MAX_NAMED;
@@ -95,6 +96,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
         watch_all: strong.watch_all.or(weak.watch_all),
         warnings: strong.warnings.or(weak.warnings),
         warn_time: strong.warn_time.or(weak.warn_time),
+        hang_time: strong.hang_time.or(weak.hang_time),
         phase_times: strong.phase_times.or(weak.phase_times),
         names: add(weak.names, strong.names, |named| named.site.clone()),
         phases: add(weak.phases, strong.phases, |phase| phase.name.clone()),
@@ -165,6 +167,9 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         warn_time: table.one("warn-time", all.warn_time, default.warn_time, |value| {
             duration_text(*value)
         }),
+        hang_time: table.one("hang-time", all.hang_time, default.hang_time, |value| {
+            value.map_or_else(|| "off".into(), duration_text)
+        }),
         phase_times: table.one("phase-times", all.phase_times, default.phase_times, flag),
         names: table.each("names", all.names),
         phases: table.each("phases", all.phases),
@@ -172,21 +177,13 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         barriers: table.each("barriers", all.barriers),
         events: table.one("events", all.events, default.events, |value| list(value)),
         sample: table.one("sample", all.sample, default.sample, u32::to_string),
-        folded: table.one(
-            "folded",
-            all.folded
-                .map(|given| Given::new(Some(given.value), given.origin)),
-            default.folded,
-            |value| match value {
-                Some(path) => path.to_string_lossy().into_owned(),
-                None => NONE.into(),
-            },
-        ),
+        folded: table.file("folded", all.folded, default.folded),
     };
     (settings, table.rows)
 }
 
-const DEFAULT: &str = "default";
+/// The origin of what nobody has given.
+pub(super) const DEFAULT: &str = "default";
 const NONE: &str = "none";
 
 fn list(items: &[impl Display]) -> String {
@@ -222,6 +219,19 @@ impl Table {
         let Given { value, origin } = given.unwrap_or_else(|| Given::new(default, DEFAULT));
         self.row(setting, text(&value), origin);
         value
+    }
+
+    fn file(
+        &mut self,
+        setting: &'static str,
+        given: Option<Given<PathBuf>>,
+        default: Option<PathBuf>,
+    ) -> Option<PathBuf> {
+        let given = given.map(|given| Given::new(Some(given.value), given.origin));
+        self.one(setting, given, default, |path| match path {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => NONE.into(),
+        })
     }
 
     fn each<T: Display>(&mut self, setting: &'static str, items: Vec<Given<T>>) -> Vec<T> {

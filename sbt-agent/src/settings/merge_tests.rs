@@ -57,6 +57,7 @@ fn without_sources_the_defaults_hold() {
     assert_eq!(keys, known::SETTINGS.map(|known| known.key));
     assert!(table.iter().all(|row| row.origin == "default"), "{table:?}");
     assert_eq!(one(&table, "warn-time").0, "1s");
+    assert_eq!(one(&table, "hang-time").0, "10s");
     assert_eq!(one(&table, "departures").0, "auto");
     assert_eq!(one(&table, "marks").0, "none");
 }

@@ -35,6 +35,9 @@ pub use show::{Detail, table};
 /// See [`Settings::budget`], percent.
 pub const DEFAULT_BUDGET: f64 = 2.0;
 
+/// See [`Settings::hang_time`].
+pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
+
 /// How to watch and what to tell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -61,6 +64,9 @@ pub struct Settings {
     pub warnings: bool,
     /// A barrier time above this is long.
     pub warn_time: Duration,
+    /// A barrier at which threads wait for longer than this, and nobody comes, may be a
+    /// hang; without it nobody looks.
+    pub hang_time: Option<Duration>,
     /// Whether the time of each phase is told as it ends.
     pub phase_times: bool,
     /// Conceptual phases; no name twice, at most [`MAX_PHASES`].
@@ -134,6 +140,7 @@ impl Default for Settings {
             watch_all: false,
             warnings: true,
             warn_time: Duration::from_secs(1),
+            hang_time: Some(DEFAULT_HANG_TIME),
             phase_times: false,
             phases: Vec::new(),
             marks: Vec::new(),

@@ -19,6 +19,14 @@ pub fn milliseconds(text: &str) -> Result<Duration, String> {
     duration(text, 1e-3, "1000, 2s or 500us")
 }
 
+/// Reads a time whose plain number is seconds; `off` and `0` are `None`.
+pub fn hang_time(text: &str) -> Result<Option<Duration>, String> {
+    match text.trim() {
+        "off" | "0" | "0s" => Ok(None),
+        time => duration(time, 1.0, "10s, or off").map(Some),
+    }
+}
+
 /// Samples a second, at most: each takes some microseconds of the thread's time.
 const MAX_SAMPLES: u32 = 10_000;
 
@@ -159,6 +167,16 @@ mod tests {
         }
         assert!(seconds("5x").unwrap_err().contains("`x`"));
         assert!(!seconds("ten").unwrap_err().contains("unit"));
+    }
+
+    #[test]
+    fn a_wait_may_be_as_long_as_it_likes() {
+        assert_eq!(hang_time("off"), Ok(None));
+        assert_eq!(hang_time("0"), Ok(None));
+        assert_eq!(hang_time("0.5"), Ok(Some(Duration::from_millis(500))));
+        assert_eq!(hang_time("2m"), Ok(Some(Duration::from_mins(2))));
+        assert!(hang_time("never").unwrap_err().contains("or off"));
+        assert!(hang_time("").is_err());
     }
 
     #[test]

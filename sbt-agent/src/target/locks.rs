@@ -1,9 +1,11 @@
 //! What a wait on a futex is for, by the names of the functions on the way to it.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 
 /// What threads wait for when it is not for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LockKind {
     /// A mutex.
     Mutex,

@@ -10,7 +10,7 @@ use std::{
 use anyhow::bail;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use super::files::ProbedFile;
+use super::{files::ProbedFile, vdso};
 use crate::source::ebpf::spaces::Memory;
 
 /// An executable mapping of a file.
@@ -30,6 +30,9 @@ impl Mapping {
     /// Opens the mapped file: by the kernel's own link to it, which works for
     /// deleted files and other namespaces but not for everyone, else by path.
     pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
+        if vdso::is(&self.path) {
+            return ProbedFile::open(&vdso::path()?, &self.path);
+        }
         let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
         ProbedFile::open(Path::new(&link), &self.path)
             .or_else(|_| ProbedFile::open(&rooted(pid, &self.path), &self.path))
@@ -110,7 +113,8 @@ pub fn rooted(pid: u32, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The executable file mappings of a process; empty if it is gone.
+/// The executable mappings of files of a process, and that of the kernel's own code
+/// for it; empty if it is gone.
 pub fn mappings(pid: u32) -> Vec<Mapping> {
     let maps = Process::new_with_root(folder(pid))
         .ok()
@@ -120,14 +124,18 @@ pub fn mappings(pid: u32) -> Vec<Mapping> {
     };
     maps.into_iter()
         .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
-        .filter_map(|map| match map.pathname {
-            MMapPath::Path(path) => Some(Mapping {
+        .filter_map(|map| {
+            let path = match map.pathname {
+                MMapPath::Path(path) => path,
+                MMapPath::Vdso => PathBuf::from(vdso::NAME),
+                _ => return None,
+            };
+            Some(Mapping {
                 start: map.address.0,
                 end: map.address.1,
                 offset: map.offset,
                 path,
-            }),
-            _ => None,
+            })
         })
         .collect()
 }

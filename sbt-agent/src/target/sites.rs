@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+mod called;
 mod memory;
 mod module;
 mod relation;
@@ -15,8 +16,9 @@ mod spins;
 mod stacks;
 mod system;
 
+pub use called::{CLibrary, Called, Runtime};
 pub use spins::{NoFunction, SpinPlace, WaitId};
-pub use stacks::{Named, Stacks};
+pub use stacks::{CallAt, Ends, Named, Stacks, Standing};
 pub use system::SystemCaller;
 
 use memory::Space;

@@ -179,6 +179,22 @@ impl Unwind {
         self.returns_nowhere(entry, address).unwrap_or(false)
     }
 
+    /// Whether the code at an address is what signals' handlers return to.
+    pub(super) fn is_signal(&self, address: u64) -> bool {
+        let entry = self.function(address).and_then(|it| it.entry);
+        entry
+            .and_then(|entry| self.entry_is_signal(entry))
+            .unwrap_or(false)
+    }
+
+    fn entry_is_signal(&self, entry: usize) -> Option<bool> {
+        let (section, bases) = section(&self.image, self.section?)?;
+        let entry = section
+            .fde_from_offset(&bases, EhFrameOffset(entry), Section::cie_from_offset)
+            .ok()?;
+        Some(entry.is_signal_trampoline())
+    }
+
     fn returns_nowhere(&self, entry: usize, address: u64) -> Option<bool> {
         let (section, bases) = section(&self.image, self.section?)?;
         let entry = section

@@ -21,6 +21,7 @@ use super::{
     sites::SYSCALL,
     syscalls,
     unwind::Unwind,
+    vdso,
 };
 use crate::place::short;
 
@@ -81,7 +82,8 @@ impl Owner {
         let path = path.to_string_lossy();
         let begins = |names: &[&str]| names.iter().any(|name| short(&path).starts_with(name));
         let is_library = short(&path).contains(".so");
-        if is_library && begins(&C_LIBRARIES) {
+        let is_kernels = vdso::is(Path::new(&*path));
+        if is_library && begins(&C_LIBRARIES) || is_kernels {
             Self::C
         } else if begins(&RUNTIMES)
             || !is_program && SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))

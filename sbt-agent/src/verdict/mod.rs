@@ -16,7 +16,7 @@ mod short;
 mod start;
 #[cfg(test)]
 mod tests;
-mod words;
+pub(crate) mod words;
 
 /// Complete episodes below which nothing is said, of the run or of a site: as with
 /// patterns of stragglers, fewer show nothing that chance does not.

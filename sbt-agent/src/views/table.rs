@@ -73,6 +73,11 @@ impl Style {
 /// What is not known.
 pub const UNKNOWN: &str = "?";
 
+/// Of a duration that is short for its column, at most.
+const MOST_DECIMALS: usize = 3;
+/// Steps of the last digit in a unit, by the decimals.
+const STEPS: [f64; MOST_DECIMALS + 1] = [1.0, 10.0, 100.0, 1000.0];
+
 /// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
@@ -111,12 +116,20 @@ impl Unit {
         }
     }
 
-    /// A duration in this unit, without its name.
+    /// A duration in this unit, without its name. What is not 0 is not written as 0, how
+    /// much longer others in its column may be: `0.04`, and `<0.001` below that.
     pub fn write(self, value: Option<u64>) -> String {
-        value.map_or_else(
-            || UNKNOWN.into(),
-            |value| grouped(&format!("{:.*}", self.decimals, value as f64 / self.ns)),
-        )
+        let Some(value) = value else {
+            return UNKNOWN.into();
+        };
+        let in_unit = value as f64 / self.ns;
+        // Half of the last digit is rounded to 0.
+        let shows = |decimals: &usize| in_unit > 0.5 / STEPS[*decimals];
+        match (self.decimals..=MOST_DECIMALS).find(shows) {
+            Some(decimals) => grouped(&format!("{in_unit:.decimals$}")),
+            None if value == 0 => format!("{:.*}", self.decimals, 0.0),
+            None => format!("<{}", 1.0 / STEPS[MOST_DECIMALS]),
+        }
     }
 
     /// The name, in ASCII if need be.
@@ -264,6 +277,23 @@ mod tests {
         assert_eq!(written(4_812_000_000), "4812 ms");
         assert_eq!(written(14_812_000_000), "14.8 s");
         assert_eq!(duration(None, PLAIN), "?");
+    }
+
+    #[test]
+    fn what_is_short_for_its_column_is_not_0() {
+        let unit = Unit::fitting([Some(123_456_789)]);
+        let written = |ns| unit.write(Some(ns));
+        assert_eq!(written(123_456_789), "123");
+        assert_eq!(written(1_400_000), "1");
+        assert_eq!(written(500_001), "1");
+        assert_eq!(written(500_000), "0.5");
+        assert_eq!(written(140_000), "0.1");
+        assert_eq!(written(49_000), "0.05");
+        assert_eq!(written(1_000), "0.001");
+        assert_eq!(written(499), "<0.001");
+        assert_eq!(written(1), "<0.001");
+        assert_eq!(written(0), "0");
+        assert_eq!(unit.write(None), "?");
     }
 
     #[test]

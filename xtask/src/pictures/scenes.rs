@@ -131,8 +131,10 @@ pub fn output(stage: &mut Stage) -> Result<()> {
 
 /// A program that does not go on.
 pub fn hang(stage: &mut Stage) -> Result<()> {
-    let screen = stage.see("no episode for 3")?;
-    stage.save("hang", "A program that hangs", &screen)
+    stage.see("HANG for 3")?;
+    stage.press("!")?;
+    let screen = stage.see("all others")?;
+    stage.save("hang", "A program that hangs, and who is missing", &screen)
 }
 
 #[cfg(test)]

@@ -23,8 +23,12 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 19] = [
+const KEYS: [(&str, &str); 20] = [
     ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
+    (
+        "!",
+        "the tab Hang, which is there when nothing moves for long",
+    ),
     ("arrows, j k, wheel", "select, scroll"),
     ("PgUp PgDn g G", "by pages, to both ends"),
     ("Enter", "details of the selected site; Esc goes back"),
@@ -57,7 +61,7 @@ const KEYS: [(&str, &str); 19] = [
     ("? h F1", "this"),
 ];
 
-const WORDS: [(&str, &str); 17] = [
+const WORDS: [(&str, &str); 18] = [
     ("site", "from where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
     (
@@ -106,6 +110,10 @@ const WORDS: [(&str, &str); 17] = [
     (
         "medians",
         "are phase and barrier in the table, so that one slow episode changes little",
+    ),
+    (
+        "hang",
+        "threads wait at a barrier for longer than --hang-time, and who is missing does not run; slow: who is missing runs",
     ),
     ("?", "was not measured"),
 ];

@@ -12,6 +12,7 @@ mod arrivals;
 mod barriers;
 mod busy;
 mod figures;
+mod hang;
 mod help;
 mod locks;
 mod log;
@@ -79,6 +80,21 @@ pub trait Tab: Send {
         None
     }
 
+    /// Its key, if that is not the digit of its place.
+    fn key(&self) -> Option<char> {
+        None
+    }
+
+    /// Whether there is anything to show; without, the tab is not there.
+    fn is_there(&self, _snapshot: &Snapshot) -> bool {
+        true
+    }
+
+    /// Whether the user should look here now.
+    fn is_alarming(&self, _snapshot: &Snapshot) -> bool {
+        false
+    }
+
     /// Whether this is where the program's output is.
     fn is_output(&self) -> bool {
         false
@@ -98,5 +114,12 @@ pub fn all() -> Vec<Box<dyn Tab>> {
         Box::new(parallelism::Parallelism::default()),
         Box::new(path::Path::default()),
         Box::new(help::Help::default()),
+        Box::new(hang::Hang::default()),
     ]
 }
+
+/// Which of them is the help,
+pub const HELP: usize = 9;
+
+/// and which the hang: it comes and goes, so that it has no digit.
+pub const HANG: usize = 10;

@@ -9,7 +9,11 @@ use std::{
     arch::global_asm,
     ffi::CString,
     os::fd::OwnedFd,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
 };
 
 use anyhow::Context as _;
@@ -87,23 +91,59 @@ unsafe extern "C" {
 type Function = unsafe extern "C" fn(*const u32);
 
 /// What comes of it, when it does: the costs, or why there are none.
-pub type Outcome = Arc<OnceLock<Result<Tariff, String>>>;
+type Outcome = OnceLock<Result<Tariff, String>>;
 
-/// Begins to measure, beside everything else. `config`: that of the programs that
-/// watch.
-pub fn begin(config: Config, uprobes: ProgramKind) -> Outcome {
-    let outcome = Outcome::default();
-    let result = Arc::clone(&outcome);
-    let begun = std::thread::Builder::new()
-        .name("sbt-calibrate".into())
-        .spawn(move || measure(config, uprobes, &result));
-    if let Err(error) = begun {
-        let _first = outcome.set(Err(format!("no thread to measure it in: {error}")));
-    }
-    outcome
+/// A measurement that goes on beside everything else. Who drops it breaks it off and
+/// waits for its probes to come off: all at once, where the end of the process would
+/// wait for one after the other.
+#[derive(Debug, Default)]
+pub struct Measurement {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
-fn measure(config: Config, uprobes: ProgramKind, outcome: &Outcome) {
+#[derive(Debug, Default)]
+struct Shared {
+    outcome: Outcome,
+    unwanted: AtomicBool,
+}
+
+impl Measurement {
+    /// Begins. `config`: that of the programs that watch.
+    pub fn begin(config: Config, uprobes: ProgramKind) -> Self {
+        let shared = Arc::<Shared>::default();
+        let result = Arc::clone(&shared);
+        let begun = std::thread::Builder::new()
+            .name("sbt-calibrate".into())
+            .spawn(move || measure(config, uprobes, &result));
+        let thread = begun.map_err(|error| {
+            let why = format!("no thread to measure it in: {error}");
+            let _first = shared.outcome.set(Err(why));
+        });
+        Self {
+            thread: thread.ok(),
+            shared,
+        }
+    }
+
+    /// The costs, or why there are none; `None` while that is open.
+    pub fn outcome(&self) -> Option<&Result<Tariff, String>> {
+        self.shared.outcome.get()
+    }
+}
+
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        self.shared.unwanted.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say any more.
+            let _panic = thread.join();
+        }
+    }
+}
+
+fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {
+    let outcome = &shared.outcome;
     if uprobes != ProgramKind::UprobeMulti {
         let _first = outcome.set(Err("it is not measured before Linux 6.6".into()));
         return;
@@ -115,17 +155,27 @@ fn measure(config: Config, uprobes: ProgramKind, outcome: &Outcome) {
         events: 0,
         ..config
     };
-    let mut bench = match Bench::new(config) {
+    let mut bench = match Bench::new(config, &shared.unwanted) {
         Ok(bench) => bench,
         Err(error) => {
             let _first = outcome.set(Err(format!("{error:#}")));
             return;
         }
     };
-    let tariff = bench.tariff().map_err(|error| format!("{error:#}"));
+    let tariff = bench.tariff(&shared.unwanted);
+    let tariff = tariff.map_err(|error| format!("{error:#}"));
     let _first = outcome.set(tariff);
     // To take the probes off takes longer than all the rest: nobody waits for it.
     super::attach::detach(std::mem::take(&mut bench.links));
+}
+
+/// An error if nobody waits for it any more.
+fn wanted(unwanted: &AtomicBool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !unwanted.load(Ordering::Relaxed),
+        "the program ended before it was measured"
+    );
+    Ok(())
 }
 
 struct Bench {
@@ -136,8 +186,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(config: Config) -> anyhow::Result<Self> {
+    fn new(config: Config, unwanted: &AtomicBool) -> anyhow::Result<Self> {
         let loaded = loader::load(config, ProgramKind::UprobeMulti, &MEASURED)?;
+        wanted(unwanted)?;
         let mut bench = Self {
             loaded,
             links: Vec::new(),
@@ -181,9 +232,13 @@ impl Bench {
         self.loaded.config.target
     }
 
-    fn tariff(&mut self) -> anyhow::Result<Tariff> {
+    fn tariff(&mut self, unwanted: &AtomicBool) -> anyhow::Result<Tariff> {
         let bare = self.cost(sbt_calibrate_bare);
-        let of = |bench: &Self, function| (bench.cost(function) - bare).max(0.0);
+        let of = |bench: &Self, function| {
+            // The rest takes no time then.
+            let cost = wanted(unwanted).map_or(bare, |()| bench.cost(function));
+            (cost - bare).max(0.0)
+        };
         let wait = of(self, sbt_calibrate_wait);
         let mark = of(self, sbt_calibrate_mark);
         let mut each = [0.0; CLASSES];
@@ -196,6 +251,7 @@ impl Bench {
         // It does the same and a little more.
         each[Class::CallEnd as usize] = mark;
         let step = (of(self, sbt_calibrate_stepped) - mark).max(0.0);
+        wanted(unwanted)?;
         self.learn().context("teaching it to walk")?;
         let outer = self.cost(sbt_calibrate_outer);
         let walk = (outer - bare - wait).max(0.0);

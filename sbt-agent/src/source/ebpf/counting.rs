@@ -1,7 +1,7 @@
 //! Records of counters → readings, each told before the event to which it belongs.
 //! Pure.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{Counts, Sums, TASK_COUNTS, UNKNOWN};
@@ -104,7 +104,7 @@ impl Counting {
                 .map(|sums| sums.since_ns);
             let reading = self.plan.0.iter().map(|(_, source)| match source {
                 Source::RunTime => since.run_ns.map(always),
-                Source::Task(which) => sum(which, |at| had[at]),
+                Source::Task(from, to) => sum(*from..*to, |at| had[at]),
                 Source::Event(_) => since_ns.map(|since_ns| Count {
                     since_ns,
                     ..Count::default()
@@ -120,9 +120,9 @@ impl Counting {
             .iter()
             .map(|(_, source)| match source {
                 Source::RunTime => clocks.run_ns.map(always),
-                Source::Task(which) => {
+                Source::Task(from, to) => {
                     let counts = counts?;
-                    sum(which, |at| known(counts.values[at]))
+                    sum(*from..*to, |at| known(counts.values[at]))
                 }
                 Source::Event(at) => {
                     let sums = sums?;
@@ -169,10 +169,8 @@ fn always(value: u64) -> Count {
     }
 }
 
-fn sum(which: &[usize], value: impl Fn(usize) -> Option<u64>) -> Option<Count> {
-    let sum = which
-        .iter()
-        .try_fold(0_u64, |sum, at| Some(sum.saturating_add(value(*at)?)));
+fn sum(mut which: Range<usize>, value: impl Fn(usize) -> Option<u64>) -> Option<Count> {
+    let sum = which.try_fold(0_u64, |sum, at| Some(sum.saturating_add(value(at)?)));
     sum.map(always)
 }
 
@@ -214,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_reading_belongs_to_the_record_of_its_number() {
-        let sources = [Source::Task(&[0, 1]), Source::RunTime, Source::Nowhere];
+        let sources = [Source::Task(0, 2), Source::RunTime, Source::Nowhere];
         let plan = plan("page-faults,task-clock,cycles", &sources);
         let mut counting = Counting::new(plan, 100);
         let mut out = Vec::new();
@@ -273,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_announces_itself_again_does_not_begin_anew() {
-        let mut counting = Counting::new(plan("minor-faults", &[Source::Task(&[0])]), 100);
+        let mut counting = Counting::new(plan("minor-faults", &[Source::Task(0, 1)]), 100);
         let mut out = Vec::new();
         for (born_ns, seq) in [(150, 0), (150, 0), (180, 0)] {
             counting.introduce(7, Clocks::at(born_ns), None);

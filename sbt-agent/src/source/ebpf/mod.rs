@@ -170,7 +170,6 @@ impl Ebpf {
     /// tracepoints of its life.
     pub fn load(
         pid: u32,
-        scope: Scope,
         departures: bool,
         children: bool,
         states: States,
@@ -201,7 +200,7 @@ impl Ebpf {
             pid,
             files: Vec::new(),
             passed_over: Vec::new(),
-            scope,
+            scope: Scope::Target,
             generation: 0,
             kmp: Vec::new(),
             tracepoints: Vec::new(),
@@ -337,6 +336,11 @@ impl Ebpf {
         self.loaded.config.children != 0
     }
 
+    /// Whom probes are put on from now on: the target alone, if nothing is said.
+    pub const fn set_scope(&mut self, scope: Scope) {
+        self.scope = scope;
+    }
+
     /// Whom the probes are on.
     pub const fn scope(&self) -> Scope {
         self.scope
@@ -386,8 +390,8 @@ impl Ebpf {
     }
 
     /// Begins to measure what a hit of a probe costs, on a thread of its own.
-    pub fn measure_costs(&self) -> calibration::Outcome {
-        calibration::begin(self.loaded.config, self.loaded.uprobes)
+    pub fn measure_costs(&self) -> calibration::Measurement {
+        calibration::Measurement::begin(self.loaded.config, self.loaded.uprobes)
     }
 
     /// Where the probes lie.

@@ -1,9 +1,13 @@
 //! What lies where in the memory of each process.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use super::Resolver;
-use crate::target::{files::ProbedFile, process};
+use crate::target::{
+    files::ProbedFile,
+    process::{self, Mapping},
+    vdso,
+};
 
 /// How many mappings are remembered that are gone.
 const MAX_UNMAPPED: usize = 64;
@@ -35,6 +39,13 @@ pub(super) struct Space {
     pub(super) mapped: Vec<Mapped>,
     /// What is mapped no more, nor anything in its place, the latest last.
     pub(super) unmapped: Vec<Mapped>,
+}
+
+impl Space {
+    /// The files that are mapped, some more than once.
+    pub(super) fn modules(&self) -> impl Iterator<Item = usize> {
+        self.mapped.iter().map(|mapped| mapped.module)
+    }
 }
 
 impl Resolver {
@@ -117,6 +128,7 @@ impl Resolver {
             let module =
                 match known.filter(|old| self.modules[old.module].file.shown == mapping.path) {
                     Some(old) => Some(old.module),
+                    None if vdso::is(&mapping.path) => self.kernels_code(mapping),
                     None => self.module(mapping),
                 };
             if let Some(module) = module {
@@ -154,6 +166,13 @@ impl Resolver {
         let excess = self.space.unmapped.len().saturating_sub(MAX_UNMAPPED);
         self.space.unmapped.drain(..excess);
         self.space.mapped = mapped;
+    }
+
+    /// The code that the kernel puts into each process: nothing to put probes on.
+    fn kernels_code(&mut self, mapping: &Mapping) -> Option<usize> {
+        let mut known = self.modules.iter();
+        let known = known.position(|it| vdso::is(&it.file.shown));
+        known.or_else(|| Some(self.add_known(Arc::new(mapping.open(self.space.pid).ok()?))))
     }
 
     pub(super) fn find(&mut self, address: u64) -> Option<(usize, u64)> {

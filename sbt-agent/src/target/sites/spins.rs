@@ -1,5 +1,7 @@
 //! Where threads are → the loops of the program's own in which they wait.
 
+use serde::{Deserialize, Serialize};
+
 use memchr::memchr2_iter;
 use sbt_common::Cookie;
 
@@ -25,7 +27,7 @@ pub struct WaitId {
 }
 
 /// Where threads wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpinPlace {
     /// The function, demangled; that which was inlined, if it was.
     pub function: Option<String>,
@@ -46,7 +48,7 @@ pub struct SpinPlace {
 }
 
 /// Why `--barrier` cannot be told of a loop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoFunction {
     /// The function has no symbol.
     NoSymbol,

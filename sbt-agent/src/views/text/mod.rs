@@ -10,16 +10,19 @@ mod away;
 mod cost;
 mod counters;
 mod functions;
+mod hang;
 mod locks;
 mod phases;
 mod sites;
 mod spins;
+pub mod standstill;
 #[cfg(test)]
 mod tests;
 mod usage;
 mod verdicts;
 
 pub use cost::compensated;
+pub use hang::look;
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
@@ -32,10 +35,21 @@ const DETAILED_SHARE: f64 = 0.05;
 /// Rows of a table before the rest is only counted.
 const MOST_ROWS: usize = 24;
 
+/// A report, and behind it what would have been without the cost of watching, if that is
+/// wanted.
+pub fn with(report: &Report, style: Style, is_compensated: bool) -> String {
+    let mut text = render(report, style);
+    if is_compensated {
+        compensated(&mut text, report, style);
+    }
+    text
+}
+
 /// Writes the report.
 pub fn render(report: &Report, style: Style) -> String {
     let mut out = String::new();
     header(&mut out, report, style);
+    hang::hang(&mut out, report, style);
     if report.sites.is_empty() && !report.marks.is_empty() {
         // Who only asked for marks does not miss barriers.
     } else if report.sites.is_empty() {

@@ -10,6 +10,8 @@ pub fn sentence(text: &str, style: Style) -> String {
         text
     } else {
         text.replace('µ', "u")
+            .replace('→', "->")
+            .replace('…', "...")
     }
 }
 

@@ -1,0 +1,343 @@
+//! Who is missing at a barrier: who used to come and has not, or, where nobody watched,
+//! who is most likely to be meant.
+
+use std::collections::HashSet;
+
+use super::{
+    names::View,
+    scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
+};
+
+/// Who is missing at a barrier.
+#[derive(Clone, Debug)]
+pub struct Absent<'a> {
+    /// Who is there, in the order of arrival if that is known.
+    pub waiting: Vec<usize>,
+    /// A thread is in there twice.
+    pub twice: Option<usize>,
+    /// How many have come.
+    pub arrived: u32,
+    /// How many are missing, if that is known; negative if too many are there.
+    pub count: Option<i64>,
+    /// Who is missing, or likely to be, the most likely first.
+    pub who: Vec<usize>,
+    /// Who used to come and has ended.
+    pub gone: Vec<&'a Member>,
+    /// These are it: see [`crate::report::HangReport::certain`].
+    pub certain: bool,
+    /// Who else is alive and might come, but does not look so.
+    pub spare: Vec<usize>,
+    /// Of those, who sleeps for some time or until there is something to do, as helpers do
+    /// and others before they come.
+    pub later: Vec<usize>,
+}
+
+/// How likely a thread that is not there is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Likely {
+    /// It waits for the end of others.
+    No,
+    /// It sleeps until something comes to do, as helpers do.
+    Hardly,
+    /// Nothing speaks against it.
+    Maybe,
+    /// It began in the function that those who wait began in, or waits for one of them.
+    Kin,
+    /// It used to come.
+    Member,
+}
+
+/// System calls in which helpers wait for something to do.
+const IDLE_CALLS: [&str; 14] = [
+    // What a sleep is called that a signal has interrupted.
+    "restart_syscall",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "nanosleep",
+    "clock_nanosleep",
+    "accept",
+    "accept4",
+    "io_getevents",
+    "io_uring_enter",
+];
+
+/// Those that only a signal ends: who is in one has nothing else to do.
+const FOR_SIGNALS: [&str; 3] = ["pause", "rt_sigsuspend", "rt_sigtimedwait"];
+
+impl<'a> Absent<'a> {
+    /// At one of the scene's barriers.
+    pub fn of(view: &View<'a>, at: usize) -> Self {
+        let barrier: &'a BarrierSeen = &view.scene.barriers[at];
+        let (mut waiting, twice) = waiting(view, at, barrier);
+        leave_out_leavers(view, barrier, &mut waiting);
+        let there = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        let arrived = barrier.arrived.unwrap_or(0).max(there);
+        let count = barrier
+            .participants
+            .map(|count| i64::from(count) - i64::from(arrived));
+        let mut absent = Self {
+            waiting,
+            twice,
+            arrived,
+            count,
+            who: Vec::new(),
+            gone: Vec::new(),
+            certain: false,
+            spare: Vec::new(),
+            later: Vec::new(),
+        };
+        absent.choose(view, barrier, view.has_strangers(at));
+        absent
+    }
+
+    fn choose(&mut self, view: &View<'a>, barrier: &'a BarrierSeen, has_strangers: bool) {
+        let inside: HashSet<usize> = self.waiting.iter().copied().collect();
+        let functions = Functions::of(view, &self.waiting);
+        let mut candidates: Vec<(Likely, usize)> = Vec::new();
+        for (index, thread) in view.scene.threads.iter().enumerate() {
+            let near = barrier.shared || thread.id.process == barrier.process;
+            if near && !inside.contains(&index) && thread.doing != Doing::Ended {
+                let likely = likely(view, barrier, &functions, &inside, index);
+                candidates.push((likely, index));
+            }
+        }
+        // Those that are alike stay in the scene's order.
+        candidates.sort_by_key(|(likely, _)| std::cmp::Reverse(*likely));
+        let wanted = self.count.map(|count| usize::try_from(count).unwrap_or(0));
+        let gone = gone(view, barrier);
+        let has_met = barrier.past.as_ref().is_some_and(|past| past.episodes > 0);
+
+        let mut rest = candidates.into_iter().peekable();
+        let lacks = |who: &[usize]| wanted.map_or(who.is_empty(), |wanted| who.len() < wanted);
+        for level in [Likely::Member, Likely::Kin, Likely::Maybe] {
+            // Of whom it is known that they came, before those of whom nothing is.
+            if level == Likely::Maybe && has_met && lacks(&self.who) {
+                let lacking = wanted.map_or(gone.len(), |wanted| wanted - self.who.len());
+                if gone.len() <= lacking {
+                    self.gone.clone_from(&gone);
+                }
+            }
+            let enough = wanted.is_some_and(|wanted| self.who.len() + self.gone.len() >= wanted);
+            let known = wanted.is_none() && !(self.who.is_empty() && self.gone.is_empty());
+            if enough || known {
+                break;
+            }
+            while let Some((_, index)) = rest.next_if(|(likely, _)| *likely == level) {
+                self.who.push(index);
+            }
+        }
+        let unlikely: Vec<(Likely, usize)> = rest.collect();
+        let others = unlikely.iter().any(|(likely, _)| *likely >= Likely::Maybe);
+        let ends_in_doubt = has_strangers || others;
+        self.later = unlikely
+            .iter()
+            .filter(|(likely, index)| *likely == Likely::Hardly && comes_later(view, *index))
+            .map(|(_, index)| *index)
+            .collect();
+        self.spare = unlikely.into_iter().map(|(_, index)| index).collect();
+        let all_known = self.who.iter().all(|index| {
+            let likely = likely(view, barrier, &functions, &inside, *index);
+            likely == Likely::Member || likely == Likely::Kin && !ends_in_doubt
+        });
+        let found = self.who.len() + self.gone.len();
+        self.certain = found > 0
+            && all_known
+            && match wanted {
+                Some(wanted) => found == wanted,
+                None => has_met,
+            };
+    }
+
+    /// How many are missing that cannot be pointed at.
+    pub fn lacking(&self) -> usize {
+        let wanted = self
+            .count
+            .map_or(0, |count| usize::try_from(count).unwrap_or(0));
+        wanted.saturating_sub(self.who.len() + self.gone.len())
+    }
+}
+
+/// Who waits at a barrier, and who does so twice.
+fn waiting(view: &View, at: usize, barrier: &BarrierSeen) -> (Vec<usize>, Option<usize>) {
+    let mut twice = None;
+    let mut seen = HashSet::new();
+    let mut waiting = Vec::new();
+    for index in barrier.waiting.iter().filter_map(|id| view.index(*id)) {
+        if seen.insert(index) {
+            waiting.push(index);
+        } else {
+            twice = Some(index);
+        }
+    }
+    for (index, thread) in view.scene.threads.iter().enumerate() {
+        if thread.doing == Doing::Waiting(WaitFor::Barrier(at)) && seen.insert(index) {
+            waiting.push(index);
+        }
+    }
+    let ago = |index: &usize| {
+        let id = view.thread(*index).id;
+        let members = barrier.past.iter().flat_map(|past| &past.members);
+        let mut ago = members.filter(|it| it.id == id).map(|it| it.arrived_ns_ago);
+        ago.next().flatten()
+    };
+    // Who came first has been there longest.
+    waiting.sort_by_key(|index| std::cmp::Reverse(ago(index)));
+    // A signal handler that waits at a barrier, of a thread that waited at one. One that runs
+    // may have been seen on its way in.
+    let again = |index: &&usize| {
+        let thread = view.thread(**index);
+        let handler = thread.stack.iter().position(|it| it.after_signal);
+        let mut before = thread.stack.iter().skip(handler.unwrap_or(usize::MAX));
+        let waited =
+            |it: &CallSeen| it.of_system && it.function.as_deref().is_some_and(is_barrier_wait);
+        thread.doing != Doing::Running && before.any(waited)
+    };
+    let twice = twice.or_else(|| waiting.iter().find(again).copied());
+    (waiting, twice)
+}
+
+fn is_barrier_wait(function: &str) -> bool {
+    function
+        .trim_start_matches('_')
+        .starts_with("pthread_barrier_wait")
+}
+
+/// Of more threads than have come, those that run are leaving the round before.
+fn leave_out_leavers(view: &View, barrier: &BarrierSeen, waiting: &mut Vec<usize>) {
+    let Some(arrived) = barrier.arrived else {
+        return;
+    };
+    let mut excess = waiting.len().saturating_sub(arrived as usize);
+    waiting.retain(|index| {
+        let leaves = excess > 0 && view.thread(*index).doing == Doing::Running;
+        excess -= usize::from(leaves);
+        !leaves
+    });
+}
+
+/// Who came before and has ended.
+fn gone<'a>(view: &View, barrier: &'a BarrierSeen) -> Vec<&'a Member> {
+    let members = barrier.past.iter().flat_map(|past| &past.members);
+    members
+        .filter(|member| {
+            let alive = view
+                .index(member.id)
+                .is_some_and(|at| view.thread(at).doing != Doing::Ended);
+            member.arrived_ns_ago.is_none() && (member.ended || !alive)
+        })
+        .collect()
+}
+
+fn likely(
+    view: &View,
+    barrier: &BarrierSeen,
+    functions: &Functions,
+    inside: &HashSet<usize>,
+    index: usize,
+) -> Likely {
+    let thread = view.thread(index);
+    let members = barrier.past.iter().flat_map(|past| &past.members);
+    let mut of_it = members.filter(|member| member.id == thread.id);
+    if let Some(member) = of_it.next() {
+        // One that has come and is not seen inside has been released, or was
+        // interrupted there.
+        return if member.arrived_ns_ago.is_some() {
+            Likely::Hardly
+        } else {
+            Likely::Member
+        };
+    }
+    let is_main = thread.id.thread == thread.id.process;
+    let waits_for_them = match thread.doing {
+        // That others may not come because of it is another matter.
+        Doing::Waiting(WaitFor::Join {
+            thread: Some(other),
+        }) => {
+            let other = view.neighbour(index, other);
+            is_main && other.is_some_and(|at| inside.contains(&at))
+        }
+        Doing::Waiting(WaitFor::Child { process }) => inside.iter().any(|at| {
+            let other = view.thread(*at).id.process;
+            process.map_or(other != thread.id.process, |process| process == other)
+        }),
+        _ => false,
+    };
+    if waits_for_them {
+        return Likely::No;
+    }
+    if functions.are_of(view, index) {
+        return Likely::Kin;
+    }
+    let held_inside = |holder: &Holder| match holder {
+        Holder::Thread(id) => view.index(*id).is_some_and(|at| inside.contains(&at)),
+        _ => false,
+    };
+    match &thread.doing {
+        Doing::Waiting(WaitFor::Mutex { holder, .. } | WaitFor::RwLock { writer: holder, .. })
+            if held_inside(holder) =>
+        {
+            Likely::Kin
+        }
+        Doing::Waiting(WaitFor::Join { .. }) if is_main => Likely::No,
+        Doing::Waiting(WaitFor::Child { .. }) => Likely::No,
+        _ if is_helper(view, index) => Likely::Hardly,
+        Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
+        // It may have to do something else first, and starts threads.
+        _ if is_main => Likely::Maybe,
+        Doing::Waiting(WaitFor::Condvar { timed, .. } | WaitFor::Futex { timed, .. }) if *timed => {
+            Likely::Hardly
+        }
+        Doing::Call { name, .. } if IDLE_CALLS.contains(&name.as_str()) => Likely::Hardly,
+        _ => Likely::Maybe,
+    }
+}
+
+/// A thread without any code of the user's own.
+fn is_helper(view: &View, index: usize) -> bool {
+    let thread = view.thread(index);
+    thread.is_whole && !thread.stack.is_empty() && thread.stack.iter().all(|it| it.of_system)
+}
+
+/// Whether a thread that hardly comes might, once it has slept.
+fn comes_later(view: &View, index: usize) -> bool {
+    match &view.thread(index).doing {
+        _ if is_helper(view, index) => false,
+        Doing::Waiting(WaitFor::Condvar { timed, .. } | WaitFor::Futex { timed, .. }) => *timed,
+        Doing::Call { name, .. } => IDLE_CALLS.contains(&name.as_str()),
+        _ => false,
+    }
+}
+
+/// The user's own functions that those who wait are in.
+struct Functions<'a> {
+    all: HashSet<&'a str>,
+    /// In which they began.
+    first: HashSet<&'a str>,
+}
+
+impl<'a> Functions<'a> {
+    fn of(view: &View<'a>, waiting: &[usize]) -> Self {
+        let own = |index: &usize| own(view, *index).collect::<Vec<_>>();
+        let stacks: Vec<Vec<&str>> = waiting.iter().map(own).collect();
+        Self {
+            first: stacks.iter().filter_map(|it| it.last().copied()).collect(),
+            all: stacks.into_iter().flatten().collect(),
+        }
+    }
+
+    fn are_of(&self, view: &View<'a>, index: usize) -> bool {
+        let first = own(view, index).last();
+        first.is_some_and(|first| self.all.contains(first))
+            || own(view, index).any(|function| self.first.contains(function))
+    }
+}
+
+fn own<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = &'a str> {
+    let calls = view.thread(index).stack.iter().filter(|it| !it.of_system);
+    calls.filter_map(|it| it.function.as_deref())
+}

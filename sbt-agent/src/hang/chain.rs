@@ -1,0 +1,132 @@
+//! Who waits for whom, drawn as a line and given as links.
+
+use super::{
+    graph::{Graph, Need},
+    scene::{Doing, Holder, WaitFor},
+    threads::{blocked_on, who},
+    words::does,
+};
+use crate::report::HangLinkReport;
+
+/// Lines that are drawn; more nobody reads.
+const MOST_LINES: usize = 8;
+/// Steps of a line.
+const MOST_STEPS: usize = 24;
+
+/// A line for each of some threads: from it to what it all hangs on. Of several that come
+/// to the same end by the same way from their second step on, only the first.
+pub fn lines(graph: &Graph, from: &[usize]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut drawn: Vec<Vec<String>> = Vec::new();
+    for thread in from {
+        let steps = steps(graph, *thread);
+        // One that only does something is in the table of threads.
+        if steps.len() < 2 || drawn.iter().any(|other| other[1..] == steps[1..]) {
+            continue;
+        }
+        lines.push(steps.join(" → "));
+        drawn.push(steps);
+        if lines.len() == MOST_LINES {
+            break;
+        }
+    }
+    lines
+}
+
+fn steps(graph: &Graph, from: usize) -> Vec<String> {
+    let view = graph.view;
+    let mut steps = vec![view.name(from)];
+    let mut seen = vec![from];
+    let mut at = from;
+    while steps.len() < MOST_STEPS {
+        let next = match graph.need(at) {
+            Need::Barrier(barrier) => {
+                let absent = &graph.absent[barrier];
+                let name = view.barrier(barrier, &absent.waiting);
+                steps.push(name.trim_start_matches("the ").to_owned());
+                let next = graph.next(at).first().copied();
+                match next {
+                    Some(next) => steps.push(view.name(next)),
+                    None if absent.gone.is_empty() => steps.push("nobody is left".into()),
+                    None => steps.extend(absent.gone.first().map(|member| {
+                        format!("{}, which has ended", view.called(member.id, &member.name))
+                    })),
+                }
+                next
+            }
+            Need::Thread(other) => {
+                let step = match &view.thread(at).doing {
+                    Doing::Waiting(WaitFor::Join { .. } | WaitFor::Child { .. }) => {
+                        format!("end of {}", view.name(other))
+                    }
+                    _ => format!("{} held by {}", object(graph, at), view.name(other)),
+                };
+                steps.push(step);
+                Some(other)
+            }
+            Need::TheDead => {
+                let gone = match &view.thread(at).doing {
+                    Doing::Waiting(
+                        WaitFor::Mutex {
+                            holder: Holder::Gone { thread },
+                            ..
+                        }
+                        | WaitFor::RwLock {
+                            writer: Holder::Gone { thread },
+                            ..
+                        },
+                    ) => format!("thread {thread}, which has ended"),
+                    _ => "a thread that has ended".into(),
+                };
+                steps.push(format!("{} held by {gone}", object(graph, at)));
+                None
+            }
+            Need::Nothing | Need::Anyone | Need::Never => {
+                if steps.len() > 1 {
+                    let last = steps.pop().unwrap_or_default();
+                    steps.push(format!("{last}, which {}", does(view, at)));
+                }
+                None
+            }
+        };
+        match next {
+            Some(next) if !seen.contains(&next) => {
+                seen.push(next);
+                at = next;
+            }
+            Some(_) => {
+                // Who went on meanwhile is in no circle.
+                if graph.circle(from).is_none() {
+                    steps.pop();
+                }
+                break;
+            }
+            None => break,
+        }
+    }
+    steps
+}
+
+fn object(graph: &Graph, at: usize) -> String {
+    let on = blocked_on(graph.view, at);
+    let words = on.as_ref().map_or("", |on| match on.kind {
+        "rwlock" => "read-write lock",
+        kind => kind,
+    });
+    let address = on.as_ref().and_then(|on| on.address.as_deref());
+    format!("{words} {}", address.unwrap_or_default())
+        .trim_end()
+        .to_owned()
+}
+
+/// The circle that a thread is in or waits for, as links; `None` if there is none.
+pub fn circle(graph: &Graph, from: usize) -> Option<Vec<HangLinkReport>> {
+    let (path, begins) = graph.circle(from)?;
+    let links = path[begins..].iter().filter_map(|at| {
+        Some(HangLinkReport {
+            who: who(graph.view, *at),
+            blocked_on: blocked_on(graph.view, *at)?,
+        })
+    });
+    Some(links.collect())
+}

@@ -1,0 +1,132 @@
+//! On what it all hangs that a thread does not come.
+
+use super::{
+    graph::{Graph, Need},
+    scene::{Doing, WaitFor},
+    words::{moves, sleeps},
+};
+
+/// A thread that used so much of a CPU while it was looked at, per cent, has done
+/// something in between.
+const DID_SOMETHING_PCT: f64 = 1.0;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// It moves, or will by itself.
+    Slow,
+    /// It uses a CPU at one place.
+    Unclear,
+    /// It does nothing until something else happens.
+    Stuck,
+    /// It cannot come.
+    Lost,
+}
+
+/// On what it hangs that a thread does not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    pub grade: Grade,
+    /// As [`crate::report::HangReport::because`].
+    pub because: Option<&'static str>,
+    /// Whose doing it is: the last thread on the way.
+    pub root: usize,
+    /// The way leads through another barrier.
+    pub elsewhere: bool,
+}
+
+/// Of a thread that is missing at a barrier, or of any.
+pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
+    let mut at = thread;
+    let mut elsewhere = false;
+    let mut seen = Vec::new();
+    // Who waits in a circle waits for ever, wherever else the way may lead.
+    let circle = graph.circle(thread);
+    let crosses = |path: &[usize]| {
+        path.iter().any(|it| match graph.need(*it) {
+            Need::Barrier(barrier) => Some(barrier) != here,
+            _ => false,
+        })
+    };
+    if let Some((path, begins)) = circle {
+        let own = path.len() - begins == 1;
+        return End {
+            grade: Grade::Lost,
+            because: Some(if own { "own-lock" } else { "cycle" }),
+            root: path[begins],
+            elsewhere: crosses(&path),
+        };
+    }
+    loop {
+        seen.push(at);
+        let next = match graph.need(at) {
+            Need::Thread(other) => Some(other),
+            Need::Barrier(barrier) => {
+                elsewhere |= Some(barrier) != here;
+                graph.next(at).first().copied()
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) if !seen.contains(&next) => at = next,
+            _ => break,
+        }
+    }
+    let (mut grade, because) = last(graph, at);
+    let certain = here.is_some_and(|here| graph.absent[here].certain);
+    if certain && grade == Grade::Unclear && graph.view.thread(at).doing != Doing::Running {
+        // It comes when its time is over.
+        grade = Grade::Slow;
+    }
+    // Where one spins at a barrier it cannot be told whether that has opened meanwhile.
+    let open = |it: &usize| match graph.need(*it) {
+        Need::Barrier(barrier) => !graph.stands(barrier),
+        _ => false,
+    };
+    // One on the way has done something: it does not stand still.
+    let moved = |it: &usize| !open(it) && (!graph.stays(*it) || did_something(graph, *it));
+    let grade = match grade {
+        Grade::Stuck if seen.iter().any(moved) => Grade::Slow,
+        Grade::Stuck | Grade::Lost if seen.iter().any(|it| open(it) || !graph.stays(*it)) => {
+            Grade::Unclear
+        }
+        grade => grade,
+    };
+    End {
+        grade,
+        because: because.filter(|_| grade >= Grade::Stuck),
+        root: at,
+        elsewhere,
+    }
+}
+
+fn did_something(graph: &Graph, at: usize) -> bool {
+    let pct = graph.view.cpu_pct(at);
+    pct.is_some_and(|pct| pct >= DID_SOMETHING_PCT)
+}
+
+fn last(graph: &Graph, at: usize) -> (Grade, Option<&'static str>) {
+    let view = graph.view;
+    match graph.need(at) {
+        Need::TheDead if graph.stays(at) => return (Grade::Lost, Some("holder-gone")),
+        Need::Never => return (Grade::Lost, Some("member-gone")),
+        Need::Barrier(barrier) if !graph.may_go(at) => {
+            let gone = !graph.absent[barrier].gone.is_empty();
+            let because = if gone { "member-gone" } else { "fewer-alive" };
+            return (Grade::Lost, Some(because));
+        }
+        Need::Anyone if !graph.can_go(at) => return (Grade::Stuck, Some("nobody-wakes")),
+        _ => {}
+    }
+    let grade = match &view.thread(at).doing {
+        Doing::Running if moves(view, at) => Grade::Slow,
+        Doing::Running => Grade::Unclear,
+        Doing::Waiting(WaitFor::Mutex { .. }) if graph.need(at) == Need::Nothing => Grade::Slow,
+        doing if sleeps(doing) => Grade::Unclear,
+        Doing::Waiting(_) | Doing::Call { .. } | Doing::Stopped | Doing::Traced { .. } => {
+            Grade::Stuck
+        }
+        Doing::Ended | Doing::Unknown => Grade::Unclear,
+    };
+    (grade, None)
+}

@@ -1,0 +1,312 @@
+//! What comes of it: a report of the worst that stands still.
+
+use std::collections::BTreeSet;
+
+use super::{
+    absent::Absent,
+    chain,
+    end::{End, Grade, end},
+    graph::{Graph, Need},
+    names::{Names, View},
+    scene::Scene,
+    sentence, threads,
+    words::sleeps,
+};
+use crate::report::{HangAlsoReport, HangReport};
+
+/// What is found at one barrier, or among locks alone.
+pub struct Finding {
+    /// Which of the scene's; `None`: no barrier is concerned.
+    pub barrier: Option<usize>,
+    pub grade: Grade,
+    pub because: Option<&'static str>,
+    /// Nothing that may happen changes it.
+    pub for_ever: bool,
+    /// Who is to be told of first, if one can be named.
+    pub lead: Option<usize>,
+    /// The cause lies at another barrier.
+    pub elsewhere: bool,
+    /// Who is missing, the worst first; without a barrier, who waits.
+    pub who: Vec<usize>,
+}
+
+impl Finding {
+    fn kind(&self) -> &'static str {
+        match self.grade {
+            Grade::Lost if self.for_ever => "never",
+            Grade::Lost | Grade::Stuck => "stuck",
+            Grade::Unclear => "unclear",
+            Grade::Slow => "slow",
+        }
+    }
+}
+
+/// What stands still in a scene; `None` if nobody waits at a barrier, and nobody for each
+/// other. What merely takes long is reported too: see [`HangReport::kind`].
+pub fn judge(scene: &Scene) -> Option<HangReport> {
+    judge_as(scene, &Names::default())
+}
+
+/// The same, with what a report calls its threads and barriers.
+pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
+    let view = View::new(scene, names);
+    let graph = Graph::new(&view);
+    let mut found: Vec<Finding> = (0..scene.barriers.len())
+        .filter_map(|at| at_barrier(&graph, at))
+        .collect();
+    found.extend(locks(&graph));
+    found.sort_by_key(|it| {
+        let waiting = it.barrier.map_or(0, |at| graph.absent[at].waiting.len());
+        (
+            std::cmp::Reverse(it.grade),
+            it.barrier.is_none(),
+            it.elsewhere,
+            std::cmp::Reverse(waiting),
+        )
+    });
+    let mut found = found.into_iter();
+    let first = found.next()?;
+    let also = found
+        .filter_map(|other| also(&graph, &first, &other))
+        .collect();
+    Some(report(&graph, &first, also))
+}
+
+fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
+    let absent = &graph.absent[at];
+    if absent.waiting.is_empty() {
+        return None;
+    }
+    let finding = Finding {
+        barrier: Some(at),
+        grade: Grade::Stuck,
+        because: None,
+        for_ever: false,
+        lead: None,
+        elsewhere: false,
+        who: absent.who.clone(),
+    };
+    if absent.count.is_some_and(|count| count <= 0) {
+        return all_there(graph, at, absent, finding);
+    }
+    let for_ever = !graph.can_complete(at);
+    if absent.twice.is_some_and(|twice| graph.stays(twice)) {
+        return Some(Finding {
+            grade: Grade::Lost,
+            because: Some("waits-twice"),
+            lead: absent.twice,
+            for_ever,
+            ..finding
+        });
+    }
+    let mut ends: Vec<(usize, End)> = absent
+        .who
+        .iter()
+        .map(|it| (*it, end(graph, *it, Some(at))))
+        .collect();
+    let mut grades: Vec<Grade> = ends.iter().map(|(_, end)| end.grade).collect();
+    grades.extend(absent.gone.iter().map(|_| Grade::Lost));
+    grades.sort();
+    // If there are more than are missing, those that are best off may be enough.
+    let wanted = absent
+        .count
+        .map_or(grades.len(), |count| usize::try_from(count).unwrap_or(0));
+    let grade = grades
+        .get(wanted.min(grades.len()).wrapping_sub(1))
+        .copied();
+    let (grade, because) = match grade {
+        None if !absent.later.is_empty() => {
+            let mut later = absent.later.iter();
+            let ends = later.any(|it| sleeps(&graph.view.thread(*it).doing));
+            (if ends { Grade::Unclear } else { Grade::Stuck }, None)
+        }
+        None if graph.view.has_strangers(at) => (Grade::Unclear, None),
+        None if for_ever || absent.count.is_some() => (Grade::Lost, Some(too_few(graph, at))),
+        None => (Grade::Unclear, None),
+        Some(grade) => (grade, None),
+    };
+    // Where those that wait may have gone on, only what is known to be missing is.
+    let named = ends.iter().any(|(_, end)| end.grade >= grade);
+    let (grade, because) = if graph.stands(at) || named && absent.certain {
+        (grade, because)
+    } else {
+        (grade.min(Grade::Unclear), None)
+    };
+    // Whose own doing it is comes before those who wait for that one.
+    ends.sort_by_key(|(it, end)| (std::cmp::Reverse(end.grade.min(grade)), end.root != *it));
+    let lead = ends.iter().find(|(_, end)| end.grade >= grade);
+    let because = because.or(match lead {
+        Some((_, end)) => end.because,
+        None if !absent.gone.is_empty() => Some("member-gone"),
+        None => None,
+    });
+    let because = because.filter(|_| grade >= Grade::Stuck);
+    Some(Finding {
+        grade,
+        because,
+        for_ever,
+        lead: lead.map(|(it, _)| *it),
+        elsewhere: lead.is_some_and(|(_, end)| end.elsewhere),
+        who: ends.iter().map(|(it, _)| *it).collect(),
+        ..finding
+    })
+}
+
+/// Of a barrier that has all it waits for, and is about to let them go; if it does.
+fn all_there(graph: &Graph, at: usize, absent: &Absent, finding: Finding) -> Option<Finding> {
+    let seen = &graph.view.scene.barriers[at];
+    let count = seen.participants? as usize;
+    // What its memory says was read later than they were seen.
+    let slept = absent.waiting.iter().all(|it| graph.view.thread(*it).slept);
+    let inside = absent.waiting.len();
+    let too_many = inside > count;
+    (inside >= count && slept).then_some(Finding {
+        because: too_many.then_some("too-many"),
+        ..finding
+    })
+}
+
+fn too_few(graph: &Graph, at: usize) -> &'static str {
+    let seen = &graph.view.scene.barriers[at];
+    let ever = seen.past.as_ref().map(|past| past.members.len());
+    match (ever, seen.participants) {
+        (Some(ever), Some(count)) if ever < count as usize => "count-too-large",
+        _ => "fewer-alive",
+    }
+}
+
+/// Threads that wait for each other, or for what nobody will do, without a barrier.
+fn locks(graph: &Graph) -> Option<Finding> {
+    let threads = || 0..graph.view.scene.threads.len();
+    let alone = |at: &usize| {
+        !graph.can_go(*at) && !matches!(graph.need(*at), Need::Barrier(_) | Need::Never)
+    };
+    // A single thread may be woken by another process.
+    let is_alone = graph.view.scene.threads.len() == 1;
+    let all: Vec<(usize, End)> = threads()
+        .filter(alone)
+        .map(|at| (at, end(graph, at, None)))
+        .filter(|(_, end)| !end.elsewhere && end.because.is_some())
+        .filter(|(_, end)| !matches!(graph.need(end.root), Need::Barrier(_) | Need::Never))
+        .filter(|(_, end)| !(is_alone && end.grade < Grade::Lost))
+        .collect();
+    // The first of those whose own doing it is.
+    let (_, worst) = *all.iter().min_by_key(|(at, end)| {
+        let is_root = end.root == *at;
+        (std::cmp::Reverse(end.grade), !is_root)
+    })?;
+    // Whoever is in the circle, or hangs on it; of those that sleep each for itself.
+    let is_of_it = |at: usize, end: &End| {
+        end.because == worst.because && (end.grade == Grade::Lost || end.root == at)
+    };
+    let mut who: Vec<usize> = all
+        .iter()
+        .filter(|(at, end)| is_of_it(*at, end))
+        .map(|(at, _)| *at)
+        .collect();
+    who.sort_by_key(|at| *at != worst.root);
+    Some(Finding {
+        barrier: None,
+        grade: worst.grade,
+        because: worst.because,
+        for_ever: worst.grade == Grade::Lost,
+        lead: Some(worst.root),
+        elsewhere: false,
+        who,
+    })
+}
+
+/// What is said of another barrier besides.
+fn also(graph: &Graph, first: &Finding, other: &Finding) -> Option<HangAlsoReport> {
+    let at = other.barrier?;
+    let absent = &graph.absent[at];
+    let circle = |finding: &Finding| {
+        let (path, begins) = graph.circle(finding.lead?)?;
+        Some(path[begins..].iter().copied().collect::<BTreeSet<_>>())
+    };
+    let in_circle = circle(first).is_some_and(|it| Some(it) == circle(other));
+    Some(HangAlsoReport {
+        barrier: threads::barrier(graph.view, at),
+        site: site(graph, at),
+        participants: graph.view.scene.barriers[at].participants,
+        waiting: u32::try_from(absent.waiting.len()).unwrap_or(u32::MAX),
+        text: if in_circle {
+            sentence::in_circle(graph, at, absent)
+        } else {
+            sentence::text(graph, other)
+        },
+    })
+}
+
+fn site(graph: &Graph, at: usize) -> Option<String> {
+    let sites = graph.view.sites(at, &graph.absent[at].waiting);
+    (!sites.is_empty()).then(|| sites.join(" | "))
+}
+
+fn report(graph: &Graph, finding: &Finding, also: Vec<HangAlsoReport>) -> HangReport {
+    let view = graph.view;
+    let scene = view.scene;
+    let seen = finding.barrier.map(|at| &scene.barriers[at]);
+    let absent = finding.barrier.map(|at| &graph.absent[at]);
+    let arrived = absent.map_or(&finding.who, |absent| &absent.waiting);
+    let missing: &[usize] = absent.map_or(&[], |_| &finding.who);
+    let rows = |threads: &[usize]| {
+        threads
+            .iter()
+            .map(|at| threads::thread(view, *at))
+            .collect()
+    };
+    let others: Vec<usize> = (0..scene.threads.len())
+        .filter(|at| !arrived.contains(at) && !missing.contains(at))
+        .filter(|at| {
+            // Those are among the missing.
+            let gone = absent.into_iter().flat_map(|absent| &absent.gone);
+            let id = view.thread(*at).id;
+            gone.into_iter().all(|member| member.id != id)
+        })
+        .collect();
+    let mut missing: Vec<_> = rows(missing);
+    if let (Some(seen), Some(absent)) = (seen, absent) {
+        let gone = absent.gone.iter();
+        missing.extend(gone.map(|member| threads::gone(view, seen, member)));
+    }
+    let mut from: Vec<usize> = finding.lead.into_iter().collect();
+    from.extend(finding.who.iter().filter(|at| Some(**at) != finding.lead));
+    let mut chain = chain::lines(graph, &from);
+    if chain.is_empty()
+        && finding.because.is_some()
+        && let Some(absent) = absent
+    {
+        // Who cannot come, and why.
+        let joins = absent.spare.iter().filter(|at| !graph.may_go(**at));
+        chain = chain::lines(graph, &joins.copied().collect::<Vec<_>>());
+    }
+    let circles = from.iter().find_map(|at| chain::circle(graph, *at));
+    let mut notes = view.notes();
+    notes.extend(
+        finding
+            .barrier
+            .into_iter()
+            .flat_map(|at| sentence::notes(graph, at)),
+    );
+    HangReport {
+        kind: finding.kind(),
+        because: finding.because,
+        text: sentence::text(graph, finding),
+        barrier: finding.barrier.map(|at| threads::barrier(view, at)),
+        site: finding.barrier.and_then(|at| site(graph, at)),
+        participants: seen.and_then(|seen| seen.participants),
+        arrived: rows(arrived),
+        missing,
+        missing_count: absent.and_then(|absent| u32::try_from(absent.count?.max(0)).ok()),
+        certain: absent.is_some_and(|absent| absent.certain),
+        others: rows(&others),
+        cycle: circles.filter(|links| !links.is_empty()),
+        chain,
+        also,
+        looks: (scene.looks > 0).then_some(scene.looks),
+        looked_ns: scene.looked_ns,
+        still_ns: seen.and_then(|seen| Some(seen.past.as_ref()?.still_ns)),
+        notes,
+    }
+}

@@ -1,0 +1,45 @@
+//! Hangs: which barrier nobody leaves, who is missing there, and what that thread waits
+//! for. Pure: a [`Scene`] that others have looked at goes in, a report comes out.
+//!
+//! `absent` says who is missing at each barrier, `graph` who waits for whom and who can
+//! go on at all, `judge` what comes of it, `words` and `threads` write it down.
+
+use crate::report::LookReport;
+
+mod absent;
+mod chain;
+mod end;
+mod graph;
+mod judge;
+mod names;
+pub mod scene;
+mod sentence;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod words;
+
+pub use judge::{judge, judge_as};
+pub use names::Names;
+pub use scene::Scene;
+
+use names::View;
+
+/// What `sbt hang` reports of a process that was looked at.
+pub fn report(scene: &Scene, pid: u32) -> LookReport {
+    let names = Names::default();
+    let view = View::new(scene, &names);
+    let hang = judge(scene);
+    let text = hang
+        .as_ref()
+        .map_or_else(|| words::nothing(&view), |hang| hang.text.clone());
+    LookReport {
+        looks: (scene.looks > 0).then_some(scene.looks),
+        looked_ns: scene.looked_ns,
+        text,
+        hang,
+        threads: threads::all(&view),
+        notes: view.notes(),
+        ..LookReport::new(pid)
+    }
+}

@@ -1,0 +1,234 @@
+//! How threads, places and barriers are called.
+
+use std::collections::HashMap;
+
+use super::scene::{BarrierSeen, CallSeen, Doing, Scene, ThreadId, ThreadSeen, WaitFor};
+use crate::place::{printable, short};
+
+/// What a report calls its threads and barriers; empty where there is no report.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Id and label (`T3`) of threads.
+    pub threads: HashMap<ThreadId, (u32, String)>,
+    /// Ids of barriers, by process and address.
+    pub barriers: HashMap<(u32, u64), u32>,
+}
+
+/// A scene to be asked.
+pub struct View<'a> {
+    pub scene: &'a Scene,
+    pub names: &'a Names,
+    by_id: HashMap<ThreadId, usize>,
+    /// How many have each name.
+    called: HashMap<String, usize>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(scene: &'a Scene, names: &'a Names) -> Self {
+        let all = || scene.threads.iter().enumerate();
+        let by_id: HashMap<ThreadId, usize> = all().map(|(at, it)| (it.id, at)).collect();
+        let mut called: HashMap<String, usize> = HashMap::new();
+        for (_, thread) in all() {
+            *called.entry(printable(&thread.name)).or_default() += 1;
+        }
+        let pasts = scene.barriers.iter().filter_map(|it| it.past.as_ref());
+        let mut gone: HashMap<ThreadId, &str> = HashMap::new();
+        for member in pasts.flat_map(|past| &past.members) {
+            if !by_id.contains_key(&member.id) {
+                gone.insert(member.id, &member.name);
+            }
+        }
+        for name in gone.values() {
+            *called.entry(printable(name)).or_default() += 1;
+        }
+        Self {
+            scene,
+            names,
+            by_id,
+            called,
+        }
+    }
+
+    /// Which of the scene's threads has an id.
+    pub fn index(&self, id: ThreadId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// A thread of the same process as another.
+    pub fn neighbour(&self, of: usize, thread: u32) -> Option<usize> {
+        let process = self.scene.threads[of].id.process;
+        self.index(ThreadId { process, thread })
+    }
+
+    pub fn thread(&self, at: usize) -> &'a ThreadSeen {
+        &self.scene.threads[at]
+    }
+
+    /// What a sentence calls a thread.
+    pub fn name(&self, at: usize) -> String {
+        let thread = self.thread(at);
+        self.called(thread.id, &thread.name)
+    }
+
+    /// The same of one that may be no more.
+    pub fn called(&self, id: ThreadId, name: &str) -> String {
+        let name = printable(name);
+        if let Some((_, label)) = self.names.threads.get(&id) {
+            return format!("{} {name}", printable(label)).trim_end().to_owned();
+        }
+        if name.is_empty() {
+            return format!("thread {}", id.thread);
+        }
+        match self.called.get(&name) {
+            Some(0 | 1) | None => name,
+            Some(_) => format!("{name} {}", id.thread),
+        }
+    }
+
+    /// What a sentence calls a barrier: `the barrier at lu.c:120`.
+    pub fn barrier(&self, at: usize, waiting: &[usize]) -> String {
+        let sites = self.sites(at, waiting);
+        let address = self.scene.barriers[at].address;
+        let others = self.scene.barriers.iter().enumerate();
+        let is_shared = others.filter(|(other, _)| *other != at).any(|(other, it)| {
+            let there: Vec<usize> = it.waiting.iter().filter_map(|id| self.index(*id)).collect();
+            let there = self.sites(other, &there);
+            sites.iter().any(|site| there.contains(site))
+        });
+        let the = if is_shared {
+            format!("the barrier {address:#x}")
+        } else {
+            "the barrier".into()
+        };
+        match sites.as_slice() {
+            [] => format!("the barrier {address:#x}"),
+            [one] => format!("{the} at {one}"),
+            [one, two] => format!("{the} at {one} and {two}"),
+            [one, rest @ ..] => format!("{the} at {one} and {} other places", rest.len()),
+        }
+    }
+
+    /// From where threads wait at a barrier, the place of most of them first.
+    pub fn sites(&self, at: usize, waiting: &[usize]) -> Vec<String> {
+        let mut sites: Vec<(String, usize)> = Vec::new();
+        for index in waiting {
+            let Some(site) = self.site(&self.scene.barriers[at], *index) else {
+                continue;
+            };
+            match sites.iter_mut().find(|(known, _)| *known == site) {
+                Some((_, times)) => *times += 1,
+                None => sites.push((site, 1)),
+            }
+        }
+        sites.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+        sites.into_iter().map(|(site, _)| site).collect()
+    }
+
+    /// As the report calls it, if it does; else its line.
+    fn site(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
+        let id = self.thread(thread).id;
+        let members = barrier.past.iter().flat_map(|past| &past.members);
+        let known = members
+            .filter(|member| member.id == id)
+            .find_map(|member| member.site.as_deref());
+        match known {
+            Some(site) => Some(printable(site)),
+            None => self.at(thread).map(line),
+        }
+    }
+
+    /// The innermost call of the user's own code that a thread is in; else the innermost.
+    pub fn at(&self, thread: usize) -> Option<&'a CallSeen> {
+        let stack = &self.thread(thread).stack;
+        stack.iter().find(|it| !it.of_system).or(stack.first())
+    }
+
+    /// At which barrier a thread waits, if it does: if in two, the one that it sleeps in.
+    pub fn barrier_of(&self, thread: usize) -> Option<usize> {
+        let seen = self.thread(thread);
+        if let Doing::Waiting(WaitFor::Barrier(at)) = seen.doing
+            && at < self.scene.barriers.len()
+        {
+            return Some(at);
+        }
+        if seen.doing == Doing::Ended {
+            return None;
+        }
+        let barriers = &self.scene.barriers;
+        barriers.iter().position(|it| it.waiting.contains(&seen.id))
+    }
+
+    /// Whether it is certain that a thread did not go on while the scene was read, so that
+    /// what is said of it is true together with all the rest: it slept throughout, was kept
+    /// from going on, or has not left its barrier, as who watches knows.
+    pub fn stays(&self, thread: usize) -> bool {
+        let seen = self.thread(thread);
+        let is_known = |at: usize| {
+            let past = self.scene.barriers[at].past.as_ref();
+            let past = past.filter(|past| !past.unsure);
+            let mut members = past.into_iter().flat_map(|past| &past.members);
+            members.any(|it| it.id == seen.id && it.arrived_ns_ago.is_some())
+        };
+        match seen.doing {
+            Doing::Stopped | Doing::Traced { .. } | Doing::Ended => true,
+            _ => seen.slept || self.barrier_of(thread).is_some_and(is_known),
+        }
+    }
+
+    /// Whether processes may meet at a barrier that nobody has looked at.
+    pub fn has_strangers(&self, barrier: usize) -> bool {
+        let mut processes = self.scene.threads.iter().map(|it| it.id.process);
+        let first = processes.next();
+        let alone = processes.all(|it| Some(it) == first);
+        self.scene.barriers[barrier].shared && (alone || self.scene.partial)
+    }
+
+    /// Of a thread's CPU time while it was looked at, per cent of one CPU.
+    pub fn cpu_pct(&self, thread: usize) -> Option<f64> {
+        let ran_ns = self.thread(thread).ran_ns?;
+        (self.scene.looked_ns > 0).then(|| ran_ns as f64 * 100.0 / self.scene.looked_ns as f64)
+    }
+
+    /// What the user should know, safe to print.
+    pub fn notes(&self) -> Vec<String> {
+        self.scene.notes.iter().map(|it| printable(it)).collect()
+    }
+}
+
+/// A call by its line, or what is known instead: `lu.c:120`.
+pub fn line(call: &CallSeen) -> String {
+    match (&call.file, call.line, &call.function) {
+        (Some(file), Some(line), _) => format!("{}:{line}", printable(short(file))),
+        (_, _, Some(function)) => printable(function),
+        _ => address(call),
+    }
+}
+
+/// A call by function and line: `solve lu.c:120`.
+pub fn place(call: &CallSeen) -> String {
+    match (&call.file, call.line, &call.function) {
+        (Some(file), Some(line), Some(function)) => {
+            format!("{} {}:{line}", printable(function), printable(short(file)))
+        }
+        _ => line(call),
+    }
+}
+
+/// The same within a sentence: `solve() lu.c:120`.
+pub fn spoken(call: &CallSeen) -> String {
+    let Some(function) = &call.function else {
+        return line(call);
+    };
+    let function = printable(function);
+    let brackets = if function.contains('(') { "" } else { "()" };
+    match (&call.file, call.line) {
+        (Some(file), Some(line)) => {
+            format!("{function}{brackets} {}:{line}", printable(short(file)))
+        }
+        _ => format!("{function}{brackets}"),
+    }
+}
+
+fn address(call: &CallSeen) -> String {
+    format!("{}+{:#x}", printable(short(&call.binary)), call.offset)
+}

@@ -1,0 +1,395 @@
+//! The sentence of a finding, and what is said besides.
+
+use std::fmt::Write as _;
+
+use super::{
+    absent::Absent,
+    end::Grade,
+    graph::{Graph, Need},
+    judge::Finding,
+    scene::Doing,
+    threads::gone_words,
+    words::{does, list, story, there},
+};
+use crate::verdict::words::time;
+
+/// Threads that are named one by one.
+const MOST_NAMES: usize = 3;
+
+/// Who is missing where, what that thread does, and what comes of it.
+pub fn text(graph: &Graph, finding: &Finding) -> String {
+    let Some(at) = finding.barrier else {
+        return without_barrier(graph, finding);
+    };
+    let absent = &graph.absent[at];
+    match finding.because {
+        Some("waits-twice") => return twice(graph, at, absent),
+        Some("fewer-alive" | "count-too-large") if finding.lead.is_none() => {
+            return too_few(graph, finding, at, absent);
+        }
+        _ => {}
+    }
+    if absent.count.is_some_and(|count| count <= 0) {
+        return all_there(graph, finding, at, absent);
+    }
+    let name = graph.view.barrier(at, &absent.waiting);
+    let there = there_since(graph, at, absent);
+    let Some(lead) = finding.lead else {
+        return match gone(graph, finding, at, absent) {
+            Some(text) => text,
+            None if !absent.later.is_empty() => later(graph, at, absent),
+            None if absent.lacking() > 0 && graph.view.has_strangers(at) => {
+                let (missing, verb, who) = match absent.lacking() {
+                    1 => (1, "is", "one of another process is"),
+                    more => (more, "are", "those of other processes are"),
+                };
+                let of = graph.view.scene.barriers[at].participants.unwrap_or(0);
+                format!(
+                    "{missing} of {of} threads {verb} missing at {name} ({there}): no thread of \
+                     the processes that were looked at can come; {who} to come, which may have \
+                     ended"
+                )
+            }
+            None => format!("threads wait at {name} ({there}): who is missing there is not known"),
+        };
+    };
+    let slow = match finding.grade {
+        Grade::Slow => "slow, not stuck: ",
+        _ => "",
+    };
+    let subject = subject(graph, finding, absent, lead);
+    let mut text = format!("{slow}{subject} at {name} ({there}): ");
+    text.push_str(&named_story(graph, finding, absent, lead, at));
+    text.push_str(tail(finding));
+    text.push_str(&rest(graph, finding, absent, lead));
+    if let Some(gone) = absent.gone.first() {
+        let seen = &graph.view.scene.barriers[at];
+        let name = graph.view.called(gone.id, &gone.name);
+        let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
+    }
+    if finding.grade == Grade::Unclear {
+        text.push_str(match graph.view.thread(root(graph, lead, at)).doing {
+            Doing::Running => ": slow, or a loop without end; a look cannot tell which",
+            _ => ": it is not known whether it will come",
+        });
+    }
+    text
+}
+
+/// `worker-2 is missing`, as certain as it is.
+fn subject(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> String {
+    let name = graph.view.name(lead);
+    if absent.certain {
+        return format!("{name} is missing");
+    }
+    let alike = alike(finding, absent);
+    if alike.len() > 1 {
+        let names: Vec<String> = alike.iter().map(|at| graph.view.name(*at)).collect();
+        let wanted = absent.count.unwrap_or(1).max(1);
+        let verb = if wanted == 1 { "is" } else { "are" };
+        return format!(
+            "{wanted} of {} {verb} missing",
+            list(&names, MOST_NAMES + 1)
+        );
+    }
+    format!("probably {name} is missing")
+}
+
+/// Those of whom only some are missing, and it is not known who; none if it is one or all.
+fn alike(finding: &Finding, absent: &Absent) -> Vec<usize> {
+    let wanted = absent.count.and_then(|count| usize::try_from(count).ok());
+    if wanted.is_none_or(|wanted| finding.who.len() <= wanted) {
+        return Vec::new();
+    }
+    finding.who.clone()
+}
+
+fn named_story(
+    graph: &Graph,
+    finding: &Finding,
+    absent: &Absent,
+    lead: usize,
+    at: usize,
+) -> String {
+    let story = story(graph, lead, Some(at));
+    if alike(finding, absent).len() > 1 {
+        format!("{} {story}", graph.view.name(lead))
+    } else {
+        format!("it {story}")
+    }
+}
+
+/// What comes of it.
+fn tail(finding: &Finding) -> &'static str {
+    match (finding.because, finding.for_ever) {
+        (Some("cycle"), true) => ": they wait for each other for ever",
+        (Some("cycle"), false) => ": they wait for each other",
+        (Some("own-lock"), _) => ", for ever",
+        (Some("holder-gone"), _) => ": nobody will",
+        (Some("nobody-wakes"), _) => ", and no thread is left that could wake it",
+        _ => "",
+    }
+}
+
+/// Who else is missing.
+fn rest(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> String {
+    let mut text = String::new();
+    if alike(finding, absent).is_empty() {
+        let others = finding.who.iter().filter(|at| **at != lead);
+        let names: Vec<String> = others.map(|at| graph.view.name(*at)).collect();
+        if !names.is_empty() {
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            text = format!("; {} {verb} missing too", list(&names, MOST_NAMES));
+        }
+    }
+    match absent.lacking() {
+        0 => {}
+        1 => text.push_str("; 1 more has not begun or has ended"),
+        more => {
+            let _ = write!(text, "; {more} more have not begun or have ended");
+        }
+    }
+    text
+}
+
+/// Of one that has ended.
+fn gone(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Option<String> {
+    let view = graph.view;
+    let first = absent.gone.first()?;
+    let names: Vec<String> = absent
+        .gone
+        .iter()
+        .map(|member| view.called(member.id, &member.name))
+        .collect();
+    let (verb, pronoun) = if names.len() == 1 {
+        ("is", "it")
+    } else {
+        ("are", "they")
+    };
+    let seen = &view.scene.barriers[at];
+    let mut ended = gone_words(view, seen, first);
+    if names.len() > 1 {
+        ended = "have ended, after they came here before".into();
+    }
+    let mut text = format!(
+        "{} {verb} missing at {} ({}): {pronoun} {ended}",
+        list(&names, MOST_NAMES),
+        view.barrier(at, &absent.waiting),
+        there_since(graph, at, absent),
+    );
+    if absent.gone.len() > absent.waiting.len() {
+        let waiting = names_of(graph, &absent.waiting);
+        let _ = write!(text, "; or {waiting} came once too often");
+    }
+    if finding.for_ever {
+        text.push_str(", so it can never complete");
+    }
+    Some(text)
+}
+
+/// Of those who sleep, who may be meant, or who need not.
+fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
+    let view = graph.view;
+    let name = view.barrier(at, &absent.waiting);
+    let since = since(graph, at);
+    let whole = whole(graph, at);
+    let missing = absent.lacking();
+    let verb = if missing == 1 { "is" } else { "are" };
+    let who = match absent.later.as_slice() {
+        [one] => format!(
+            "{}, which {}, is to come",
+            view.name(*one),
+            does(view, *one)
+        ),
+        all => {
+            let each = |it: &usize| format!("{} {}", view.name(*it), does(view, *it));
+            let shown: Vec<String> = all.iter().take(2).map(each).collect();
+            let more = all.len() - shown.len();
+            let more = if more > 0 {
+                format!("; and {more} more")
+            } else {
+                String::new()
+            };
+            format!("of these some are to come ({}{more})", shown.join("; "))
+        }
+    };
+    let of = match view.scene.barriers[at].participants {
+        Some(count) => format!("{missing} of {count} threads {verb} missing"),
+        None => "it is not known who is missing".into(),
+    };
+    format!(
+        "{of} at {name}{since}: either {who}, or {whole} has ended without coming, or the \
+             count is too large"
+    )
+}
+
+/// What may end: a thread, or a process with it.
+fn whole(graph: &Graph, at: usize) -> &'static str {
+    if graph.view.scene.barriers[at].shared {
+        "a process"
+    } else {
+        "a thread"
+    }
+}
+
+/// Of another barrier that the same circle goes through.
+pub fn in_circle(graph: &Graph, at: usize, absent: &Absent) -> String {
+    let name = graph.view.barrier(at, &absent.waiting);
+    let there = there_since(graph, at, absent);
+    format!("{name} ({there}) is part of the same circle")
+}
+
+fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> String {
+    let view = graph.view;
+    let name = view.barrier(at, &absent.waiting);
+    let seen = &view.scene.barriers[at];
+    let since = since(graph, at);
+    let have = if absent.arrived == 1 { "is" } else { "are" };
+    let arrived = absent.arrived;
+    let why = if finding.because == Some("count-too-large") {
+        let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
+        format!(
+            "no more than {ever} have ever come there: the count is too large, or a thread ended \
+             before it came"
+        )
+    } else {
+        let whole = whole(graph, at);
+        format!("{whole} has ended without coming, or the count is too large")
+    };
+    let spare: Vec<String> = absent
+        .spare
+        .iter()
+        .take(2)
+        .map(|it| {
+            let story = match graph.need(*it) {
+                Need::Thread(_) => story(graph, *it, Some(at)),
+                _ => does(view, *it),
+            };
+            format!("{} {story}", view.name(*it))
+        })
+        .collect();
+    let spare = match (spare.is_empty(), absent.spare.len() - spare.len()) {
+        (true, _) => String::new(),
+        (false, 0) => format!(" ({})", spare.join("; ")),
+        (false, more) => format!(" ({}; and {more} more)", spare.join("; ")),
+    };
+    let Some(count) = seen.participants else {
+        return format!(
+            "{name} can never complete: {arrived} {have} there{since}, how many it waits for is \
+             not known, and no other can come{spare}: {why}"
+        );
+    };
+    if finding.for_ever {
+        return format!(
+            "{name} can never complete: it waits for {count} threads, {arrived} {have} \
+             there{since}, and no other can come{spare}: {why}"
+        );
+    }
+    let missing = absent.lacking();
+    let verb = if missing == 1 { "is" } else { "are" };
+    format!(
+        "{missing} of {count} threads {verb} missing at {name}{since}, and none is left that looks \
+         as if it would come{spare}: probably {why}"
+    )
+}
+
+fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> String {
+    let name = graph.view.barrier(at, &absent.waiting);
+    let count = graph.view.scene.barriers[at].participants.unwrap_or(0);
+    let inside = absent.waiting.len();
+    let since = since(graph, at);
+    let why = "it was initialised again or written over while threads waited, or is not what it \
+               seems";
+    if finding.because == Some("too-many") {
+        format!("{inside} threads wait at {name}{since}, which waits for {count}: {why}")
+    } else {
+        format!("all {count} are at {name}{since}, and none goes on: {why}")
+    }
+}
+
+fn twice(graph: &Graph, at: usize, absent: &Absent) -> String {
+    let view = graph.view;
+    let name = absent.twice.map_or_else(String::new, |it| view.name(it));
+    format!(
+        "{name} waits twice at {} ({}), once within a signal handler or the like: it cannot come \
+         for another thread",
+        view.barrier(at, &absent.waiting),
+        there_since(graph, at, absent),
+    )
+}
+
+fn without_barrier(graph: &Graph, finding: &Finding) -> String {
+    let view = graph.view;
+    let Some(lead) = finding.lead else {
+        return "threads wait for each other".into();
+    };
+    let name = view.name(lead);
+    if finding.because == Some("nobody-wakes") {
+        let others = match &finding.who[..] {
+            [_, others @ ..] if !others.is_empty() => {
+                format!("; the same is true of {}", names_of(graph, others))
+            }
+            _ => String::new(),
+        };
+        return format!(
+            "{name} {}, and no thread of the process is left that could wake it{others}",
+            story(graph, lead, None)
+        );
+    }
+    format!("{name} {}{}", story(graph, lead, None), tail(finding))
+}
+
+fn names_of(graph: &Graph, threads: &[usize]) -> String {
+    let names: Vec<String> = threads.iter().map(|at| graph.view.name(*at)).collect();
+    list(&names, MOST_NAMES)
+}
+
+/// The thread at the end of the way.
+fn root(graph: &Graph, lead: usize, at: usize) -> usize {
+    super::end::end(graph, lead, Some(at)).root
+}
+
+fn there_since(graph: &Graph, at: usize, absent: &Absent) -> String {
+    let there = there(graph.view, at, absent.arrived);
+    format!("{there}{}", since(graph, at))
+}
+
+/// Since when nothing has happened there, if somebody watched.
+fn since(graph: &Graph, at: usize) -> String {
+    let past = graph.view.scene.barriers[at].past.as_ref();
+    past.map_or_else(String::new, |past| {
+        format!(", for {} now", time(past.still_ns))
+    })
+}
+
+/// What is said of a barrier besides.
+pub fn notes(graph: &Graph, at: usize) -> Vec<String> {
+    let view = graph.view;
+    let absent = &graph.absent[at];
+    let seen = &view.scene.barriers[at];
+    let mut notes = Vec::new();
+    let sites = view.sites(at, &absent.waiting);
+    if sites.len() > 1 {
+        notes.push(format!(
+            "its threads wait at different places: {}",
+            list(&sites, MOST_NAMES + 1)
+        ));
+    }
+    let inside = u32::try_from(absent.waiting.len()).unwrap_or(u32::MAX);
+    if let Some(arrived) = seen.arrived.filter(|arrived| *arrived > inside) {
+        notes.push(format!(
+            "it has counted {arrived} arrivals, but only {inside} of those that came are seen in \
+             it: others have ended there, or left it by a jump"
+        ));
+    }
+    let processes = view.scene.threads.iter().map(|it| it.id.process);
+    let others = processes.into_iter().any(|it| it != seen.process);
+    if seen.shared && !others {
+        notes.push(
+            "several processes may meet at this barrier, and no other was looked at; `sbt hang \
+             --children` looks at those that this one has started as well"
+                .into(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,209 @@
+//! Programs that stand still, each for one reason, and what is said of them; and the same
+//! without the reason.
+
+use super::{
+    scene::{
+        Again, BarrierSeen, CallSeen, Doing, Holder, Member, MutexKind, Past, Scene, ThreadId,
+        ThreadSeen, WaitFor,
+    },
+    *,
+};
+use crate::report::HangReport;
+
+mod barriers;
+mod locks;
+mod moving;
+mod shown;
+mod torn;
+
+const MS: u64 = 1_000_000;
+const PROCESS: u32 = 100;
+
+/// Thread number so and so; 0 is the main thread.
+fn id(number: u32) -> ThreadId {
+    ThreadId {
+        process: PROCESS,
+        thread: PROCESS + number,
+    }
+}
+
+/// `update hangs.c:52 < worker hangs.c:38`, the innermost first; `*`: of the system; `!`:
+/// where a signal came.
+fn stack(text: &str) -> Vec<CallSeen> {
+    let call = |text: &str| {
+        let signal = text.strip_prefix('!');
+        let text = signal.unwrap_or(text);
+        let own = text.strip_prefix('*');
+        let bare = own.unwrap_or(text);
+        let (function, at) = bare.split_once(' ').unwrap_or((bare, ""));
+        let line = at.split_once(':');
+        CallSeen {
+            function: Some(function.into()),
+            file: line.map(|(file, _)| format!("/home/me/{file}")),
+            line: line.map(|(_, line)| line.parse().unwrap()),
+            binary: "/home/me/hangs".into(),
+            offset: 0x1000,
+            of_system: own.is_some(),
+            after_signal: signal.is_some(),
+        }
+    };
+    text.split(" < ")
+        .filter(|it| !it.is_empty())
+        .map(call)
+        .collect()
+}
+
+fn mutex(address: u64, holder: u32) -> Doing {
+    held(address, Holder::Thread(id(holder)))
+}
+
+fn held(address: u64, holder: Holder) -> Doing {
+    Doing::Waiting(WaitFor::Mutex {
+        address,
+        kind: Some(MutexKind {
+            again: Again::Hangs,
+            robust: false,
+            inherits: false,
+        }),
+        holder,
+    })
+}
+
+fn call(name: &str, what: &str) -> Doing {
+    Doing::Call {
+        name: name.into(),
+        what: (!what.is_empty()).then(|| what.into()),
+    }
+}
+
+fn condvar(timed: bool) -> Doing {
+    Doing::Waiting(WaitFor::Condvar {
+        address: 0x5000,
+        timed,
+        shared: false,
+    })
+}
+
+fn joins(number: u32) -> Doing {
+    Doing::Waiting(WaitFor::Join {
+        thread: Some(PROCESS + number),
+    })
+}
+
+/// A program that was looked at.
+struct Seen(Scene);
+
+impl Seen {
+    /// Its main thread waits for the end of worker-1; five looks in 200 ms.
+    fn new() -> Self {
+        let mut seen = Self(Scene {
+            looks: 5,
+            looked_ns: 200 * MS,
+            ..Scene::default()
+        });
+        seen.thread(0, "main", joins(1), "main hangs.c:90");
+        seen
+    }
+
+    fn thread(&mut self, number: u32, name: &str, doing: Doing, calls: &str) -> &mut Self {
+        let ran_ns = Some(if doing == Doing::Running { 198 * MS } else { 0 });
+        let slept = !matches!(doing, Doing::Running | Doing::Ended | Doing::Unknown);
+        self.0.threads.push(ThreadSeen {
+            id: id(number),
+            name: name.into(),
+            doing,
+            stack: stack(calls),
+            is_whole: true,
+            also_at: Vec::new(),
+            ran_ns,
+            slept,
+        });
+        self
+    }
+
+    /// `worker-1`, …, which began in the function `worker`.
+    fn worker(&mut self, number: u32, doing: Doing, calls: &str) -> &mut Self {
+        let calls = format!("{calls} < worker hangs.c:30");
+        self.thread(number, &format!("worker-{number}"), doing, &calls)
+    }
+
+    /// Workers wait at a barrier for so many.
+    fn barrier(&mut self, count: u32, line: u32, workers: &[u32]) -> &mut Self {
+        let at = self.0.barriers.len();
+        self.0.barriers.push(BarrierSeen {
+            process: PROCESS,
+            address: 0x7000 + at as u64 * 0x100,
+            kind: "pthread",
+            participants: Some(count),
+            arrived: Some(u32::try_from(workers.len()).unwrap()),
+            waiting: workers.iter().map(|number| id(*number)).collect(),
+            shared: false,
+            past: None,
+        });
+        for number in workers {
+            let at_it = Doing::Waiting(WaitFor::Barrier(at));
+            self.worker(*number, at_it, &format!("meet hangs.c:{line}"));
+        }
+        self
+    }
+
+    /// It was watched from the start: the workers with these numbers have come to the last
+    /// barrier before.
+    fn watched(&mut self, episodes: u64, workers: &[u32]) -> &mut Self {
+        let barrier = self.0.barriers.last_mut().unwrap();
+        let threads = &self.0.threads;
+        let member = |number: &u32| {
+            let inside = barrier.waiting.contains(&id(*number));
+            Member {
+                id: id(*number),
+                name: format!("worker-{number}"),
+                arrived_ns_ago: inside.then_some(12_000 * MS + u64::from(*number)),
+                site: Some("meet hangs.c:40".into()),
+                ended: threads.iter().all(|it| it.id != id(*number)),
+            }
+        };
+        barrier.past = Some(Past {
+            episodes,
+            members: workers.iter().map(member).collect(),
+            still_ns: 12_000 * MS,
+            unsure: false,
+        });
+        self
+    }
+
+    /// A thread was seen running elsewhere too.
+    fn moves(&mut self, number: u32, calls: &str) -> &mut Self {
+        self.of(number).also_at = stack(calls);
+        self
+    }
+
+    /// Threads have been on a CPU since they were looked at.
+    fn restless(&mut self, numbers: &[u32]) -> &mut Self {
+        for number in numbers {
+            self.of(*number).slept = false;
+        }
+        self
+    }
+
+    fn of(&mut self, number: u32) -> &mut ThreadSeen {
+        let mut threads = self.0.threads.iter_mut();
+        threads.find(|it| it.id == id(number)).unwrap()
+    }
+
+    /// What is said.
+    fn hang(&self) -> HangReport {
+        judge(&self.0).expect("something stands still")
+    }
+
+    #[track_caller]
+    fn is(&self, kind: &str, because: Option<&str>, text: &str) -> HangReport {
+        let hang = self.hang();
+        assert_eq!(hang.text, text);
+        assert_eq!((hang.kind, hang.because), (kind, because), "{}", hang.text);
+        hang
+    }
+}
+
+fn names(threads: &[crate::report::HangThreadReport]) -> Vec<&str> {
+    threads.iter().map(|it| it.who.name.as_str()).collect()
+}

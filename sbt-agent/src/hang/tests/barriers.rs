@@ -1,0 +1,404 @@
+//! Barriers that cannot complete.
+
+use super::*;
+
+#[test]
+fn a_lock_held_across_the_barrier() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 3, 4])
+        .worker(2, mutex(0x5581, 1), "update hangs.c:52");
+    let hang = seen.is(
+        "never",
+        Some("cycle"),
+        "worker-2 is missing at the barrier at hangs.c:40 (3 of 4 are there): it waits for the \
+         mutex 0x5581 that worker-1 holds, which waits at this barrier: they wait for each other \
+         for ever",
+    );
+    assert!(hang.certain);
+    assert_eq!(names(&hang.arrived), ["worker-1", "worker-3", "worker-4"]);
+    assert_eq!(names(&hang.missing), ["worker-2"]);
+    assert_eq!(names(&hang.others), ["main"]);
+    assert_eq!(
+        hang.chain,
+        ["worker-2 → mutex 0x5581 held by worker-1 → barrier at hangs.c:40 → worker-2"]
+    );
+    let cycle = hang.cycle.unwrap();
+    let kinds: Vec<_> = cycle
+        .iter()
+        .map(|it| (it.who.tid, it.blocked_on.kind))
+        .collect();
+    assert_eq!(kinds, [(102, "mutex"), (101, "barrier")]);
+    let on = hang.missing[0].blocked_on.as_ref().unwrap();
+    assert_eq!(on.address.as_deref(), Some("0x5581"));
+    assert_eq!(on.holder.as_ref().unwrap().tid, 101);
+    assert_eq!(hang.missing[0].at.as_deref(), Some("update hangs.c:52"));
+}
+
+#[test]
+fn a_lock_whose_holder_works_is_no_deadlock() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[3, 4])
+        .worker(2, mutex(0x5581, 1), "update hangs.c:52")
+        .worker(1, Doing::Running, "solve hangs.c:60")
+        .moves(1, "solve hangs.c:75");
+    let hang = seen.is(
+        "slow",
+        None,
+        "slow, not stuck: worker-1 is missing at the barrier at hangs.c:40 (2 of 4 are there): it \
+         runs in solve() hangs.c:60, before in solve() hangs.c:75 (99 % of a CPU in 200 ms); \
+         worker-2 is missing too",
+    );
+    assert_eq!(hang.cycle, None);
+    assert_eq!(
+        hang.chain,
+        [
+            "worker-2 → mutex 0x5581 held by worker-1, which runs in solve() hangs.c:60, before in \
+             solve() hangs.c:75 (99 % of a CPU in 200 ms)"
+        ]
+    );
+}
+
+#[test]
+fn a_thread_that_left_before_anybody_watched() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]);
+    let hang = seen.is(
+        "never",
+        Some("fewer-alive"),
+        "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and no \
+         other can come (main waits for the end of worker-1, which waits at this barrier): a \
+         thread has ended without coming, or the count is too large",
+    );
+    assert_eq!(hang.missing, []);
+    assert_eq!(hang.missing_count, Some(1));
+    assert_eq!(
+        hang.chain,
+        ["main → end of worker-1 → barrier at hangs.c:40 → nobody is left"]
+    );
+}
+
+#[test]
+fn a_helper_that_could_come_takes_the_certainty_away() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]).thread(
+        9,
+        "watchdog",
+        call("clock_nanosleep", "1 s"),
+        "watch hangs.c:12",
+    );
+    let hang = seen.is(
+        "unclear",
+        None,
+        "1 of 4 threads is missing at the barrier at hangs.c:40: either watchdog, which sleeps in \
+         clock_nanosleep() (1 s), is to come, or a thread has ended without coming, or the count \
+         is too large",
+    );
+    assert!(!hang.certain);
+    // One that only waits for signals has nothing else to do.
+    seen.of(9).doing = call("pause", "");
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("stuck", Some("fewer-alive")));
+    assert!(
+        hang.text
+            .contains("none is left that looks as if it would come (watchdog waits in pause()"),
+        "{}",
+        hang.text
+    );
+    assert!(
+        hang.text.contains("probably a thread has ended"),
+        "{}",
+        hang.text
+    );
+    seen.of(9).doing = call("epoll_wait", "");
+    assert_eq!(seen.hang().kind, "stuck");
+}
+
+#[test]
+fn who_waits_for_the_end_of_one_that_waits_for_it() {
+    let mut seen = Seen::new();
+    seen.of(0).doing = call("pause", "");
+    seen.barrier(2, 40, &[1])
+        .thread(2, "joiner", joins(1), "finish hangs.c:66");
+    seen.is(
+        "stuck",
+        Some("cycle"),
+        "probably joiner is missing at the barrier at hangs.c:40 (1 of 2 is there): it waits for \
+         the end of worker-1, which waits at this barrier: they wait for each other",
+    );
+}
+
+#[test]
+fn barriers_of_one_place_are_told_apart() {
+    let mut seen = Seen::new();
+    seen.barrier(2, 40, &[1]).barrier(2, 40, &[2]);
+    let hang = seen.is(
+        "never",
+        Some("cycle"),
+        "worker-2 is missing at the barrier 0x7000 at hangs.c:40 (1 of 2 is there): it waits at the \
+         barrier 0x7100 at hangs.c:40 (1 of 2 is there), where worker-1 is missing, which waits at \
+         this barrier: they wait for each other for ever",
+    );
+    assert_eq!(
+        hang.also[0].text,
+        "the barrier 0x7100 at hangs.c:40 (1 of 2 is there) is part of the same circle"
+    );
+}
+
+#[test]
+fn a_main_thread_that_still_starts_threads_may_start_the_missing_ones() {
+    let mut seen = Seen::new();
+    seen.of(0).doing = Doing::Running;
+    seen.of(0).ran_ns = Some(190 * MS);
+    seen.moves(0, "prepare hangs.c:20").barrier(4, 40, &[1, 2]);
+    seen.is(
+        "slow",
+        None,
+        "slow, not stuck: probably main is missing at the barrier at hangs.c:40 (2 of 4 are \
+         there): it runs in main() hangs.c:90, before in prepare() hangs.c:20 (95 % of a CPU in \
+         200 ms); 1 more has not begun or has ended",
+    );
+}
+
+#[test]
+fn who_used_to_come_and_has_ended() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]).watched(17, &[1, 2, 3, 4]);
+    let hang = seen.is(
+        "never",
+        Some("member-gone"),
+        "worker-3 is missing at the barrier at meet hangs.c:40 (3 of 4 are there, for 12.0 s now): \
+         it has ended, after it came here from meet hangs.c:40 before, so it can never complete",
+    );
+    assert!(hang.certain);
+    assert_eq!(hang.still_ns, Some(12_000 * MS));
+    assert_eq!(names(&hang.missing), ["worker-3"]);
+    assert_eq!(hang.missing[0].state, "ended");
+    // The one that has been there longest is the first.
+    assert_eq!(names(&hang.arrived), ["worker-4", "worker-2", "worker-1"]);
+}
+
+#[test]
+fn who_comes_once_too_often() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1]).watched(17, &[1, 2, 3, 4]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("never", Some("member-gone")));
+    assert!(
+        hang.text.contains(
+            "they have ended, after they came here before; or worker-1 came once too often"
+        ),
+        "{}",
+        hang.text
+    );
+}
+
+#[test]
+fn threads_of_earlier_phases_that_have_ended_are_not_missing() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[11, 12, 13])
+        .worker(14, call("read", "pipe:[7]"), "load hangs.c:70")
+        .watched(17, &[1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13]);
+    let hang = seen.hang();
+    assert_eq!(names(&hang.missing), ["worker-14"]);
+    assert_eq!(hang.kind, "stuck");
+}
+
+#[test]
+fn a_count_that_never_was_reached() {
+    let mut seen = Seen::new();
+    seen.barrier(5, 40, &[1, 2, 3, 4]).watched(0, &[1, 2, 3, 4]);
+    seen.is(
+        "never",
+        Some("count-too-large"),
+        "the barrier at meet hangs.c:40 can never complete: it waits for 5 threads, 4 are there, \
+         for 12.0 s now, and no other can come (main waits for the end of worker-1, which waits at \
+         this barrier): no more than 4 have ever come there: the count is too large, or a thread \
+         ended before it came",
+    );
+}
+
+#[test]
+fn two_barriers_in_opposite_order() {
+    let mut seen = Seen::new();
+    seen.barrier(2, 40, &[1]).barrier(2, 60, &[2]);
+    let hang = seen.is(
+        "never",
+        Some("cycle"),
+        "worker-2 is missing at the barrier at hangs.c:40 (1 of 2 is there): it waits at the \
+         barrier at hangs.c:60 (1 of 2 is there), where worker-1 is missing, which waits at this \
+         barrier: they wait for each other for ever",
+    );
+    assert_eq!(
+        hang.chain,
+        ["worker-2 → barrier at hangs.c:60 → worker-1 → barrier at hangs.c:40 → worker-2"]
+    );
+    assert_eq!(hang.also.len(), 1);
+    assert_eq!(hang.also[0].site.as_deref(), Some("hangs.c:60"));
+}
+
+#[test]
+fn the_cause_is_at_another_barrier() {
+    let mut seen = Seen::new();
+    seen.worker(4, call("read", "standard input"), "load hangs.c:70")
+        .barrier(3, 40, &[1, 2])
+        .barrier(2, 60, &[3])
+        .watched(9, &[3, 4]);
+    seen.0.barriers.swap(0, 1);
+    for (number, at) in [(1, 1), (2, 1), (3, 0)] {
+        seen.of(number).doing = Doing::Waiting(WaitFor::Barrier(at));
+    }
+    seen.watched(9, &[1, 2, 3]);
+    let hang = seen.hang();
+    assert_eq!(names(&hang.arrived), ["worker-3"]);
+    assert!(
+        hang.text.starts_with("worker-4 is missing"),
+        "{}",
+        hang.text
+    );
+    let also = &hang.also[0];
+    assert_eq!(also.waiting, 2);
+    assert!(also.text.starts_with("worker-3 is missing"), "{also:?}");
+    assert!(also.text.contains("where worker-4 is missing"), "{also:?}");
+}
+
+#[test]
+fn a_child_that_was_killed() {
+    let shared = |workers: &[u32]| {
+        let mut seen = Seen(Scene::default());
+        seen.0.barriers.push(BarrierSeen {
+            process: 200,
+            address: 0x7000,
+            kind: "pthread",
+            participants: Some(3),
+            arrived: Some(2),
+            waiting: Vec::new(),
+            shared: true,
+            past: None,
+        });
+        seen.thread(
+            0,
+            "hangs",
+            Doing::Waiting(WaitFor::Child { process: None }),
+            "main hangs.c:99",
+        );
+        for process in workers {
+            let this = ThreadId {
+                process: *process,
+                thread: *process,
+            };
+            seen.thread(
+                1,
+                "hangs",
+                Doing::Waiting(WaitFor::Barrier(0)),
+                "child hangs.c:40 < main hangs.c:95",
+            );
+            seen.0.threads.last_mut().unwrap().id = this;
+            seen.0.barriers[0].waiting.push(this);
+        }
+        seen
+    };
+    let mut seen = shared(&[200, 201]);
+    let hang = seen.hang();
+    assert_eq!(hang.because, Some("fewer-alive"));
+    assert!(
+        hang.text.contains("a process has ended without coming"),
+        "{}",
+        hang.text
+    );
+    // The parent may start another.
+    assert_eq!(hang.kind, "stuck");
+    let gone = ThreadId {
+        process: 202,
+        thread: 202,
+    };
+    let members = [200, 201, 202].map(|process| Member {
+        id: ThreadId {
+            process,
+            thread: process,
+        },
+        name: "hangs".into(),
+        arrived_ns_ago: (process != gone.process).then_some(5_000 * MS),
+        site: None,
+        ended: process == gone.process,
+    });
+    seen.0.barriers[0].past = Some(Past {
+        episodes: 3,
+        members: members.into(),
+        still_ns: 5_000 * MS,
+        unsure: false,
+    });
+    seen.is(
+        "never",
+        Some("member-gone"),
+        "hangs 202 is missing at the barrier at hangs.c:40 (2 of 3 are there, for 5.00 s now): it \
+         has ended with its process 202, so it can never complete",
+    );
+}
+
+#[test]
+fn one_thread_waits_twice() {
+    let mut seen = Seen::new();
+    seen.barrier(2, 40, &[1]);
+    seen.of(1).stack = stack("handler hangs.c:15 < !*pthread_barrier_wait < worker hangs.c:40");
+    seen.is(
+        "never",
+        Some("waits-twice"),
+        "worker-1 waits twice at the barrier at hangs.c:15 (1 of 2 is there), once within a signal \
+         handler or the like: it cannot come for another thread",
+    );
+}
+
+#[test]
+fn more_threads_than_it_waits_for() {
+    let mut seen = Seen::new();
+    seen.barrier(2, 40, &[1, 2, 3]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("stuck", Some("too-many")));
+    assert!(
+        hang.text
+            .starts_with("3 threads wait at the barrier at hangs.c:40, which waits for 2")
+    );
+}
+
+#[test]
+fn several_that_are_missing_are_counted() {
+    let mut seen = Seen::new();
+    seen.barrier(6, 40, &[1])
+        .worker(2, call("read", "pipe:[7]"), "load hangs.c:70");
+    for number in 3..=6 {
+        seen.worker(number, mutex(0x5581, 2), "update hangs.c:52");
+    }
+    let hang = seen.is(
+        "stuck",
+        None,
+        "worker-2 is missing at the barrier at hangs.c:40 (1 of 6 is there): it waits in read() \
+         for pipe:[7], in load() hangs.c:70; worker-3, worker-4 and 2 more are missing too",
+    );
+    assert_eq!(hang.chain.len(), 1, "{:?}", hang.chain);
+}
+
+#[test]
+fn of_several_that_may_be_missing_none_is_accused() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, call("read", "pipe:[7]"), "load hangs.c:70")
+        .worker(4, call("read", "pipe:[8]"), "load hangs.c:70");
+    let hang = seen.hang();
+    assert!(
+        hang.text
+            .starts_with("1 of worker-3 and worker-4 is missing at"),
+        "{}",
+        hang.text
+    );
+    assert!(!hang.certain);
+    // One of another kind is a guess.
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .thread(9, "loader", call("read", "pipe:[7]"), "load hangs.c:70");
+    let hang = seen.hang();
+    assert!(
+        hang.text.starts_with("probably loader is missing"),
+        "{}",
+        hang.text
+    );
+}

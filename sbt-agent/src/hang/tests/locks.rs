@@ -1,0 +1,129 @@
+//! Threads that wait for each other without a barrier, and for what nobody will do.
+
+use super::*;
+
+#[test]
+fn two_locks_in_opposite_order() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 2), "left hangs.c:50")
+        .worker(2, mutex(0xb0, 1), "right hangs.c:55");
+    let hang = seen.is(
+        "never",
+        Some("cycle"),
+        "worker-1 waits for the mutex 0xa0 that worker-2 holds, which waits for the mutex 0xb0 \
+         that worker-1 holds: they wait for each other for ever",
+    );
+    assert_eq!(hang.barrier, None);
+    assert_eq!(hang.cycle.unwrap().len(), 2);
+    assert_eq!(
+        hang.chain[0],
+        "worker-1 → mutex 0xa0 held by worker-2 → mutex 0xb0 held by worker-1"
+    );
+    seen.of(2).doing = Doing::Running;
+    assert_eq!(judge(&seen.0), None, "its holder runs");
+}
+
+#[test]
+fn a_lock_that_is_held_by_whoever_waits_for_it() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 1), "again hangs.c:50");
+    seen.is(
+        "never",
+        Some("own-lock"),
+        "worker-1 waits for the mutex 0xa0 that it holds itself, in again() hangs.c:50, for ever",
+    );
+    // At a barrier all the others wait for it.
+    seen.barrier(3, 40, &[2, 3]);
+    seen.is(
+        "never",
+        Some("own-lock"),
+        "worker-1 is missing at the barrier at hangs.c:40 (2 of 3 are there): it waits for the \
+         mutex 0xa0 that it holds itself, in again() hangs.c:50, for ever",
+    );
+}
+
+#[test]
+fn a_lock_whose_holder_has_ended() {
+    let gone = held(0xa0, Holder::Gone { thread: 177 });
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[2, 3])
+        .worker(1, gone, "update hangs.c:52");
+    let hang = seen.is(
+        "never",
+        Some("holder-gone"),
+        "worker-1 is missing at the barrier at hangs.c:40 (2 of 3 are there): it waits for the \
+         mutex 0xa0, whose holder (thread 177) has ended without letting go, in update() \
+         hangs.c:52: nobody will",
+    );
+    assert_eq!(
+        hang.chain,
+        ["worker-1 → mutex 0xa0 held by thread 177, which has ended"]
+    );
+    let Doing::Waiting(WaitFor::Mutex {
+        kind: Some(kind), ..
+    }) = &mut seen.of(1).doing
+    else {
+        panic!();
+    };
+    // Of a robust one the next is told.
+    kind.robust = true;
+    assert_ne!(seen.hang().kind, "never");
+}
+
+#[test]
+fn nobody_is_left_to_wake_anybody() {
+    let mut seen = Seen::new();
+    seen.worker(1, condvar(false), "wait_all hangs.c:44")
+        .worker(2, condvar(false), "wait_all hangs.c:44");
+    seen.is(
+        "stuck",
+        Some("nobody-wakes"),
+        "worker-1 waits for the condition variable 0x5000, in wait_all() hangs.c:44, and no thread \
+         of the process is left that could wake it; the same is true of worker-2",
+    );
+    seen.worker(3, Doing::Running, "produce hangs.c:60");
+    assert_eq!(judge(&seen.0), None);
+    seen.of(3).doing = call("read", "standard input");
+    assert_eq!(judge(&seen.0), None);
+    seen.of(3).doing = condvar(true);
+    assert_eq!(judge(&seen.0), None, "it wakes by itself");
+}
+
+#[test]
+fn a_missed_broadcast_of_a_barrier_that_was_watched() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4])
+        .worker(3, condvar(false), "take hangs.c:71")
+        .watched(17, &[1, 2, 3, 4]);
+    seen.0.barriers[0].kind = "condvar";
+    seen.is(
+        "stuck",
+        Some("nobody-wakes"),
+        "worker-3 is missing at the barrier at meet hangs.c:40 (3 of 4 are there, for 12.0 s now): \
+         it waits for the condition variable 0x5000, in take() hangs.c:71, and no thread is left \
+         that could wake it",
+    );
+}
+
+#[test]
+fn writers_and_ends_of_threads_close_circles_too() {
+    let mut seen = Seen::new();
+    let lock = WaitFor::RwLock {
+        address: 0xc0,
+        writes: Some(false),
+        writer: Holder::Thread(id(2)),
+        readers: Some(0),
+    };
+    seen.worker(1, Doing::Waiting(lock), "look hangs.c:50")
+        .worker(2, joins(1), "stop hangs.c:55");
+    let hang = seen.is(
+        "never",
+        Some("cycle"),
+        "worker-1 waits for the read-write lock 0xc0 to read that worker-2 holds, which waits for \
+         the end of worker-1: they wait for each other for ever",
+    );
+    assert_eq!(
+        hang.chain[0],
+        "worker-1 → read-write lock 0xc0 held by worker-2 → end of worker-1"
+    );
+}

@@ -1,0 +1,276 @@
+//! Threads that went on while they were looked at: nothing is said that would be true only
+//! if all of it had been so at one moment. And what others may do whom nobody looked at.
+
+use super::*;
+
+/// A lock is held across the barrier: see `a_lock_held_across_the_barrier`.
+fn across() -> Seen {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 3, 4])
+        .worker(2, mutex(0x5581, 1), "update hangs.c:52");
+    seen
+}
+
+#[test]
+fn one_that_has_its_lock_by_now_is_in_no_circle() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 1), "again hangs.c:50");
+    assert_eq!(seen.hang().because, Some("own-lock"));
+    assert_eq!(judge(&seen.restless(&[1]).0), None);
+    seen.barrier(3, 40, &[2, 3]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("slow", None), "{}", hang.text);
+    assert_eq!(hang.cycle, None);
+}
+
+#[test]
+fn locks_that_went_from_hand_to_hand_are_no_circle() {
+    for restless in [1, 2] {
+        let mut seen = Seen::new();
+        seen.worker(1, mutex(0xa0, 2), "left hangs.c:50").worker(
+            2,
+            mutex(0xb0, 1),
+            "right hangs.c:55",
+        );
+        assert_eq!(seen.hang().because, Some("cycle"));
+        assert_eq!(judge(&seen.restless(&[restless]).0), None);
+    }
+}
+
+#[test]
+fn a_barrier_that_may_have_opened_closes_no_circle() {
+    assert_eq!(across().hang().kind, "never");
+    for (restless, kind) in [(1, "unclear"), (2, "slow"), (3, "unclear")] {
+        let mut seen = across();
+        let hang = seen.restless(&[restless]).hang();
+        assert_eq!((hang.kind, hang.because), (kind, None), "{}", hang.text);
+        assert!(!hang.text.contains("each other"), "{}", hang.text);
+        assert_eq!(hang.cycle, None);
+        assert_eq!(
+            hang.chain,
+            ["worker-2 → mutex 0x5581 held by worker-1 → barrier at hangs.c:40"]
+        );
+    }
+}
+
+#[test]
+fn who_was_seen_to_come_and_not_to_leave_is_there() {
+    let mut seen = across();
+    seen.watched(17, &[1, 2, 3, 4]).restless(&[1, 3, 4]);
+    seen.of(1).doing = Doing::Running;
+    assert_eq!(seen.hang().because, Some("cycle"));
+    // Unless not all was seen.
+    seen.0.barriers[0].past.as_mut().unwrap().unsure = true;
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("unclear", None));
+}
+
+#[test]
+fn rounds_that_follow_each_other_are_not_all_there() {
+    for count in [2, 3] {
+        let mut seen = Seen::new();
+        seen.barrier(count, 40, &[1, 2, 3]);
+        assert_eq!(seen.hang().kind, "stuck");
+        assert_eq!(judge(&seen.restless(&[3]).0), None);
+    }
+}
+
+#[test]
+fn too_few_are_left_only_if_those_that_are_there_stay() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]).restless(&[4]);
+    let hang = seen.is(
+        "unclear",
+        None,
+        "threads wait at the barrier at hangs.c:40 (3 of 4 are there): who is missing there is not \
+         known",
+    );
+    assert_eq!(hang.missing, []);
+    // Whoever could come need not be where it was.
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]).restless(&[0]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("stuck", Some("fewer-alive")));
+}
+
+#[test]
+fn a_count_that_is_not_known_is_not_made_up() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]);
+    seen.0.barriers[0].participants = None;
+    seen.0.barriers[0].arrived = None;
+    seen.0.barriers[0].kind = "std::barrier";
+    let hang = seen.is(
+        "never",
+        Some("fewer-alive"),
+        "the barrier at hangs.c:40 can never complete: 3 are there, how many it waits for is not \
+         known, and no other can come (main waits for the end of worker-1, which waits at this \
+         barrier): a thread has ended without coming, or the count is too large",
+    );
+    assert_eq!((hang.participants, hang.missing_count), (None, None));
+    let hang = seen.restless(&[2]).hang();
+    assert_eq!((hang.kind, hang.because), ("unclear", None));
+}
+
+#[test]
+fn a_holder_that_has_ended_since_may_have_let_go() {
+    let gone = held(0xa0, Holder::Gone { thread: 177 });
+    let mut seen = Seen::new();
+    seen.worker(1, gone, "update hangs.c:52");
+    assert_eq!(seen.hang().because, Some("holder-gone"));
+    assert_eq!(judge(&seen.restless(&[1]).0), None);
+    seen.barrier(3, 40, &[2, 3]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("slow", None), "{}", hang.text);
+}
+
+#[test]
+fn one_that_is_awake_may_wake_the_others() {
+    let mut seen = Seen::new();
+    seen.worker(1, condvar(false), "wait_all hangs.c:44")
+        .worker(2, condvar(false), "wait_all hangs.c:44");
+    assert_eq!(seen.hang().because, Some("nobody-wakes"));
+    assert_eq!(judge(&seen.restless(&[2]).0), None);
+}
+
+#[test]
+fn another_process_may_wake_who_waits_for_what_it_shares() {
+    for shared in [false, true] {
+        for wait in [
+            WaitFor::Semaphore {
+                address: 0x5000,
+                shared,
+            },
+            WaitFor::Condvar {
+                address: 0x5000,
+                timed: false,
+                shared,
+            },
+            WaitFor::Futex {
+                address: 0x5000,
+                timed: false,
+                shared,
+            },
+        ] {
+            let mut seen = Seen::new();
+            seen.worker(1, Doing::Waiting(wait.clone()), "serve hangs.c:44");
+            let found = judge(&seen.0);
+            assert_eq!(found.is_none(), shared, "{wait:?}");
+            seen.barrier(3, 40, &[2, 3]);
+            let hang = seen.hang();
+            let because = (!shared).then_some("nobody-wakes");
+            assert_eq!((hang.kind, hang.because), ("stuck", because), "{wait:?}");
+        }
+    }
+}
+
+#[test]
+fn those_that_spin_unwatched_accuse_only_who_is_known_to_be_missing() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, call("read", "pipe:[7]"), "load hangs.c:70")
+        .restless(&[1, 2]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.certain), ("stuck", true));
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .thread(9, "loader", call("read", "pipe:[7]"), "load hangs.c:70");
+    assert_eq!(seen.hang().kind, "stuck");
+    let hang = seen.restless(&[1]).hang();
+    assert_eq!(hang.kind, "unclear");
+    assert!(
+        hang.text.ends_with("it is not known whether it will come"),
+        "{}",
+        hang.text
+    );
+}
+
+#[test]
+fn who_slept_only_between_is_slow() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, call("read", "pipe:[7]"), "load hangs.c:70");
+    assert_eq!(seen.hang().kind, "stuck");
+    assert_eq!(seen.restless(&[3]).hang().kind, "slow");
+}
+
+/// Threads of two processes wait at a barrier that is shared, and one does not come.
+fn shared(count: u32) -> Seen {
+    let mut seen = Seen::new();
+    seen.barrier(count, 40, &[1, 2])
+        .worker(3, mutex(0x5581, 1), "update hangs.c:52");
+    seen.0.barriers[0].shared = true;
+    let other = ThreadId {
+        process: 200,
+        thread: 200,
+    };
+    seen.of(2).id = other;
+    seen.0.barriers[0].waiting[1] = other;
+    seen
+}
+
+#[test]
+fn of_processes_that_nobody_looked_at_others_may_come() {
+    let hang = shared(3).hang();
+    assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
+    assert!(hang.certain);
+    let mut seen = shared(3);
+    seen.0.partial = true;
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.certain), ("stuck", false), "{}", hang.text);
+    // With too few it is not known who is missing.
+    let mut seen = shared(4);
+    seen.0.threads.retain(|it| it.id != id(3));
+    assert_eq!(seen.hang().because, Some("fewer-alive"));
+    seen.0.partial = true;
+    let hang = seen.hang();
+    assert_eq!(
+        (hang.kind, hang.because),
+        ("unclear", None),
+        "{}",
+        hang.text
+    );
+    // Nor where one process alone was looked at.
+    seen.0.partial = false;
+    seen.0.threads.retain(|it| it.id.process == PROCESS);
+    let hang = seen.hang();
+    assert_eq!(
+        (hang.kind, hang.because),
+        ("unclear", None),
+        "{}",
+        hang.text
+    );
+}
+
+#[test]
+fn who_was_interrupted_elsewhere_does_not_wait_twice() {
+    let mut seen = Seen::new();
+    seen.barrier(2, 40, &[1]);
+    let waits = seen.of(1).doing.clone();
+    let twice = "handler hangs.c:15 < !*pthread_barrier_wait < worker hangs.c:40";
+    for (doing, calls, is_twice) in [
+        (waits.clone(), twice, true),
+        // It may have only begun to wait.
+        (Doing::Running, twice, false),
+        // No signal came.
+        (
+            waits.clone(),
+            "again hangs.c:15 < *pthread_barrier_wait < worker hangs.c:40",
+            false,
+        ),
+        // It came elsewhere.
+        (
+            waits,
+            "*pthread_barrier_wait < handler hangs.c:15 < !worker hangs.c:40",
+            false,
+        ),
+    ] {
+        seen.of(1).doing = doing;
+        seen.of(1).stack = stack(calls);
+        let because = seen.hang().because;
+        assert_eq!(because == Some("waits-twice"), is_twice, "{calls}");
+    }
+    seen.of(1).stack = stack(twice);
+    seen.of(1).doing = Doing::Waiting(WaitFor::Barrier(0));
+    assert_ne!(seen.restless(&[1]).hang().because, Some("waits-twice"));
+}

@@ -1,0 +1,204 @@
+//! Threads as a report has them.
+
+use super::{
+    names::{View, place},
+    scene::{BarrierSeen, Doing, Holder, Member, ThreadId, WaitFor},
+    words::does,
+};
+use crate::{
+    place::printable,
+    report::{BlockedOn, HangBarrierReport, HangThreadReport, HangWho},
+};
+
+/// All of a scene.
+pub fn all(view: &View) -> Vec<HangThreadReport> {
+    (0..view.scene.threads.len())
+        .map(|at| thread(view, at))
+        .collect()
+}
+
+/// One of a scene.
+pub fn thread(view: &View, at: usize) -> HangThreadReport {
+    let seen = view.thread(at);
+    let own = view.at(at).map(place);
+    let mut also_at: Vec<String> = Vec::new();
+    for call in &seen.also_at {
+        let place = place(call);
+        if own.as_ref() != Some(&place) && !also_at.contains(&place) {
+            also_at.push(place);
+        }
+    }
+    HangThreadReport {
+        who: who(view, at),
+        state: match &seen.doing {
+            Doing::Running => "running",
+            Doing::Waiting(_) | Doing::Call { .. } => "waiting",
+            Doing::Stopped => "stopped",
+            Doing::Traced { .. } => "traced",
+            Doing::Ended => "ended",
+            Doing::Unknown => "unknown",
+        },
+        does: does(view, at),
+        at: own,
+        also_at,
+        stack: seen.stack.iter().map(place).collect(),
+        cpu_pct: view.cpu_pct(at),
+        blocked_on: blocked_on(view, at),
+        waiting_ns: waiting_ns(view, at),
+    }
+}
+
+/// One that came to a barrier before and has ended.
+pub fn gone(view: &View, barrier: &BarrierSeen, member: &Member) -> HangThreadReport {
+    HangThreadReport {
+        who: named(view, member.id, &member.name),
+        state: "ended",
+        does: gone_words(view, barrier, member),
+        at: None,
+        also_at: Vec::new(),
+        stack: Vec::new(),
+        cpu_pct: None,
+        blocked_on: None,
+        waiting_ns: None,
+    }
+}
+
+/// That it has ended, and from where it came last.
+pub fn gone_words(view: &View, barrier: &BarrierSeen, member: &Member) -> String {
+    let process = member.id.process;
+    let all_gone = barrier.shared
+        && view
+            .scene
+            .threads
+            .iter()
+            .all(|it| it.id.process != process || it.doing == Doing::Ended);
+    let ended = if all_gone {
+        format!("has ended with its process {process}")
+    } else {
+        "has ended".into()
+    };
+    match &member.site {
+        Some(site) => format!(
+            "{ended}, after it came here from {} before",
+            printable(site)
+        ),
+        None => ended,
+    }
+}
+
+/// Which.
+pub fn who(view: &View, at: usize) -> HangWho {
+    let seen = view.thread(at);
+    named(view, seen.id, &seen.name)
+}
+
+fn named(view: &View, id: ThreadId, name: &str) -> HangWho {
+    HangWho {
+        thread: view.names.threads.get(&id).map(|(number, _)| *number),
+        tid: id.thread,
+        process: Some(id.process),
+        name: view.called(id, name),
+    }
+}
+
+/// The barrier of a report.
+pub fn barrier(view: &View, at: usize) -> HangBarrierReport {
+    let seen = &view.scene.barriers[at];
+    let key = (seen.process, seen.address);
+    HangBarrierReport {
+        id: view.names.barriers.get(&key).copied(),
+        kind: seen.kind,
+        address: format!("{:#x}", seen.address),
+        process: seen.process,
+        shared: seen.shared,
+        arrived: seen.arrived,
+    }
+}
+
+fn waiting_ns(view: &View, at: usize) -> Option<u64> {
+    let id = view.thread(at).id;
+    let barrier = &view.scene.barriers[view.barrier_of(at)?];
+    let members = barrier.past.iter().flat_map(|past| &past.members);
+    let mut of_it = members.filter(|member| member.id == id);
+    of_it.find_map(|member| member.arrived_ns_ago)
+}
+
+/// What a thread sleeps for.
+pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
+    let hex = |address: u64| Some(format!("{address:#x}"));
+    let on = |kind, address| BlockedOn {
+        kind,
+        address,
+        holder: None,
+        holder_gone: false,
+        call: None,
+        timed: None,
+    };
+    if let Some(barrier) = view.barrier_of(at) {
+        return Some(on("barrier", hex(view.scene.barriers[barrier].address)));
+    }
+    let held = |kind, address, holder: Holder| BlockedOn {
+        holder: match holder {
+            Holder::Thread(id) => Some(match view.index(id) {
+                Some(other) => who(view, other),
+                None => named(view, id, ""),
+            }),
+            Holder::Gone { thread } => Some(HangWho {
+                thread: None,
+                tid: thread,
+                process: None,
+                name: format!("thread {thread}"),
+            }),
+            Holder::Nobody | Holder::Unknown => None,
+        },
+        holder_gone: matches!(holder, Holder::Gone { .. }),
+        ..on(kind, hex(address))
+    };
+    let wait = match &view.thread(at).doing {
+        Doing::Waiting(wait) => wait,
+        Doing::Call { name, what } => {
+            let what = what.as_deref().unwrap_or_default();
+            return Some(BlockedOn {
+                call: Some(printable(&format!("{name} {what}")).trim_end().to_owned()),
+                ..on("call", None)
+            });
+        }
+        _ => return None,
+    };
+    Some(match *wait {
+        WaitFor::Barrier(_) => on("barrier", None),
+        WaitFor::Mutex {
+            address, holder, ..
+        } => held("mutex", address, holder),
+        WaitFor::RwLock {
+            address, writer, ..
+        } => held("rwlock", address, writer),
+        WaitFor::Semaphore { address, .. } => on("semaphore", hex(address)),
+        WaitFor::Condvar { address, timed, .. } => BlockedOn {
+            timed: Some(timed),
+            ..on("condvar", hex(address))
+        },
+        WaitFor::Futex { address, timed, .. } => BlockedOn {
+            timed: Some(timed),
+            ..on("futex", hex(address))
+        },
+        WaitFor::Join { thread } => {
+            let other = thread.and_then(|other| view.neighbour(at, other));
+            BlockedOn {
+                holder: other.map(|other| who(view, other)),
+                ..on("join", None)
+            }
+        }
+        WaitFor::Child { process } => {
+            let id = process.map(|process| ThreadId {
+                process,
+                thread: process,
+            });
+            let other = id.and_then(|id| view.index(id));
+            BlockedOn {
+                holder: other.map(|other| who(view, other)),
+                ..on("child", None)
+            }
+        }
+    })
+}

@@ -1,0 +1,310 @@
+//! What a thread does, in words.
+
+use std::fmt::Write as _;
+
+use super::{
+    graph::{Graph, Need},
+    names::{View, spoken},
+    scene::{CallSeen, Doing, Holder, ThreadId, WaitFor},
+};
+use crate::{place::printable, verdict::words::time};
+
+/// Links of a story before the rest is left to the chain.
+const MOST_LINKS: usize = 5;
+
+/// What a thread does: `waits for the mutex 0x55… that worker-1 holds`.
+pub fn does(view: &View, thread: usize) -> String {
+    let seen = view.thread(thread);
+    match &seen.doing {
+        Doing::Running => match view.barrier_of(thread) {
+            Some(barrier) => format!("waits at {}, running", view.barrier(barrier, &[thread])),
+            None => runs(view, thread),
+        },
+        Doing::Waiting(wait) => waits(view, thread, wait),
+        Doing::Call { name, what } => {
+            if name == "restart_syscall" {
+                return "sleeps for a limited time".into();
+            }
+            let name = printable(name);
+            match what.as_deref().map(printable) {
+                Some(what) if name.contains("sleep") => format!("sleeps in {name}() ({what})"),
+                Some(what) => format!("waits in {name}() for {what}"),
+                None if name.contains("sleep") => format!("sleeps in {name}()"),
+                None => format!("waits in {name}()"),
+            }
+        }
+        Doing::Stopped => "was stopped by a signal".into(),
+        Doing::Traced { by } => format!("is held by process {by}, a debugger or the like"),
+        Doing::Ended => "has ended".into(),
+        Doing::Unknown => "could not be looked at".into(),
+    }
+}
+
+fn runs(view: &View, thread: usize) -> String {
+    let seen = view.thread(thread);
+    let looks = view.scene.looks;
+    let mut facts = Vec::new();
+    let mut text = match view.at(thread) {
+        Some(call) => format!("runs in {}", spoken(call)),
+        None => "runs".into(),
+    };
+    let mut elsewhere: Vec<String> = Vec::new();
+    for call in &seen.also_at {
+        let place = spoken(call);
+        if view.at(thread).map(spoken).as_ref() != Some(&place) && !elsewhere.contains(&place) {
+            elsewhere.push(place);
+        }
+    }
+    match elsewhere.as_slice() {
+        [] if looks > 1 && view.at(thread).is_some() => {
+            facts.push(format!("at each of {looks} looks"));
+        }
+        [] => {}
+        [one] => {
+            let _ = write!(text, ", before in {one}");
+        }
+        [one, rest @ ..] => {
+            let places = if rest.len() == 1 { "place" } else { "places" };
+            let _ = write!(text, ", before in {one} and {} other {places}", rest.len());
+        }
+    }
+    if let Some(cpu) = view.cpu_pct(thread) {
+        facts.push(format!("{:.0} % of a CPU", cpu.min(100.0)));
+    }
+    if !facts.is_empty() {
+        let looked = time(view.scene.looked_ns);
+        let _ = write!(text, " ({} in {looked})", facts.join(", "));
+    }
+    text
+}
+
+fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
+    let timed = |timed: bool| if timed { ", for a limited time" } else { "" };
+    match wait {
+        WaitFor::Barrier(at) if *at < view.scene.barriers.len() => {
+            format!("waits at {}", view.barrier(*at, &[thread]))
+        }
+        WaitFor::Barrier(_) => "waits at a barrier".into(),
+        WaitFor::Mutex {
+            address, holder, ..
+        } => held(view, thread, &format!("the mutex {address:#x}"), *holder),
+        WaitFor::RwLock {
+            address,
+            writes,
+            writer,
+            readers,
+        } => {
+            let to = match writes {
+                Some(true) => " to write",
+                Some(false) => " to read",
+                None => "",
+            };
+            let lock = format!("the read-write lock {address:#x}{to}");
+            match (writer, readers) {
+                (Holder::Nobody | Holder::Unknown, Some(1)) => {
+                    format!("waits for {lock}, which a reader holds")
+                }
+                (Holder::Nobody | Holder::Unknown, Some(readers)) if *readers > 1 => {
+                    format!("waits for {lock}, which {readers} readers hold")
+                }
+                _ => held(view, thread, &lock, *writer),
+            }
+        }
+        WaitFor::Semaphore { address, .. } => format!("waits for the semaphore {address:#x}"),
+        WaitFor::Condvar {
+            address,
+            timed: limit,
+            ..
+        } => format!(
+            "waits for the condition variable {address:#x}{}",
+            timed(*limit)
+        ),
+        WaitFor::Join { thread: None } => "waits for the end of another thread".into(),
+        WaitFor::Join {
+            thread: Some(other),
+        } => match view.neighbour(thread, *other) {
+            Some(other) => format!("waits for the end of {}", view.name(other)),
+            None => format!("waits for the end of thread {other}"),
+        },
+        WaitFor::Child { process: None } => "waits for the end of a child process".into(),
+        WaitFor::Child {
+            process: Some(process),
+        } => format!("waits for the end of its child process {process}"),
+        WaitFor::Futex {
+            address,
+            timed: limit,
+            ..
+        } => format!("waits for the futex {address:#x}{}", timed(*limit)),
+    }
+}
+
+fn held(view: &View, thread: usize, lock: &str, holder: Holder) -> String {
+    match holder {
+        Holder::Thread(id) if view.thread(thread).id == id => {
+            format!("waits for {lock} that it holds itself")
+        }
+        Holder::Thread(id) => format!("waits for {lock} that {} holds", by_id(view, id)),
+        Holder::Gone { thread } => {
+            format!("waits for {lock}, whose holder (thread {thread}) has ended without letting go")
+        }
+        Holder::Nobody => format!("waits for {lock}, which nobody holds any more"),
+        Holder::Unknown => format!("waits for {lock}"),
+    }
+}
+
+fn by_id(view: &View, id: ThreadId) -> String {
+    match view.index(id) {
+        Some(at) => view.name(at),
+        None => format!("thread {} of process {}", id.thread, id.process),
+    }
+}
+
+/// What a thread does, where, and what those do that it waits for, as far as to the
+/// barrier of which the sentence is.
+pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
+    let mut parts = Vec::new();
+    let mut seen = vec![thread];
+    let mut at = thread;
+    loop {
+        let first = at == thread;
+        let (part, next) = link(graph, at, here, first);
+        parts.push(part);
+        match next {
+            Some(next) if seen.contains(&next) => {
+                // Who went on meanwhile is in no circle.
+                if parts.len() > 1 && graph.circle(thread).is_none() {
+                    parts.pop();
+                }
+                break;
+            }
+            Some(_) if parts.len() >= MOST_LINKS => break,
+            Some(next) => {
+                seen.push(next);
+                at = next;
+            }
+            None => break,
+        }
+    }
+    parts.join(", which ")
+}
+
+/// What one does, and whose turn it is then to be told of.
+fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, Option<usize>) {
+    let view = graph.view;
+    match graph.need(at) {
+        Need::Barrier(barrier) if Some(barrier) == here => ("waits at this barrier".into(), None),
+        Need::Barrier(barrier) => {
+            let absent = &graph.absent[barrier];
+            let name = view.barrier(barrier, &absent.waiting);
+            let there = there(view, barrier, absent.arrived);
+            let next = graph.next(at).first().copied();
+            let text = match next {
+                Some(next) => format!(
+                    "waits at {name} ({there}), where {} is missing",
+                    view.name(next)
+                ),
+                None => format!("waits at {name} ({there})"),
+            };
+            (text, next)
+        }
+        Need::Thread(other) => {
+            let place = if first {
+                in_place(view, at)
+            } else {
+                String::new()
+            };
+            let text = does(view, at);
+            // The holder comes next: no place between it and what it does.
+            let text = if other == at {
+                format!("{text}{place}")
+            } else {
+                text
+            };
+            (text, (other != at).then_some(other))
+        }
+        _ => {
+            let place = if first || !matches!(view.thread(at).doing, Doing::Running) {
+                in_place(view, at)
+            } else {
+                String::new()
+            };
+            (format!("{}{place}", does(view, at)), None)
+        }
+    }
+}
+
+/// Where a thread does what it does, if that is not said already.
+fn in_place(view: &View, at: usize) -> String {
+    let says_it = matches!(view.thread(at).doing, Doing::Running | Doing::Ended);
+    match view.at(at) {
+        Some(call) if !says_it && !call.of_system => format!(", in {}", spoken(call)),
+        _ => String::new(),
+    }
+}
+
+/// How many are at a barrier: `3 of 4 are there`.
+pub fn there(view: &View, barrier: usize, arrived: u32) -> String {
+    let verb = if arrived == 1 { "is" } else { "are" };
+    match view.scene.barriers[barrier].participants {
+        Some(count) => format!("{arrived} of {count} {verb} there"),
+        None => format!("{arrived} {verb} there"),
+    }
+}
+
+/// Names with commas, of many only the first: `a, b and 3 more`.
+pub fn list(names: &[String], most: usize) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] if names.len() <= most => format!("{} and {last}", first.join(", ")),
+        _ => format!(
+            "{} and {} more",
+            names[..most - 1].join(", "),
+            names.len() - (most - 1)
+        ),
+    }
+}
+
+/// Whether what a thread sleeps for ends by itself.
+pub fn sleeps(doing: &Doing) -> bool {
+    match doing {
+        Doing::Waiting(WaitFor::Condvar { timed, .. } | WaitFor::Futex { timed, .. }) => *timed,
+        Doing::Call { name, .. } => name.contains("sleep") || name == "restart_syscall",
+        _ => false,
+    }
+}
+
+/// Whether the places at which a thread was seen running are further apart than the
+/// lines of one small loop.
+pub fn moves(view: &View, thread: usize) -> bool {
+    /// Lines of a loop that only waits.
+    const LOOP: u32 = 3;
+    let Some(at) = view.at(thread) else {
+        return false;
+    };
+    let is_near = |other: &CallSeen| {
+        let same = other.function == at.function && other.binary == at.binary;
+        let lines = match (at.line, other.line) {
+            (Some(a), Some(b)) => other.file == at.file && a.abs_diff(b) <= LOOP,
+            // Without lines: within some instructions.
+            _ => at.offset.abs_diff(other.offset) <= 64,
+        };
+        same && lines
+    };
+    !view.thread(thread).also_at.iter().all(is_near)
+}
+
+/// That no hang was found.
+pub fn nothing(view: &View) -> String {
+    let threads = view.scene.threads.len();
+    let waiting = view.scene.barriers.iter().any(|it| !it.waiting.is_empty());
+    let all = match threads {
+        0 => return "no thread could be looked at".into(),
+        1 if !waiting => return "no thread waits at a barrier that is known here".into(),
+        _ => format!("its {threads} threads"),
+    };
+    if waiting {
+        return "the barrier at which threads waited has all it waits for: no hang".into();
+    }
+    format!("no thread waits at a barrier that is known here, and {all} do not wait for each other")
+}

@@ -1,0 +1,372 @@
+//! The system call that a thread is in, as /proc tells it without stopping anybody.
+
+use std::{fs, time::Duration};
+
+use super::memory::Memory;
+use crate::{hang::scene::ThreadId, target::syscalls};
+
+/// What /proc/PID/task/TID/syscall says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// The thread is on a CPU or could be.
+    Running,
+    /// It sleeps in the kernel, but in no system call: it waits for a page of its memory.
+    Outside {
+        /// rsp and the instruction pointer of its own code.
+        sp: u64,
+        /// See there.
+        at: u64,
+    },
+    /// It is in a system call.
+    In {
+        /// Which.
+        number: i64,
+        /// Its arguments.
+        arguments: [u64; 6],
+        /// As above.
+        sp: u64,
+        /// See there.
+        at: u64,
+    },
+    /// The kernel does not say it.
+    Unknown,
+}
+
+impl Call {
+    /// Of a thread.
+    pub fn of(thread: ThreadId) -> Self {
+        let ThreadId { process, thread } = thread;
+        let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall"));
+        text.map_or(Self::Unknown, |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut fields = text.split_whitespace();
+        let number = match fields.next() {
+            Some("running") => return Self::Running,
+            Some(first) => first.parse::<i64>(),
+            None => return Self::Unknown,
+        };
+        let numbers: Option<Vec<u64>> = fields
+            .map(|field| u64::from_str_radix(field.strip_prefix("0x")?, 16).ok())
+            .collect();
+        match (number, numbers.as_deref()) {
+            (Ok(-1), Some(&[sp, at])) => Self::Outside { sp, at },
+            (Ok(number), Some([arguments @ .., sp, at])) => {
+                arguments
+                    .try_into()
+                    .map_or(Self::Unknown, |arguments| Self::In {
+                        number,
+                        arguments,
+                        sp: *sp,
+                        at: *at,
+                    })
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The call as the thread has made it: one that was interrupted shows as another, by
+    /// which the kernel goes on with it.
+    pub fn or_begun(self, earlier: Self) -> Self {
+        let place = |call: Self| match call {
+            Self::In {
+                arguments, sp, at, ..
+            } => Some((arguments, sp, at)),
+            _ => None,
+        };
+        match self {
+            Self::In {
+                number: libc::SYS_restart_syscall,
+                ..
+            } if place(self) == place(earlier) => earlier,
+            other => other,
+        }
+    }
+
+    /// rsp and the instruction pointer, of a thread that sleeps.
+    pub const fn standing(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Outside { sp, at } | Self::In { sp, at, .. } => Some((sp, at)),
+            Self::Running | Self::Unknown => None,
+        }
+    }
+
+    /// Whether the thread may be stopped for a moment, and nobody notices: the kernel
+    /// begins the system call again by itself. Others fail with EINTR (signal(7)).
+    pub fn may_be_interrupted(self, thread: u32) -> bool {
+        let Self::In {
+            number, arguments, ..
+        } = self
+        else {
+            // A sleep for a page does not end by it.
+            return matches!(self, Self::Running);
+        };
+        match number {
+            libc::SYS_futex => matches!(
+                futex_operation(arguments[1]),
+                libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI | LOCK_PI2
+            ),
+            libc::SYS_nanosleep
+            | libc::SYS_clock_nanosleep
+            | libc::SYS_poll
+            | libc::SYS_ppoll
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_wait4
+            | libc::SYS_waitid => true,
+            // Of a pipe nothing has been read as long as it waits. What writes may have
+            // written a part, and then returns: whoever does not expect that loses the rest.
+            libc::SYS_read | libc::SYS_readv => {
+                descriptor(thread, arguments[0]).starts_with("pipe:[")
+            }
+            _ => false,
+        }
+    }
+
+    /// Its name, and for what it waits, if that is known.
+    pub fn described(self, thread: u32) -> Option<(String, Option<String>)> {
+        let Self::In {
+            number, arguments, ..
+        } = self
+        else {
+            return None;
+        };
+        let name = syscalls::name(number).map_or_else(|| format!("syscall {number}"), Into::into);
+        let memory = Memory { thread };
+        let what = match number {
+            libc::SYS_nanosleep => duration(memory, arguments[0]),
+            // That of an absolute time is no duration.
+            libc::SYS_clock_nanosleep if arguments[1] & 1 == 0 => duration(memory, arguments[2]),
+            libc::SYS_poll | libc::SYS_ppoll => polled(memory, arguments[0], arguments[1]),
+            _ if has_descriptor(number) => opened(thread, arguments[0]),
+            _ => None,
+        };
+        Some((name, what))
+    }
+}
+
+/// `FUTEX_LOCK_PI2` of Linux 5.14.
+pub const LOCK_PI2: i32 = 13;
+
+/// What a futex is asked for, without how.
+pub fn futex_operation(argument: u64) -> i32 {
+    let argument = i32::try_from(argument & 0xffff_ffff).unwrap_or(-1);
+    argument & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+}
+
+/// Whether the first argument is a file descriptor.
+fn has_descriptor(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_pread64
+            | libc::SYS_pwrite64
+            | libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_preadv
+            | libc::SYS_pwritev
+            | libc::SYS_preadv2
+            | libc::SYS_pwritev2
+            | libc::SYS_ioctl
+            | libc::SYS_fcntl
+            | libc::SYS_flock
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_connect
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_sendto
+            | libc::SYS_recvfrom
+            | libc::SYS_sendmsg
+            | libc::SYS_recvmsg
+            | libc::SYS_sendmmsg
+            | libc::SYS_recvmmsg
+            | libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_getdents64
+            | libc::SYS_mq_timedsend
+            | libc::SYS_mq_timedreceive
+    )
+}
+
+/// What a descriptor of a process refers to, as the kernel names it. The file itself is
+/// never asked: that of a server that is down answers nobody.
+fn descriptor(thread: u32, number: u64) -> String {
+    // It is an `int`.
+    let number = number & 0xffff_ffff;
+    fs::read_link(format!("/proc/{thread}/fd/{number}"))
+        .map(|path| path.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+/// The same as a user would say it.
+fn opened(thread: u32, number: u64) -> Option<String> {
+    let name = match number & 0xffff_ffff {
+        0 => "standard input".into(),
+        1 => "standard output".into(),
+        2 => "standard error".into(),
+        _ => descriptor(thread, number),
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+fn duration(memory: Memory, address: u64) -> Option<String> {
+    let bytes: [u8; 16] = memory.bytes(address)?;
+    let (seconds, ns) = (bytes.first_chunk()?, bytes.last_chunk()?);
+    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
+    let ns = u32::try_from(i64::from_ne_bytes(*ns)).ok()?;
+    (ns < 1_000_000_000).then(|| shown(Duration::new(seconds, ns)))
+}
+
+/// As short as it is exact enough.
+fn shown(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let (number, unit) = match seconds {
+        _ if seconds >= 1.0 => (seconds, "s"),
+        _ if seconds >= 1e-3 => (seconds * 1e3, "ms"),
+        _ => (seconds * 1e6, "µs"),
+    };
+    let text = format!("{number:.1}");
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// More descriptors than these are not named.
+const MAX_POLLED: u64 = 3;
+
+fn polled(memory: Memory, address: u64, count: u64) -> Option<String> {
+    let entries = (0..count.min(MAX_POLLED)).map(|index| {
+        let entry: [u8; 8] = memory.bytes(address.checked_add(8 * index)?)?;
+        let number = i32::from_ne_bytes(*entry.first_chunk()?);
+        // One below 0 is left out.
+        u64::try_from(number)
+            .ok()
+            .and_then(|number| opened(memory.thread, number))
+    });
+    let mut names: Vec<String> = entries.flatten().collect();
+    if count > MAX_POLLED && !names.is_empty() {
+        names.push(format!("{} more", count - MAX_POLLED));
+    }
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_read_and_garbage_is_unknown() {
+        let futex = "202 0x1 0x80 0x2 0x0 0x0 0x7f00 0x7ffe10 0x7f0010\n";
+        let expected = Call::In {
+            number: 202,
+            arguments: [1, 0x80, 2, 0, 0, 0x7f00],
+            sp: 0x7f_fe10,
+            at: 0x7f_0010,
+        };
+        assert_eq!(Call::parse(futex), expected);
+        assert_eq!(Call::parse("running\n"), Call::Running);
+        let outside = Call::Outside { sp: 16, at: 32 };
+        assert_eq!(Call::parse("-1 0x10 0x20\n"), outside);
+        for text in [
+            "",
+            "\n",
+            "202",
+            "202 0x1",
+            "x 0x1 0x2",
+            "-1 0x10 20",
+            "202 running",
+        ] {
+            assert_eq!(Call::parse(text), Call::Unknown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_goes_on_is_the_one_that_was_begun() {
+        let call = |number, sp| Call::In {
+            number,
+            arguments: [1; 6],
+            sp,
+            at: 5,
+        };
+        let (futex, again) = (call(libc::SYS_futex, 3), call(libc::SYS_restart_syscall, 3));
+        assert_eq!(again.or_begun(futex), futex);
+        assert_eq!(again.or_begun(Call::Running), again);
+        assert_eq!(again.or_begun(call(libc::SYS_futex, 4)), again);
+        assert_eq!(futex.or_begun(call(libc::SYS_poll, 3)), futex);
+    }
+
+    #[test]
+    fn only_calls_that_begin_again_may_be_interrupted() {
+        let call = |number, arguments| Call::In {
+            number,
+            arguments,
+            sp: 0,
+            at: 0,
+        };
+        let process = std::process::id();
+        let futex = |operation| call(libc::SYS_futex, [0, operation, 0, 0, 0, 0]);
+        for (call, expected) in [
+            (futex(0x80), true),
+            (futex(0x189), true),
+            (futex(6), true),
+            // FUTEX_WAIT_REQUEUE_PI
+            (futex(11), false),
+            (call(libc::SYS_clock_nanosleep, [0; 6]), true),
+            (call(libc::SYS_epoll_wait, [0; 6]), false),
+            (call(libc::SYS_semtimedop, [0; 6]), false),
+            (call(libc::SYS_rt_sigtimedwait, [0; 6]), false),
+            (call(libc::SYS_msgrcv, [0; 6]), false),
+            (call(libc::SYS_io_getevents, [0; 6]), false),
+            (call(libc::SYS_read, [999_999, 0, 0, 0, 0, 0]), false),
+            (Call::Running, true),
+            (Call::Unknown, false),
+            (Call::Outside { sp: 0, at: 0 }, false),
+        ] {
+            assert_eq!(call.may_be_interrupted(process), expected, "{call:?}");
+        }
+        let (from, to) = std::io::pipe().unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let file = fs::File::open("/proc/self/exe").unwrap();
+        for (number, file, expected) in [
+            (libc::SYS_read, from.as_raw_fd(), true),
+            (libc::SYS_readv, from.as_raw_fd(), true),
+            // It may have written a part.
+            (libc::SYS_write, to.as_raw_fd(), false),
+            (libc::SYS_writev, to.as_raw_fd(), false),
+            (libc::SYS_read, socket.as_raw_fd(), false),
+            (libc::SYS_read, file.as_raw_fd(), false),
+        ] {
+            let descriptor = u64::try_from(file).unwrap();
+            let call = call(number, [descriptor, 0, 0, 0, 0, 0]);
+            assert_eq!(call.may_be_interrupted(process), expected, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn sleeps_say_how_long() {
+        let time = [2_i64, 500_000_000];
+        let address = time.as_ptr().expose_provenance() as u64;
+        let own = std::process::id();
+        let sleep = Call::In {
+            number: libc::SYS_nanosleep,
+            arguments: [address, 0, 0, 0, 0, 0],
+            sp: 0,
+            at: 0,
+        };
+        let described = sleep.described(own);
+        assert_eq!(described, Some(("nanosleep".into(), Some("2.5 s".into()))));
+        assert_eq!(shown(Duration::from_millis(20)), "20 ms");
+        assert_eq!(shown(Duration::from_micros(7)), "7 µs");
+        let unknown = Call::In {
+            number: 9999,
+            arguments: [0; 6],
+            sp: 0,
+            at: 0,
+        };
+        assert_eq!(unknown.described(own), Some(("syscall 9999".into(), None)));
+    }
+}

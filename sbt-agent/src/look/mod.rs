@@ -1,0 +1,312 @@
+//! Looks at processes that stand still: what each of their threads does, what it waits
+//! for and who has it. The rights of a debugger are enough, and the target goes on.
+//!
+//! Threads that sleep are looked at from outside: /proc tells their system call and where
+//! their stacks are, the rest is read from memory. One is stopped, mostly for microseconds,
+//! only if it runs, or if its callers cannot be followed otherwise and its system call
+//! begins again by itself (`stop.rs`).
+//!
+//! Threads are glanced at one after another, and objects are read last: what is seen is no
+//! picture of one moment. Of the threads that are found to have slept all the while
+//! ([`crate::hang::scene::ThreadSeen::slept`]) it is.
+
+mod barriers;
+mod call;
+mod futex;
+mod holder;
+mod kmp;
+mod memory;
+mod names;
+mod objects;
+mod permission;
+mod seen;
+mod stop;
+mod teams;
+mod thread;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+use crate::{
+    hang::scene::{Scene, ThreadId},
+    target::{
+        process,
+        sites::{Ends, Resolver, Stacks, Standing},
+        wanted::Wanted,
+    },
+};
+
+use memory::{Memory, STACK, Stack};
+use seen::{Followed, Seen};
+use stop::Why;
+use thread::Glance;
+
+/// So long is waited for threads that were stopped to go on with their system calls, and
+/// so long from one glance to the next.
+const PATIENCE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// How to look.
+#[derive(Clone, Debug)]
+pub struct Looks {
+    /// How often, at least once.
+    pub times: u32,
+    /// How long it is from one to the next.
+    pub apart: Duration,
+    /// Which condition variables are barriers.
+    pub barriers: Vec<KnownBarrier>,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            times: 5,
+            apart: Duration::from_millis(100),
+            barriers: Vec::new(),
+        }
+    }
+}
+
+/// A condition variable or futex that is a barrier, as who watches knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownBarrier {
+    /// In which process.
+    pub process: u32,
+    /// Its address there.
+    pub address: u64,
+    /// See [`crate::hang::scene::BarrierSeen::kind`].
+    pub kind: &'static str,
+}
+
+/// A process, and all that descend from it.
+pub fn family(process: u32) -> Vec<u32> {
+    let mut all = vec![process];
+    all.extend(process::descendants(process));
+    all
+}
+
+/// Looks at processes. Blocks as long as the looks take; children that are gone meanwhile
+/// are left out.
+///
+/// # Errors
+/// The first process does not exist, or we may not look into it: what would help is said.
+pub fn at(processes: &[u32], how: &Looks) -> anyhow::Result<Scene> {
+    let mut looker = Looker::new(processes)?;
+    let begun = Instant::now();
+    let mut last = begun;
+    for turn in 0..how.times.max(1) {
+        let due = how.apart.saturating_mul(turn);
+        sleep(due.saturating_sub(begun.elapsed()));
+        last = Instant::now();
+        looker.look(turn);
+    }
+    let span = last.duration_since(begun);
+    let mut scene = looker.scene(&how.barriers);
+    scene.looks = how.times.max(1);
+    scene.looked_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    Ok(scene)
+}
+
+/// What is remembered from look to look.
+struct Looker {
+    processes: Vec<u32>,
+    resolver: Resolver,
+    stacks: Stacks,
+    /// By the number of their process here, and their own.
+    threads: BTreeMap<(usize, u32), Seen>,
+    turn: u32,
+    /// Threads that could not be stopped.
+    unstopped: u32,
+    notes: Vec<String>,
+    /// Some processes may not be looked at.
+    partial: bool,
+    /// How long threads were held.
+    #[cfg(test)]
+    held: Vec<Duration>,
+}
+
+impl Looker {
+    fn new(processes: &[u32]) -> anyhow::Result<Self> {
+        let first = *processes.first().context("no process to look at")?;
+        let first = process::find(first)?.pid;
+        permission::check(first)?;
+        let mut this = Self {
+            processes: vec![first],
+            resolver: Resolver::new(first, None, Wanted::default().into()),
+            stacks: Stacks::default(),
+            threads: BTreeMap::new(),
+            turn: 0,
+            unstopped: 0,
+            notes: Vec::new(),
+            partial: false,
+            #[cfg(test)]
+            held: Vec::new(),
+        };
+        for &other in &processes[1..] {
+            if this.processes.contains(&other) || process::find(other).is_err() {
+                continue;
+            }
+            match permission::check(other) {
+                Ok(()) => this.processes.push(other),
+                Err(error) => {
+                    this.notes.push(error.to_string());
+                    this.partial = true;
+                }
+            }
+        }
+        for process in this.processes.clone() {
+            this.resolver.turn_to(process);
+            this.resolver.refresh();
+        }
+        Ok(this)
+    }
+
+    /// One look.
+    fn look(&mut self, turn: u32) {
+        self.turn = turn;
+        let all: Vec<(usize, ThreadId)> = (0..)
+            .zip(&self.processes)
+            .flat_map(|(number, &process)| {
+                process::thread_ids(process)
+                    .map(move |thread| (number, ThreadId { process, thread }))
+            })
+            .collect();
+        let mut to_stop = Vec::new();
+        for (number, id) in all {
+            let Some(glance) = Glance::at(id) else {
+                continue;
+            };
+            let seen = self.threads.entry((number, id.thread));
+            let seen = seen.or_insert_with(|| Seen::new(id));
+            if !seen.take(glance, turn) || glance.has_ended() {
+                continue;
+            }
+            let (followed, may_stop) = match glance.call.standing() {
+                Some((sp, at)) => {
+                    let memory = Memory { thread: id.thread };
+                    let stack = Stack {
+                        from: sp,
+                        bytes: memory.read(sp, STACK),
+                        beyond: Some(memory),
+                    };
+                    let standing = Standing {
+                        process: id.process,
+                        at,
+                        sp,
+                        bp: None,
+                    };
+                    let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
+                    let followed = Followed::of(standing, &stack, None, resolver, stacks);
+                    let stops =
+                        followed.ends == Ends::WantsBp && glance.call.may_be_interrupted(id.thread);
+                    (Some(followed), stops)
+                }
+                None => (None, glance.state == 'R'),
+            };
+            seen.followed = followed;
+            if may_stop && glance.tracer == 0 {
+                to_stop.push((number, id));
+            }
+        }
+        // There may be no time for all: those that were not stopped lately come first.
+        to_stop.sort_by_key(|(number, id)| {
+            let seen = self.threads.get(&(*number, id.thread));
+            seen.and_then(|seen| seen.stopped)
+        });
+        self.stop(&to_stop);
+    }
+
+    fn stop(&mut self, threads: &[(usize, ThreadId)]) {
+        let ids: Vec<ThreadId> = threads.iter().map(|it| it.1).collect();
+        for ((number, id), result) in threads.iter().zip(stop::all(&ids)) {
+            let Some(seen) = self.threads.get_mut(&(*number, id.thread)) else {
+                continue;
+            };
+            let stopped = match result {
+                Ok(stopped) => stopped,
+                Err(why) => {
+                    self.unstopped += u32::from(why != Why::Left);
+                    // It has not moved far without a CPU.
+                    if why == Why::Late && seen.followed.is_none() {
+                        seen.followed = seen.before.take();
+                    }
+                    continue;
+                }
+            };
+            #[cfg(test)]
+            self.held.push(stopped.held);
+            let standing = Standing {
+                process: id.process,
+                at: stopped.registers.rip,
+                sp: stopped.registers.rsp,
+                bp: Some(stopped.registers.rbp),
+            };
+            let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
+            let registers = Some(Box::new(stopped.registers));
+            let followed = Followed::of(standing, &stopped.stack, registers, resolver, stacks);
+            seen.followed = Some(followed);
+            seen.stopped = Some(self.turn);
+        }
+        self.settle(threads);
+    }
+
+    /// Waits until those that were stopped in their sleep have gone back to it.
+    fn settle(&mut self, threads: &[(usize, ThreadId)]) {
+        let begun = Instant::now();
+        for (number, id) in threads {
+            let Some(seen) = self.threads.get_mut(&(*number, id.thread)) else {
+                continue;
+            };
+            let was_woken =
+                seen.stopped == Some(self.turn) && seen.glance.call.standing().is_some();
+            while was_woken && !seen.settle() && begun.elapsed() < PATIENCE {
+                sleep(PAUSE);
+            }
+        }
+    }
+
+    /// What was seen in all.
+    fn scene(mut self, known: &[KnownBarrier]) -> Scene {
+        let turn = self.turn;
+        self.threads.retain(|_, seen| seen.turn == turn);
+        let mut traced: Vec<(u32, u32)> = self
+            .threads
+            .values()
+            .filter(|seen| seen.glance.tracer != 0)
+            .map(|seen| (seen.id.process, seen.glance.tracer))
+            .collect();
+        traced.dedup();
+        let traced = traced.into_iter();
+        self.notes
+            .extend(traced.map(|(process, by)| permission::traced(process, by)));
+        if self.unstopped > 0 {
+            self.notes.push(format!(
+                "{} times a thread did not stop for a look: where it was then is not known",
+                self.unstopped
+            ));
+        }
+        let threads: Vec<Seen> = self.threads.into_values().collect();
+        let (doings, barriers) = wait::all(&threads, &mut self.resolver, known);
+        let tell = |(seen, doing): (Seen, _)| {
+            let slept = seen.has_slept();
+            seen.told(doing, slept)
+        };
+        Scene {
+            threads: threads.into_iter().zip(doings).map(tell).collect(),
+            barriers,
+            looks: turn + 1,
+            looked_ns: 0,
+            notes: self.notes,
+            partial: self.partial,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a thread waits for, by the names of the library functions that it is in.
+
+/// What functions wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// `pthread_barrier_wait`.
+    Barrier,
+    /// `std::barrier` of C++.
+    StdBarrier,
+    /// `std::sync::Barrier` of Rust.
+    RustBarrier,
+    /// A mutex of the C library.
+    Mutex,
+    /// A lock of the C library that readers share.
+    RwLock {
+        /// To write.
+        writes: bool,
+    },
+    /// A semaphore of the C library.
+    Semaphore,
+    /// A condition variable of the C library.
+    Condvar,
+    /// The end of a thread.
+    Join,
+    /// A mutex of Rust's own.
+    RustMutex,
+    /// A lock of Rust's own that readers share.
+    RustRwLock {
+        /// To write.
+        writes: bool,
+    },
+    /// A condition variable of Rust's own.
+    RustCondvar,
+}
+
+/// The same, by functions and files, in the order of how much they say. `is_c`: the
+/// function belongs to the C library, or was called in a library.
+pub fn wants<'a>(functions: &[(&'a str, Option<&'a str>, bool)]) -> Option<Wants> {
+    let first = |of: &dyn Fn(&str, Option<&str>) -> Option<Wants>| {
+        let mut all = functions.iter();
+        all.find_map(|(name, file, _)| of(name, *file))
+    };
+    first(&of_barrier)
+        .or_else(|| {
+            let mut c = functions.iter().filter(|it| it.2);
+            c.find_map(|(name, _, _)| of_c(name))
+        })
+        .or_else(|| first(&|name, _| of_rust(name)))
+}
+
+fn of_barrier(name: &str, file: Option<&str>) -> Option<Wants> {
+    // A header of C++'s library, which has no ending.
+    let in_header = file.is_some_and(|file| {
+        file.ends_with("/barrier") && (file.contains("/c++/") || file.contains("/include/"))
+    });
+    if name.ends_with("sync::barrier::Barrier>::wait")
+        || name.ends_with("sync::barrier::Barrier::wait")
+    {
+        Some(Wants::RustBarrier)
+    } else if in_header
+        || name.starts_with("std::")
+            && (name.contains("::barrier<") || name.contains("tree_barrier"))
+    {
+        Some(Wants::StdBarrier)
+    } else {
+        None
+    }
+}
+
+fn of_c(name: &str) -> Option<Wants> {
+    let name = name.split('@').next().unwrap_or(name);
+    let bare = name.trim_start_matches('_');
+    let has = |part: &str| bare.contains(part);
+    if bare.starts_with("pthread_barrier_wait") {
+        Some(Wants::Barrier)
+    } else if has("pthread_cond_") || bare.starts_with("cnd_") {
+        Some(Wants::Condvar)
+    } else if has("pthread_rwlock_") {
+        Some(Wants::RwLock {
+            writes: has("wrlock"),
+        })
+    } else if has("pthread_mutex_") || bare.starts_with("mtx_") {
+        Some(Wants::Mutex)
+    } else if bare.starts_with("sem_") || bare.starts_with("new_sem_") {
+        Some(Wants::Semaphore)
+    } else if has("pthread_") && has("join") || bare.starts_with("thrd_join") {
+        Some(Wants::Join)
+    } else {
+        None
+    }
+}
+
+fn of_rust(name: &str) -> Option<Wants> {
+    if !name.contains("std::s") {
+        return None;
+    }
+    let has = |part: &str| name.contains(part);
+    if has("condvar::") || has("Condvar::") {
+        Some(Wants::RustCondvar)
+    } else if has("rwlock::") || has("RwLock") {
+        Some(Wants::RustRwLock {
+            writes: has("write"),
+        })
+    } else if has("mutex::") || has("Mutex") {
+        Some(Wants::RustMutex)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_is_waited_for() {
+        for (name, expected) in [
+            ("pthread_barrier_wait", Some(Wants::Barrier)),
+            ("__pthread_barrier_wait", Some(Wants::Barrier)),
+            ("pthread_mutex_lock", Some(Wants::Mutex)),
+            ("___pthread_mutex_timedlock", Some(Wants::Mutex)),
+            ("pthread_cond_clockwait", Some(Wants::Condvar)),
+            (
+                "pthread_rwlock_wrlock",
+                Some(Wants::RwLock { writes: true }),
+            ),
+            (
+                "pthread_rwlock_rdlock@GLIBC_2.34",
+                Some(Wants::RwLock { writes: false }),
+            ),
+            ("sem_wait", Some(Wants::Semaphore)),
+            ("__new_sem_wait_slow64.constprop.0", Some(Wants::Semaphore)),
+            ("pthread_join", Some(Wants::Join)),
+            ("__pthread_clockjoin_ex", Some(Wants::Join)),
+            ("thrd_join", Some(Wants::Join)),
+            ("pthread_once", None),
+            ("malloc", None),
+            ("", None),
+        ] {
+            assert_eq!(wants(&[(name, None, true)]), expected, "{name}");
+            let own = wants(&[(name, None, false)]);
+            assert_eq!(own, None, "a function of the program's own: {name}");
+        }
+    }
+
+    #[test]
+    fn languages_barriers_are_told_from_what_they_are_made_of() {
+        let rust = [
+            (
+                "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout",
+                None,
+                false,
+            ),
+            ("std::sync::barrier::Barrier::wait", None, false),
+        ];
+        assert_eq!(wants(&rust), Some(Wants::RustBarrier));
+        assert_eq!(wants(&rust[..1]), Some(Wants::RustCondvar));
+        let header = "/usr/include/c++/12/barrier";
+        let cpp = [
+            ("syscall", None, true),
+            (
+                "std::__atomic_wait_address<…>",
+                Some("/usr/include/c++/12/bits/atomic_wait.h"),
+                false,
+            ),
+            ("wait", Some(header), false),
+        ];
+        assert_eq!(wants(&cpp), Some(Wants::StdBarrier));
+        assert_eq!(wants(&cpp[..2]), None);
+        let own = [("wait", Some("/home/me/barrier"), false)];
+        assert_eq!(wants(&own), None);
+        let lock = [(
+            "std::sys::sync::mutex::futex::Mutex::lock_contended",
+            None,
+            false,
+        )];
+        assert_eq!(wants(&lock), Some(Wants::RustMutex));
+    }
+}

@@ -1,0 +1,343 @@
+//! What the objects of C libraries and runtimes say of themselves: bytes in, values out.
+//!
+//! glibc's are those of sysdeps/nptl and nptl of its source for x86-64; which of them
+//! holds for a version is asked for first ([`Version`]). Whatever does not look as such an
+//! object must is none.
+
+use crate::hang::scene::{Again, MutexKind};
+
+/// A version of glibc.
+pub type Version = (u32, u32);
+
+/// `struct __pthread_mutex_s` is as it is here since long before.
+const MUTEX_SINCE: Version = (2, 18);
+/// `struct pthread_barrier`.
+const BARRIER_SINCE: Version = (2, 25);
+/// `struct __pthread_rwlock_arch_t`: since then the writer's number is kept while it has it.
+const RWLOCK_SINCE: Version = (2, 30);
+/// `struct __pthread_cond_s`, and without `__g_refs`.
+const CONDVAR_SINCE: Version = (2, 25);
+const CONDVAR_SHORT_SINCE: Version = (2, 41);
+
+/// The bits of a futex word of a robust or PI mutex that are the owner's number.
+const OWNER: u32 = 0x3fff_ffff;
+/// The bit that says that the owner has died.
+const OWNER_DIED: u32 = 0x4000_0000;
+
+/// More threads than this do not meet.
+const MAX_THREADS: u32 = 1 << 22;
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// A mutex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mutex {
+    /// What kind.
+    pub kind: MutexKind,
+    /// Processes may share it.
+    pub shared: bool,
+    /// Somebody has it.
+    pub locked: bool,
+    /// Who, as numbered in its own process namespace.
+    pub owner: Option<u32>,
+}
+
+/// The length of a mutex, bytes.
+pub const MUTEX: usize = 40;
+
+/// `__lock`, `__count`, `__owner`, `__nusers`, `__kind`. A version that is unknown is none of
+/// before 2.18: none of those runs on a kernel that sbt does.
+pub fn mutex(bytes: &[u8], version: Option<Version>) -> Option<Mutex> {
+    if version.is_some_and(|version| version < MUTEX_SINCE) {
+        return None;
+    }
+    let (lock, owner, kind) = (number(bytes, 0)?, number(bytes, 8)?, number(bytes, 16)?);
+    let again = match kind & 3 {
+        1 => Again::Counts,
+        2 => Again::Fails,
+        _ => Again::Hangs,
+    };
+    // Robust, PI, with a ceiling, shared, with elision or without.
+    if kind & !(0x3 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200) != 0 {
+        return None;
+    }
+    let (robust, inherits) = (kind & 0x10 != 0, kind & 0x20 != 0);
+    let (locked, owner) = if robust || inherits {
+        (lock & (OWNER | OWNER_DIED) != 0, lock & OWNER)
+    } else {
+        // The word is 0, 1 or 2; behind a ceiling it is its number's bits.
+        if kind & 0x40 == 0 && lock > 2 {
+            return None;
+        }
+        (lock & 3 != 0, owner)
+    };
+    Some(Mutex {
+        kind: MutexKind {
+            again,
+            robust,
+            inherits,
+        },
+        shared: kind & 0x80 != 0,
+        locked,
+        owner: (locked && owner != 0 && owner <= OWNER).then_some(owner),
+    })
+}
+
+/// A barrier, of whatever kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// How many it waits for.
+    pub count: u32,
+    /// How many have come.
+    pub arrived: u32,
+    /// Processes may share it.
+    pub shared: bool,
+}
+
+/// The length of one of glibc, bytes.
+pub const BARRIER: usize = 20;
+
+/// `in`, `current_round`, `count`, `shared`, `out`.
+pub fn barrier(bytes: &[u8], version: Option<Version>) -> Option<Barrier> {
+    if version.is_some_and(|version| version < BARRIER_SINCE) {
+        return None;
+    }
+    let (entered, round) = (number(bytes, 0)?, number(bytes, 4)?);
+    let (count, shared) = (number(bytes, 8)?, number(bytes, 12)?);
+    let arrived = entered.wrapping_sub(round);
+    let fits = (1..=MAX_THREADS).contains(&count) && arrived <= count && [0, 128].contains(&shared);
+    fits.then_some(Barrier {
+        count,
+        arrived,
+        shared: shared != 0,
+    })
+}
+
+/// The length of one of libgomp, bytes.
+pub const GOMP: usize = 72;
+
+/// `gomp_barrier_t`: `total`, `generation`, and 64 bytes further `awaited`,
+/// `awaited_final`, which count down.
+pub fn gomp(bytes: &[u8], address: u64) -> Option<Barrier> {
+    let (total, awaited) = (number(bytes, 0)?, number(bytes, 64)?);
+    let last = number(bytes, 68)?;
+    let fits = address.is_multiple_of(64)
+        && (1..=MAX_THREADS).contains(&total)
+        && (1..=total).contains(&awaited)
+        && (1..=total).contains(&last);
+    fits.then(|| Barrier {
+        count: total,
+        arrived: (total - awaited).max(total - last),
+        shared: false,
+    })
+}
+
+/// A lock that readers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RwLock {
+    /// Who writes, as numbered in its own process namespace.
+    pub writer: Option<u32>,
+    /// How many hold it to read.
+    pub readers: u32,
+}
+
+/// The length of one, bytes.
+pub const RWLOCK: usize = 56;
+
+/// Those bits of `__readers` that are no number.
+const WRITE_PHASE: u32 = 1;
+const WRITE_LOCKED: u32 = 2;
+const READERS_SHIFT: u32 = 3;
+
+/// `__readers`, `__writers`, `__wrphase_futex`, `__writers_futex`, two of padding,
+/// `__cur_writer`, `__shared`.
+pub fn rwlock(bytes: &[u8], version: Option<Version>) -> Option<RwLock> {
+    if version? < RWLOCK_SINCE {
+        return None;
+    }
+    let (readers, writer) = (number(bytes, 0)?, number(bytes, 24)?);
+    let shared = number(bytes, 28)?;
+    if shared > 1 || writer > OWNER || readers >> READERS_SHIFT > MAX_THREADS {
+        return None;
+    }
+    let is_written = readers & WRITE_PHASE != 0 && readers & WRITE_LOCKED != 0;
+    Some(RwLock {
+        writer: (is_written && writer != 0).then_some(writer),
+        // Those who came while somebody writes wait.
+        readers: if is_written {
+            0
+        } else {
+            readers >> READERS_SHIFT
+        },
+    })
+}
+
+/// How far in a lock the word lies that a thread waits on. `expected`: what the word
+/// must be for it to sleep.
+pub fn rwlock_word(writes: bool, expected: u32) -> u64 {
+    match (writes, expected) {
+        // The readers' number and bits: a reader gives way to writers.
+        (false, _) if expected & 4 != 0 => 0,
+        // Another one writes.
+        (true, 3) => 12,
+        _ => 8,
+    }
+}
+
+/// The address of a condition variable of which one of the words `__g_signals` is waited
+/// on. `word`: what memory holds at an address.
+pub fn condvar(
+    waited: u64,
+    version: Option<Version>,
+    word: impl Fn(u64) -> Option<u32>,
+) -> Option<u64> {
+    let version = version.filter(|version| *version >= CONDVAR_SINCE)?;
+    let signals = if version < CONDVAR_SHORT_SINCE {
+        40
+    } else {
+        32
+    };
+    let second = if waited.is_multiple_of(8) { 0 } else { 4 };
+    let address = waited.checked_sub(signals + second)?;
+    // `__wrefs` has its waiters in steps of eight.
+    let waiters = word(address.checked_add(signals)?.checked_sub(4)?)? >> 3;
+    (address.is_multiple_of(8) && (1..=MAX_THREADS).contains(&waiters)).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Option<Version> = Some((2, 36));
+
+    fn object(length: usize, words: &[(usize, u32)]) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        for (at, word) in words {
+            bytes[*at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn mutexes_say_who_has_them() {
+        use Again::{Counts, Fails, Hangs};
+        // The lock's word, its owner, its kind; what follows.
+        for (lock, owner, kind, expected) in [
+            (2, 7, 0, Some((Hangs, false, false, true, Some(7)))),
+            (1, 7, 1, Some((Counts, false, false, true, Some(7)))),
+            (1, 7, 2, Some((Fails, false, false, true, Some(7)))),
+            (2, 7, 3, Some((Hangs, false, false, true, Some(7)))),
+            (2, 7, 0x81, Some((Counts, false, false, true, Some(7)))),
+            (0, 0, 0, Some((Hangs, false, false, false, None))),
+            // Just before the owner has put its number there.
+            (1, 0, 0, Some((Hangs, false, false, true, None))),
+            (
+                0x8000_0007,
+                7,
+                0x10,
+                Some((Hangs, true, false, true, Some(7))),
+            ),
+            (
+                0x8000_0009,
+                0,
+                0x20,
+                Some((Hangs, false, true, true, Some(9))),
+            ),
+            (0xc000_0000, 0, 0x30, Some((Hangs, true, true, true, None))),
+            (99, 7, 0, None),
+            (2, 7, 0xdead_beef, None),
+        ] {
+            let bytes = object(MUTEX, &[(0, lock), (8, owner), (16, kind)]);
+            let found = mutex(&bytes, NOW).map(|it| {
+                let MutexKind {
+                    again,
+                    robust,
+                    inherits,
+                } = it.kind;
+                (again, robust, inherits, it.locked, it.owner)
+            });
+            assert_eq!(found, expected, "{lock:#x} {owner} {kind:#x}");
+            assert_eq!(mutex(&bytes[..16], NOW), None);
+            assert_eq!(mutex(&bytes, Some((2, 5))), None);
+        }
+    }
+
+    #[test]
+    fn barriers_count_who_has_come() {
+        let of = |words: [u32; 4]| {
+            let words: Vec<_> = (0..4).map(|index| (4 * index, words[index])).collect();
+            barrier(&object(BARRIER, &words), NOW).map(|it| (it.count, it.arrived, it.shared))
+        };
+        assert_eq!(of([11, 8, 4, 0]), Some((4, 3, false)));
+        assert_eq!(of([1, u32::MAX, 4, 128]), Some((4, 2, true)));
+        for garbage in [
+            [11, 8, 2, 0],
+            [11, 8, 0, 0],
+            [11, 8, 4, 7],
+            [8, 11, 4, 0],
+            [u32::MAX; 4],
+        ] {
+            assert_eq!(of(garbage), None, "{garbage:?}");
+        }
+        let bytes = object(BARRIER, &[(0, 3), (8, 4)]);
+        assert_eq!(barrier(&bytes[..8], NOW), None);
+        assert_eq!(barrier(&bytes, Some((2, 24))), None);
+        assert!(barrier(&bytes, None).is_some());
+    }
+
+    #[test]
+    fn teams_count_down() {
+        let of = |total, awaited, last, address| {
+            let bytes = object(GOMP, &[(0, total), (4, 0x10), (64, awaited), (68, last)]);
+            gomp(&bytes, address).map(|it| (it.count, it.arrived))
+        };
+        assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
+        assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
+        assert_eq!(of(4, 1, 4, 0x1004), None);
+        assert_eq!(of(4, 5, 4, 0x1000), None);
+        assert_eq!(of(0, 0, 0, 0x1000), None);
+        assert_eq!(gomp(&[0; 8], 0), None);
+    }
+
+    #[test]
+    fn rwlocks_say_who_writes_and_how_many_read() {
+        let of = |readers, writer, shared| {
+            let bytes = object(RWLOCK, &[(0, readers), (24, writer), (28, shared)]);
+            rwlock(&bytes, NOW).map(|it| (it.writer, it.readers))
+        };
+        assert_eq!(of(3, 7, 0), Some((Some(7), 0)));
+        // Somebody waits to read.
+        assert_eq!(of(8 + 3, 7, 0), Some((Some(7), 0)));
+        assert_eq!(of(2 * 8, 0, 1), Some((None, 2)));
+        // A writer waits for the readers.
+        assert_eq!(of(2 * 8 + 2, 7, 0), Some((None, 2)));
+        assert_eq!(of(u32::MAX, 7, 0), None);
+        assert_eq!(of(3, 7, 99), None);
+        assert_eq!(rwlock(&[0; RWLOCK], Some((2, 29))), None);
+        assert_eq!(rwlock(&[0; RWLOCK], None), None);
+        for (writes, expected, at) in [(false, 3, 8), (false, 0x14, 0), (true, 3, 12), (true, 2, 8)]
+        {
+            assert_eq!(rwlock_word(writes, expected), at, "{writes} {expected}");
+        }
+    }
+
+    #[test]
+    fn condition_variables_begin_before_the_word_that_is_waited_on() {
+        let references = |at: u64| move |address: u64| (address == at).then_some(8);
+        let old = |waited| condvar(waited, NOW, references(0x1000 + 36));
+        assert_eq!(old(0x1000 + 40), Some(0x1000));
+        assert_eq!(old(0x1000 + 44), Some(0x1000));
+        assert_eq!(old(0x1000 + 48), None);
+        let new = |waited| condvar(waited, Some((2, 41)), references(0x1000 + 28));
+        assert_eq!(new(0x1000 + 32), Some(0x1000));
+        assert_eq!(new(0x1000 + 36), Some(0x1000));
+        for version in [None, Some((2, 24))] {
+            assert_eq!(condvar(0x1028, version, |_| Some(8)), None);
+        }
+        assert_eq!(condvar(0x1028, NOW, |_| Some(7)), None, "nobody waits");
+        assert_eq!(condvar(8, NOW, |_| Some(8)), None);
+    }
+}

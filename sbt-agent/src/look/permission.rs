@@ -1,0 +1,93 @@
+//! Whether a process may be looked at, and what helps if not.
+
+use std::{fs, io, os::unix::fs::MetadataExt as _};
+
+use anyhow::anyhow;
+
+use super::memory::Memory;
+use crate::target::process;
+
+/// Where the kernel's module Yama says who may look into whose processes.
+const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// An error unless the memory and the system calls of a process may be read.
+pub fn check(process: u32) -> anyhow::Result<()> {
+    let folder = process::folder(process);
+    let refused =
+        |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    // Both ask for the rights of a debugger.
+    let call = fs::read_to_string(folder.join("syscall"));
+    let memory = Memory {
+        thread: process::thread_ids(process).last().unwrap_or(process),
+    };
+    let reading = memory.fill(0, &mut [0]);
+    let is_refused = call.as_ref().is_err_and(refused) || reading.as_ref().is_err_and(refused);
+    if !is_refused {
+        return Ok(());
+    }
+    // SAFETY: asks for a number.
+    let own = unsafe { libc::geteuid() };
+    let owner = fs::metadata(&folder).map_or(own, |meta| meta.uid());
+    let scope = fs::read_to_string(YAMA).unwrap_or_default();
+    Err(anyhow!(why(process, owner == own, scope.trim())))
+}
+
+fn why(process: u32, is_own: bool, scope: &str) -> String {
+    let may_not = format!("may not look into process {process}:");
+    match (is_own, scope) {
+        (false, _) => {
+            format!("{may_not} it belongs to another user; `sudo sbt hang {process}` may")
+        }
+        (true, "1") => format!(
+            "{may_not} this machine lets only a parent look into its children \
+             (kernel.yama.ptrace_scope is 1); `sudo sbt hang {process}` may, or allow it to all: \
+             `sudo sysctl kernel.yama.ptrace_scope=0`"
+        ),
+        (true, "3") => format!(
+            "{may_not} this machine forbids it to all until it is started again \
+             (kernel.yama.ptrace_scope is 3)"
+        ),
+        (true, _) => format!(
+            "{may_not} it has other privileges, or a container's filter forbids it; \
+             `sudo sbt hang {process}` may"
+        ),
+    }
+}
+
+/// What to say of a process that another one traces.
+pub fn traced(process: u32, by: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
+    let name = match name.trim() {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    };
+    format!(
+        "process {process} is traced by process {by}{name}: threads that run cannot be looked \
+         at meanwhile; detach it there"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_remedy() {
+        for (is_own, scope, words) in [
+            (false, "", ["another user", "sudo sbt hang 42"]),
+            (
+                true,
+                "1",
+                ["sudo sbt hang 42", "sudo sysctl kernel.yama.ptrace_scope=0"],
+            ),
+            (true, "2", ["privileges", "sudo sbt hang 42"]),
+            (true, "3", ["forbids", "ptrace_scope is 3"]),
+        ] {
+            let text = why(42, is_own, scope);
+            for word in words {
+                assert!(text.contains(word), "{text}");
+            }
+        }
+        assert!(check(std::process::id()).is_ok());
+    }
+}

@@ -1,0 +1,199 @@
+//! The barriers of runtimes, at which threads sleep or spin.
+
+use std::{collections::HashMap, rc::Rc};
+
+use super::{
+    barriers::Found,
+    futex::Futex,
+    kmp,
+    memory::Memory,
+    names::{Wants, wants},
+    objects,
+    seen::{Seen, functions, held, library_calls},
+    wait::{Waits, unread},
+};
+use crate::{
+    hang::scene::{Doing, WaitFor},
+    target::sites::Runtime,
+};
+
+/// The ends of regions of LLVM's OpenMP that somebody waits at.
+#[derive(Default)]
+pub struct Regions {
+    /// By process and way there, mostly one: the barrier of each team.
+    ends: HashMap<(u32, kmp::Way), HashMap<u64, usize>>,
+    /// By process and [`kmp::Way::threads`]: read once, for all threads.
+    infos: HashMap<(u32, u64), Rc<[u64]>>,
+}
+
+impl Regions {
+    fn waits(&mut self, process: u32, way: kmp::Way, team: u64, barrier: usize) {
+        let teams = self.ends.entry((process, way)).or_default();
+        teams.entry(team).or_insert(barrier);
+    }
+
+    fn team(
+        &mut self,
+        process: u32,
+        memory: Memory,
+        way: kmp::Way,
+        held: &[u64],
+    ) -> Option<(u64, u32)> {
+        let infos = self.infos.entry((process, way.threads));
+        let infos = infos.or_insert_with(|| kmp::infos(memory, way.threads).into());
+        kmp::team(memory, way, infos, held)
+    }
+
+    /// The barrier that the team of a thread waits at.
+    fn end(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<usize> {
+        let ways = self.ends.keys().filter(|it| it.0 == process);
+        let ways: Vec<kmp::Way> = ways.map(|it| it.1).collect();
+        ways.into_iter().find_map(|way| {
+            let (team, _) = self.team(process, memory, way, held)?;
+            self.ends.get(&(process, way))?.get(&team).copied()
+        })
+    }
+}
+
+impl Waits<'_> {
+    /// A barrier of a runtime that a thread sleeps or spins in. `held`: what may be the
+    /// address of it or of something near.
+    pub(super) fn of_runtime(
+        &mut self,
+        seen: &Seen,
+        held: &[u64],
+        futex: Option<Futex>,
+        memory: Memory,
+    ) -> Option<usize> {
+        let (address, runtime) = library_calls(seen)
+            .filter_map(|it| Some((it.address, it.called.runtime?)))
+            .find(|(_, it)| matches!(it, Runtime::Gomp | Runtime::Kmp { .. } | Runtime::Rust))?;
+        match runtime {
+            Runtime::Gomp => {
+                let found = self.gomp(seen.id.process, held, memory)?;
+                Some(self.barriers.waits(seen.id, found))
+            }
+            Runtime::Kmp {
+                threads,
+                team,
+                count,
+                ends,
+            } => {
+                let way = kmp::Way {
+                    threads: address.checked_add_signed(threads)?,
+                    team,
+                    count,
+                };
+                let process = seen.id.process;
+                let team = self.regions.team(process, memory, way, held);
+                let found = Found {
+                    participants: team.map(|team| team.1),
+                    // Where the threads of the process are kept stands for its only team.
+                    ..unread(team.map_or(way.threads, |team| team.0), "kmp")
+                };
+                let barrier = self.barriers.waits(seen.id, found);
+                if ends && let Some((team, _)) = team {
+                    self.regions.waits(process, way, team, barrier);
+                }
+                Some(barrier)
+            }
+            // Another thread has the lock of the barrier's count for a moment.
+            Runtime::Rust => {
+                let waits = wants(&functions(seen)) == Some(Wants::RustBarrier);
+                let address = futex.filter(|_| waits)?.address;
+                Some(self.barriers.waits(seen.id, unread(address, "rust")))
+            }
+            Runtime::OfGomp | Runtime::OfKmp => None,
+        }
+    }
+
+    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<Found> {
+        let of = |address: u64| {
+            let bytes = memory.read(address, objects::GOMP);
+            let barrier = objects::gomp(&bytes, address)?;
+            Some(Found {
+                address,
+                kind: "gomp",
+                participants: Some(barrier.count),
+                arrived: Some(barrier.arrived),
+                shared: false,
+            })
+        };
+        // `generation` is waited on.
+        let addresses = || {
+            let both = |held: &u64| [held.checked_sub(4), Some(*held)];
+            held.iter().flat_map(both).flatten()
+        };
+        let known = addresses().find(|address| self.barriers.has(process, *address));
+        known.and_then(of).or_else(|| {
+            addresses().find_map(|address| of(address).filter(|found| found.participants > Some(1)))
+        })
+    }
+
+    /// A thread of a team of LLVM's OpenMP goes on from the end of a region to wait for the
+    /// next; as long as another waits for that end, that is where it is.
+    pub(super) fn between_regions(&mut self, seen: &Seen, doing: &Doing) -> Option<usize> {
+        let waits = match doing {
+            Doing::Running => true,
+            Doing::Waiting(wait) => {
+                matches!(wait, WaitFor::Condvar { .. } | WaitFor::Futex { .. })
+            }
+            _ => false,
+        };
+        let calls = seen.followed.as_ref().map(|it| &it.calls)?;
+        let is_in = calls
+            .iter()
+            .any(|it| it.called.runtime == Some(Runtime::OfKmp));
+        let is_idle = is_in && library_calls(seen).count() == calls.len();
+        if !waits || !is_idle {
+            return None;
+        }
+        let memory = Memory {
+            thread: seen.id.thread,
+        };
+        let futex = Futex::of(seen.glance.call, memory);
+        let held = futex.map_or_else(|| held(seen), |futex| vec![futex.address]);
+        let barrier = self.regions.end(seen.id.process, memory, &held)?;
+        self.barriers.add(barrier, seen.id);
+        Some(barrier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_threads_have_in_common_is_read_once() {
+        let address = |it: &[u64]| it.as_ptr().expose_provenance() as u64;
+        let team = [3_u64];
+        let info = [0, address(&team)];
+        let mut array = vec![0; 300];
+        array[0] = address(&info);
+        let threads = [address(&array)];
+        let way = kmp::Way {
+            threads: address(&threads),
+            team: 8,
+            count: 0,
+        };
+        let memory = Memory {
+            thread: std::process::id(),
+        };
+        let (mut regions, held) = (Regions::default(), [address(&info)]);
+        let found = Some((address(&team), 3));
+        assert_eq!(regions.team(1, memory, way, &held), found);
+        // Whoever comes next does not need the array.
+        let nobody = Regions::default().team(1, memory, kmp::Way { threads: 8, ..way }, &held);
+        assert_eq!(nobody, None);
+        let without = std::mem::replace(&mut array[0], 0);
+        assert_eq!(without, held[0]);
+        assert_eq!(regions.team(1, memory, way, &held), found);
+        // However many wait at an end, it is one.
+        for _ in 0..100 {
+            regions.waits(1, way, address(&team), 7);
+        }
+        assert_eq!(regions.ends[&(1, way)].len(), 1);
+        assert_eq!(regions.end(1, memory, &held), Some(7));
+        assert_eq!(regions.end(2, memory, &held), None, "another process");
+    }
+}

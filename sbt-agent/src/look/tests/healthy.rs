@@ -1,0 +1,111 @@
+//! Looks at programs that do not hang, and do not notice them.
+
+use super::*;
+
+/// Many short looks at a program that does not hang.
+fn often(options: &'static [&'static str], case: &str, check: impl Fn(&Scene)) {
+    let stuck = Stuck::new(&built("contended.c", options), case);
+    let how = Looks {
+        times: 2,
+        apart: Duration::from_micros(300),
+        ..Looks::default()
+    };
+    for _ in 0..80 {
+        check(&at(&[stuck.child.id()], &how).unwrap());
+    }
+}
+
+#[test]
+fn those_that_slept_have_not_moved_on_meanwhile() {
+    for options in [&[][..], &["-O0"]] {
+        // Whoever waits does not have it, and whoever has it does not wait.
+        often(options, "mutex", |scene| {
+            let waits = |seen: &&ThreadSeen| {
+                seen.slept && matches!(seen.doing, Doing::Waiting(WaitFor::Mutex { .. }))
+            };
+            for seen in scene.threads.iter().filter(waits) {
+                let Doing::Waiting(WaitFor::Mutex { holder, .. }) = seen.doing else {
+                    continue;
+                };
+                let mut waiting = scene.threads.iter().filter(waits);
+                let by_one_that_waits = waiting.any(|it| holder == Holder::Thread(it.id));
+                let gone = matches!(holder, Holder::Gone { .. });
+                assert!(!by_one_that_waits && !gone, "{scene:#?}");
+            }
+        });
+        // Two never wait at a barrier for two.
+        often(options, "barrier", |scene| {
+            for at in 0..scene.barriers.len() {
+                let here = Doing::Waiting(WaitFor::Barrier(at));
+                let slept = scene
+                    .threads
+                    .iter()
+                    .filter(|it| it.slept && it.doing == here);
+                assert!(slept.count() < 2, "{scene:#?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn nobody_says_that_they_hang() {
+    for case in ["mutex", "barrier", "heirs"] {
+        often(&[], case, |scene| {
+            let hang = crate::hang::judge(scene);
+            let kind = hang.as_ref().map(|hang| hang.kind);
+            let is_hang = matches!(kind, Some("never" | "stuck"));
+            assert!(!is_hang, "{case}: {hang:#?} {scene:#?}");
+        });
+    }
+}
+
+#[test]
+fn a_holder_that_was_not_listed_is_not_gone() {
+    often(&[], "heirs", |scene| {
+        for seen in &scene.threads {
+            let gone = matches!(
+                seen.doing,
+                Doing::Waiting(WaitFor::Mutex {
+                    holder: Holder::Gone { .. },
+                    ..
+                })
+            );
+            assert!(!gone, "{scene:#?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_being_written_is_written_in_full() {
+    // Whose callers are followed from outside no further than to the function that calls.
+    let program = built("big_write.c", &["-O0"]);
+    let mut stuck = Stuck::start(Command::new(program).arg("ms=3000"));
+    let mut looker = Looker::new(&[stuck.child.id()]).unwrap();
+    for turn in 0..50 {
+        looker.look(turn);
+        sleep(Duration::from_millis(4));
+    }
+    let scene = looker.scene(&[]);
+    let writer = &thread(&scene, "writer").doing;
+    assert!(
+        matches!(writer, Doing::Call { name, .. } if name == "write"),
+        "{writer:?}"
+    );
+    let out = stuck.child.stdout.take().unwrap();
+    let lines: Vec<String> = BufReader::new(out).lines().map(Result::unwrap).collect();
+    assert_eq!(lines, ["1048576"]);
+    assert!(stuck.child.wait().unwrap().success());
+}
+
+#[test]
+fn little_is_kept_of_a_stack() {
+    let stuck = Stuck::new(&built("hangs.c", &[]), "spin");
+    let mut looker = Looker::new(&[stuck.child.id()]).unwrap();
+    looker.look(0);
+    looker.look(1);
+    let followed = looker.threads.values();
+    let followed = followed.flat_map(|seen| [&seen.followed, &seen.before]);
+    let lengths: Vec<usize> = followed.flatten().map(|it| it.top.capacity()).collect();
+    assert!(lengths.iter().any(|length| *length > 0), "{lengths:?}");
+    assert!(lengths.iter().all(|length| *length <= 64), "{lengths:?}");
+}

@@ -1,0 +1,129 @@
+//! What /proc tells of a thread.
+
+use std::fs;
+
+use super::call::Call;
+use crate::hang::scene::ThreadId;
+
+/// What a thread did at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Its state as in /proc/PID/stat: `R`, `S`, `D`, `T`, `t`, `Z` …
+    pub state: char,
+    /// Who traces it, 0 if nobody does.
+    pub tracer: u32,
+    /// Its number in its own process namespace.
+    pub own_number: u32,
+    /// How often it has left the CPU.
+    pub switches: u64,
+    /// The CPU time that it has used, ns; `None` if the kernel does not say it.
+    pub ran_ns: Option<u64>,
+    /// The system call that it is in.
+    pub call: Call,
+}
+
+impl Glance {
+    /// At a thread; `None` if it is gone.
+    pub fn at(id: ThreadId) -> Option<Self> {
+        let folder = format!("/proc/{}/task/{}", id.process, id.thread);
+        let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
+        // Before the number of switches: a thread that wakes between the two, and comes back
+        // to the same call, has another number then.
+        let call = Call::of(id);
+        let mut glance = Self::of_status(&read("status")?, id.thread)?;
+        glance.ran_ns = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
+        // A zombie has none.
+        if !glance.has_ended() {
+            glance.call = call;
+        }
+        Some(glance)
+    }
+
+    fn of_status(status: &str, thread: u32) -> Option<Self> {
+        let field = |name: &str| {
+            let mut lines = status.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        };
+        let number = |name: &str| field(name)?.trim().parse::<u64>().ok();
+        let own = field("NSpid").and_then(|all| all.split_whitespace().last()?.parse().ok());
+        let tracer = number("TracerPid").and_then(|it| u32::try_from(it).ok());
+        Some(Self {
+            state: field("State")?.trim().chars().next()?,
+            tracer: tracer.unwrap_or(0),
+            own_number: own.unwrap_or(thread),
+            switches: number("voluntary_ctxt_switches").unwrap_or(0)
+                + number("nonvoluntary_ctxt_switches").unwrap_or(0),
+            ran_ns: None,
+            call: Call::Unknown,
+        })
+    }
+
+    /// Whether only its number is left.
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
+    /// Whether it sleeps in the same system call as at an earlier look.
+    pub fn sleeps_again(&self, earlier: &Self) -> bool {
+        self.call.standing().is_some() && (self.state, self.call) == (earlier.state, earlier.call)
+    }
+
+    /// Whether it has slept in the same system call all the time since an earlier one.
+    pub fn sleeps_since(&self, earlier: &Self) -> bool {
+        self.sleeps_again(earlier) && self.switches == earlier.switches
+    }
+}
+
+/// The name of a thread in the kernel.
+pub fn name(id: ThreadId) -> Option<String> {
+    let path = format!("/proc/{}/task/{}/comm", id.process, id.thread);
+    let bytes = fs::read(path).ok()?;
+    let name = String::from_utf8_lossy(&bytes);
+    Some(name.strip_suffix('\n').unwrap_or(&name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read() {
+        let status = "Name:\tState:\tR\nState:\tS (sleeping)\nTracerPid:\t7\nNSpid:\t90\t4\n\
+                      voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
+        let glance = Glance::of_status(status, 90).unwrap();
+        assert_eq!((glance.state, glance.tracer), ('S', 7));
+        assert_eq!((glance.own_number, glance.switches), (4, 11));
+        assert_eq!(Glance::of_status("", 90), None);
+        assert!(!glance.sleeps_since(&glance), "its call is not known");
+        let asleep = Glance {
+            call: Call::Outside { sp: 1, at: 2 },
+            ..glance
+        };
+        assert!(asleep.sleeps_since(&asleep));
+        let since = Glance {
+            switches: 12,
+            ..asleep
+        };
+        assert!(!since.sleeps_since(&asleep), "it has run between");
+        assert!(since.sleeps_again(&asleep));
+        let elsewhere = Glance {
+            call: Call::Outside { sp: 1, at: 3 },
+            ..asleep
+        };
+        assert!(!elsewhere.sleeps_again(&asleep));
+        assert_eq!(Glance::of_status("State:\tZ", 90).unwrap().own_number, 90);
+    }
+
+    #[test]
+    fn a_thread_sees_itself_running() {
+        let id = ThreadId {
+            process: std::process::id(),
+            thread: nix::unistd::gettid().as_raw().cast_unsigned(),
+        };
+        let glance = Glance::at(id).unwrap();
+        assert_eq!(glance.state, 'R');
+        assert!(name(id).is_some());
+        let nobody = ThreadId { thread: 0, ..id };
+        assert_eq!(Glance::at(nobody), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! What each thread waits for: from its system call, the names of the functions that it is
+//! in, and the memory of the object.
+
+use std::collections::HashMap;
+
+use super::{
+    KnownBarrier,
+    barriers::{Barriers, Found},
+    call::Call,
+    futex::Futex,
+    holder::{Numbers, has_our_numbers},
+    memory::Memory,
+    names::{Wants, wants},
+    objects::{self, Version},
+    seen::{Seen, functions, held},
+    teams::Regions,
+};
+use crate::{
+    hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
+    target::sites::{CLibrary, Resolver},
+};
+
+/// What the threads do, in their order, and the barriers that they wait at.
+pub fn all(
+    threads: &[Seen],
+    resolver: &mut Resolver,
+    known: &[KnownBarrier],
+) -> (Vec<Doing>, Vec<BarrierSeen>) {
+    let alive = threads.iter().filter(|seen| !seen.glance.has_ended());
+    let numbers = Numbers::of(alive.map(|seen| (seen.id, seen.glance.own_number)));
+    let mut libraries = HashMap::new();
+    for seen in threads {
+        let process = seen.id.process;
+        libraries.entry(process).or_insert_with(|| {
+            resolver.turn_to(process);
+            resolver.c_library()
+        });
+    }
+    let mut waits = Waits {
+        numbers,
+        libraries,
+        known,
+        barriers: Barriers::default(),
+        regions: Regions::default(),
+    };
+    // Who sleeps knows the address of the barrier; who spins is found to be at one of
+    // those.
+    let sleeps = |seen: &Seen| seen.glance.call.standing().is_some();
+    let mut doings = vec![Doing::Unknown; threads.len()];
+    for sleeping in [true, false] {
+        for (seen, doing) in threads.iter().zip(&mut doings) {
+            if sleeps(seen) == sleeping {
+                *doing = waits.doing(seen);
+            }
+        }
+    }
+    for (seen, doing) in threads.iter().zip(&mut doings) {
+        if let Some(index) = waits.between_regions(seen, doing) {
+            *doing = Doing::Waiting(WaitFor::Barrier(index));
+        }
+    }
+    (doings, waits.barriers.list())
+}
+
+pub(super) struct Waits<'a> {
+    numbers: Numbers,
+    libraries: HashMap<u32, CLibrary>,
+    known: &'a [KnownBarrier],
+    pub(super) barriers: Barriers,
+    pub(super) regions: Regions,
+}
+
+impl Waits<'_> {
+    fn doing(&mut self, seen: &Seen) -> Doing {
+        let glance = &seen.glance;
+        let by_call = match glance.call {
+            _ if glance.has_ended() => return Doing::Ended,
+            Call::In { .. } => self.of_call(seen),
+            Call::Running => self.running(seen),
+            Call::Outside { .. } => Doing::Call {
+                name: "page fault".into(),
+                what: None,
+            },
+            Call::Unknown if glance.state == 'R' => Doing::Running,
+            Call::Unknown => Doing::Unknown,
+        };
+        match glance.state {
+            'T' => Doing::Stopped,
+            't' => Doing::Traced { by: glance.tracer },
+            _ => by_call,
+        }
+    }
+
+    fn of_call(&mut self, seen: &Seen) -> Doing {
+        let memory = Memory {
+            thread: seen.id.thread,
+        };
+        if let Some(futex) = Futex::of(seen.glance.call, memory) {
+            return Doing::Waiting(self.futex(seen, futex, memory));
+        }
+        if let Some(child) = self.child(seen) {
+            return Doing::Waiting(child);
+        }
+        let described = seen.glance.call.described(seen.id.thread);
+        described.map_or(Doing::Unknown, |(name, what)| Doing::Call { name, what })
+    }
+
+    fn child(&self, seen: &Seen) -> Option<WaitFor> {
+        let Call::In {
+            number, arguments, ..
+        } = seen.glance.call
+        else {
+            return None;
+        };
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "they are numbers of 32 bits"
+        )]
+        let number = match number {
+            libc::SYS_wait4 => i32::try_from(arguments[0] as u32).ok(),
+            libc::SYS_waitid if arguments[0] == u64::from(libc::P_PID) => {
+                i32::try_from(arguments[1] as u32).ok()
+            }
+            libc::SYS_waitid => None,
+            _ => return None,
+        };
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        let process = number.filter(|number| *number != 0).and_then(|number| {
+            let found = self.numbers.process(number);
+            found.or_else(|| has_our_numbers(seen.id.process).then_some(number))
+        });
+        Some(WaitFor::Child { process })
+    }
+
+    /// Of its glibc, if it has one, and says it.
+    #[allow(
+        clippy::option_option,
+        reason = "a version that is not told is not another library"
+    )]
+    fn version(&self, process: u32) -> Option<Option<Version>> {
+        match self.libraries.get(&process) {
+            Some(CLibrary::Glibc(version)) => Some(*version),
+            _ => None,
+        }
+    }
+
+    fn futex(&mut self, seen: &Seen, futex: Futex, memory: Memory) -> WaitFor {
+        let Futex { address, timed, .. } = futex;
+        let shared = !futex.private;
+        let process = seen.id.process;
+        if let Some(index) = self.of_runtime(seen, &[address], Some(futex), memory) {
+            return WaitFor::Barrier(index);
+        }
+        if futex.inherits {
+            return self.mutex(seen, address, memory);
+        }
+        let unknown = WaitFor::Futex {
+            address,
+            timed,
+            shared,
+        };
+        let glibc = self.version(process);
+        let version = glibc.flatten();
+        match wants(&functions(seen)) {
+            Some(Wants::Barrier) => {
+                let found = self.pthread_barrier(process, futex, memory);
+                WaitFor::Barrier(self.barriers.waits(seen.id, found))
+            }
+            Some(wants @ (Wants::StdBarrier | Wants::RustBarrier)) => {
+                let kind = if wants == Wants::StdBarrier {
+                    "std::barrier"
+                } else {
+                    "rust"
+                };
+                WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind)))
+            }
+            Some(Wants::Mutex) => self.mutex(seen, address, memory),
+            Some(Wants::Condvar) => {
+                let word = |address| memory.bytes(address).map(u32::from_ne_bytes);
+                let condvar = objects::condvar(address, version, word);
+                // On its way out a thread takes the mutex again.
+                if futex.plain && glibc.is_some() && condvar.is_none() {
+                    return self.mutex(seen, address, memory);
+                }
+                self.condvar(seen, condvar.unwrap_or(address), futex)
+            }
+            Some(Wants::RustCondvar) => self.condvar(seen, address, futex),
+            Some(Wants::RwLock { writes }) => {
+                let word = objects::rwlock_word(writes, futex.expected);
+                let begin = address.saturating_sub(word);
+                let read = || objects::rwlock(&memory.read(begin, objects::RWLOCK), version);
+                let lock = read();
+                let writes_still = || read() == lock;
+                let holder = lock.map(|lock| match lock.writer {
+                    Some(writer) => self.numbers.holder(process, writer, true, writes_still),
+                    None => Holder::Nobody,
+                });
+                WaitFor::RwLock {
+                    address: if lock.is_some() { begin } else { address },
+                    writes: Some(writes),
+                    writer: holder.unwrap_or(Holder::Unknown),
+                    readers: lock.map(|lock| lock.readers),
+                }
+            }
+            Some(Wants::RustRwLock { writes }) => WaitFor::RwLock {
+                address,
+                writes: Some(writes),
+                writer: Holder::Unknown,
+                readers: None,
+            },
+            Some(Wants::RustMutex) => WaitFor::Mutex {
+                address,
+                kind: None,
+                holder: Holder::Unknown,
+            },
+            Some(Wants::Semaphore) => WaitFor::Semaphore { address, shared },
+            // The word is the number of the thread, until it has ended.
+            Some(Wants::Join) => WaitFor::Join {
+                thread: glibc.and_then(|_| {
+                    let found = self.numbers.thread(process, futex.expected);
+                    found.map(|id| id.thread)
+                }),
+            },
+            None if self.known_kind(process, address).is_some() => {
+                self.condvar(seen, address, futex)
+            }
+            None => unknown,
+        }
+    }
+
+    fn known_kind(&self, process: u32, address: u64) -> Option<&'static str> {
+        let mut known = self.known.iter();
+        let found = known.find(|known| known.process == process && known.address == address);
+        found.map(|known| known.kind)
+    }
+
+    fn condvar(&mut self, seen: &Seen, address: u64, futex: Futex) -> WaitFor {
+        match self.known_kind(seen.id.process, address) {
+            Some(kind) => WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind))),
+            None => WaitFor::Condvar {
+                address,
+                timed: futex.timed,
+                shared: !futex.private,
+            },
+        }
+    }
+
+    fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> Found {
+        let Some(version) = self.version(process) else {
+            return unread(futex.address, "pthread");
+        };
+        // `current_round` is waited on, and `in` while the numbers begin anew.
+        let found = [4, 0].into_iter().find_map(|before| {
+            let address = futex.address.checked_sub(before)?;
+            let bytes: [u8; objects::BARRIER] = memory.bytes(address)?;
+            let barrier = objects::barrier(&bytes, version)?;
+            (barrier.shared != futex.private && barrier.arrived > 0).then_some(Found {
+                address,
+                kind: "pthread",
+                participants: Some(barrier.count),
+                arrived: Some(barrier.arrived),
+                shared: barrier.shared,
+            })
+        });
+        found.unwrap_or_else(|| unread(futex.address, "pthread"))
+    }
+
+    fn mutex(&self, seen: &Seen, address: u64, memory: Memory) -> WaitFor {
+        let process = seen.id.process;
+        let version = self.version(process);
+        let read = || objects::mutex(&memory.read(address, objects::MUTEX), version?);
+        let mutex = read();
+        let holds_still = || read() == mutex;
+        let holder = match mutex {
+            None => Holder::Unknown,
+            Some(mutex) if !mutex.locked => Holder::Nobody,
+            Some(mutex) => mutex.owner.map_or(Holder::Unknown, |owner| {
+                self.numbers
+                    .holder(process, owner, mutex.shared, holds_still)
+            }),
+        };
+        WaitFor::Mutex {
+            address,
+            kind: mutex.map(|mutex| mutex.kind),
+            holder,
+        }
+    }
+
+    fn running(&mut self, seen: &Seen) -> Doing {
+        let held = held(seen);
+        let memory = Memory {
+            thread: seen.id.thread,
+        };
+        match self.of_runtime(seen, &held, None, memory) {
+            Some(index) => Doing::Waiting(WaitFor::Barrier(index)),
+            None => Doing::Running,
+        }
+    }
+}
+
+/// A barrier of which nothing but its address is known.
+pub(super) fn unread(address: u64, kind: &'static str) -> Found {
+    Found {
+        address,
+        kind,
+        participants: None,
+        arrived: None,
+        shared: false,
+    }
+}

@@ -1,0 +1,184 @@
+//! Barriers at which threads wait and nothing happens: what a hang looks like from here.
+//! Whether it is one depends on what the missing threads do, which no event tells.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Model,
+    barrier::BarrierId,
+    episode::Episode,
+    site::PlaceId,
+    thread::{MAX_ROWS, ThreadId},
+};
+use crate::event::Kind;
+
+/// Barriers that are told at most, those that have stood still for longest.
+const MOST: usize = 16;
+
+/// Members that are told of one of them at most.
+const MOST_MEMBERS: usize = 1024;
+
+/// Threads, a bit each: cheap to add to whenever one arrives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows(Vec<u64>);
+
+impl Rows {
+    /// Another one, or the same once more.
+    pub fn insert(&mut self, row: ThreadId) {
+        let word = row.index() / 64;
+        if word >= self.0.len() && word < MAX_ROWS.div_ceil(64) {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= 1 << (row.index() % 64);
+        }
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = ThreadId> {
+        (0..)
+            .map(ThreadId)
+            .zip(0..64 * self.0.len())
+            .filter_map(|(row, at)| {
+                let word = self.0[at / 64];
+                (word >> (at % 64) & 1 == 1).then_some(row)
+            })
+    }
+}
+
+/// A barrier with threads that wait, to which nobody has come for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Still {
+    /// Since when, ns.
+    pub since_ns: u64,
+    /// Which.
+    pub barrier: BarrierId,
+    /// Which of its episodes, over all barriers.
+    pub episode: u64,
+}
+
+/// What has become of a barrier that stood still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// Nothing.
+    Still,
+    /// Somebody has come, or it was left.
+    Moved,
+    /// Its episode was given up: who waited there has ended, or not all was seen.
+    Lost,
+}
+
+/// What is known of such a barrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The process in whose memory it lies, 0 if several share it, and where.
+    pub key: (u32, u64),
+    /// How it was recognised.
+    pub kind: Kind,
+    /// How many it waits for, if known.
+    pub count: Option<u32>,
+    /// Complete episodes.
+    pub episodes: u64,
+    /// All threads that were ever seen there, in the order of their rows; neither those
+    /// beyond [`MAX_ROWS`], which cannot be told apart, nor more than so many.
+    pub members: Vec<Member>,
+    /// Participants that are there and were not seen to come.
+    pub unseen: u32,
+    /// Not all that happened was seen: who has come is not certain.
+    pub unsure: bool,
+}
+
+/// A thread that was there some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which.
+    pub row: ThreadId,
+    /// It has come to the episode that stands still: when, ns.
+    pub arrived_ns: Option<u64>,
+    /// From where it came last, if that is still known.
+    pub place: Option<PlaceId>,
+}
+
+impl Model {
+    /// Barriers with threads that wait, to which nobody has come for at least so long,
+    /// the longest first. None while not all is seen: whoever is missing may have come.
+    /// Nor threads that a runtime of OpenMP keeps for its next parallel region: they are
+    /// in no episode.
+    pub fn standing_still(&self, now_ns: u64, limit_ns: u64) -> Vec<Still> {
+        if self.turns.is_off() {
+            return Vec::new();
+        }
+        let all = (0..).map(BarrierId).zip(self.barriers.all());
+        let still = all.filter(|(_, barrier)| {
+            let waits = !barrier.open.members.is_empty();
+            waits && now_ns.saturating_sub(barrier.heard_ns) >= limit_ns
+        });
+        let mut still: Vec<Still> = still
+            .map(|(id, barrier)| Still {
+                since_ns: barrier.heard_ns,
+                barrier: id,
+                episode: barrier.open.serial,
+            })
+            .collect();
+        still.sort_unstable();
+        still.truncate(MOST);
+        still
+    }
+
+    /// What has happened to it since.
+    pub fn since(&self, still: &Still) -> Since {
+        let Some(barrier) = self.barriers.all().get(still.barrier.index()) else {
+            return Since::Lost;
+        };
+        let open = &barrier.open;
+        if barrier.heard_ns > still.since_ns || barrier.last_serial == still.episode {
+            Since::Moved
+        } else if open.serial == still.episode && !open.members.is_empty() {
+            Since::Still
+        } else {
+            Since::Lost
+        }
+    }
+
+    /// What is known of it.
+    pub fn known(&self, still: &Still) -> Known {
+        let barrier = &self.barriers.all()[still.barrier.index()];
+        let shared = self.threads.shared();
+        let mut members: BTreeMap<ThreadId, Member> = BTreeMap::new();
+        for row in barrier.ever.iter().filter(|row| Some(*row) != shared) {
+            let member = Member {
+                row,
+                arrived_ns: None,
+                place: None,
+            };
+            members.insert(row, member);
+        }
+        let last = barrier.last_members.iter().zip(&barrier.last_places);
+        for (row, place) in last {
+            if let Some(member) = members.get_mut(row) {
+                member.place = Some(*place);
+            }
+        }
+        let open: &Episode = &barrier.open;
+        for arrived in &open.members {
+            if let Some(member) = members.get_mut(&arrived.row) {
+                member.arrived_ns = Some(arrived.arrived.time_ns);
+                member.place = Some(arrived.place);
+            }
+        }
+        // Who is there now matters most, then who was there last.
+        let mut members: Vec<Member> = members.into_values().collect();
+        members.sort_by_key(|it| (it.arrived_ns.is_none(), it.place.is_none(), it.row));
+        members.truncate(MOST_MEMBERS);
+        members.sort_by_key(|it| it.row);
+        Known {
+            key: barrier.key,
+            kind: barrier.kind,
+            count: barrier.count,
+            episodes: barrier.episodes,
+            members,
+            unseen: open.unseen,
+            unsure: open.doubtful || self.totals.lost > 0,
+        }
+    }
+}

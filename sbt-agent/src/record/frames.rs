@@ -1,0 +1,163 @@
+//! How much of a file are whole messages of the IPC streaming format.
+//!
+//! A file whose writer was killed ends within one; a foreign one may claim to hold more
+//! than memory has room for. Both are seen here, before anything is unpacked.
+//! The form: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use arrow_ipc::{Buffer, MessageHeader, RecordBatch, root_as_message};
+
+use super::write::MOST_ROWS;
+
+/// What begins each message.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// Longer descriptions of a message, bytes, are none of ours.
+const MOST_DESCRIPTION: u64 = 1 << 20;
+
+/// A batch takes no more than this when it is unpacked, bytes: ours have 65 536 rows.
+const MOST_UNPACKED: u64 = 1 << 29;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Bytes from the beginning that are whole messages.
+    pub bytes: u64,
+    /// Something follows them that is none, or ought to.
+    pub torn: bool,
+}
+
+/// Looks through a file from its beginning.
+///
+/// # Errors
+/// Those of the file.
+pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let mut at = 0;
+    loop {
+        match message(file, at, length)? {
+            Some(Next::At(next)) => at = next,
+            Some(Next::End) => {
+                return Ok(Whole {
+                    bytes: at,
+                    torn: false,
+                });
+            }
+            None => {
+                return Ok(Whole {
+                    bytes: at,
+                    torn: true,
+                });
+            }
+        }
+    }
+}
+
+enum Next {
+    /// The next message begins there.
+    At(u64),
+    /// The stream ends in order.
+    End,
+}
+
+/// Goes on over the message at an offset; `None` if it is not whole, or makes no sense.
+fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Option<Next>> {
+    if length.saturating_sub(at) < 8 {
+        return Ok(None);
+    }
+    file.seek(SeekFrom::Start(at))?;
+    let mut head = [0; 8];
+    file.read_exact(&mut head)?;
+    let [a, b, c, d, size @ ..] = head;
+    if [a, b, c, d] != CONTINUATION {
+        return Ok(None);
+    }
+    let size = u64::from(u32::from_le_bytes(size));
+    if size == 0 {
+        return Ok(Some(Next::End));
+    }
+    let body = at + 8 + size;
+    if size > MOST_DESCRIPTION || body > length {
+        return Ok(None);
+    }
+    let mut description = vec![0; usize::try_from(size).unwrap_or(0)];
+    file.read_exact(&mut description)?;
+    let Ok(message) = root_as_message(&description) else {
+        return Ok(None);
+    };
+    let end = u64::try_from(message.bodyLength())
+        .ok()
+        .and_then(|bytes| body.checked_add(bytes));
+    let Some(end) = end.filter(|end| *end <= length) else {
+        return Ok(None);
+    };
+    let batch = match message.header_type() {
+        MessageHeader::RecordBatch => message.header_as_record_batch(),
+        // One that adds to those before is none of ours, and could add without end.
+        MessageHeader::DictionaryBatch => message
+            .header_as_dictionary_batch()
+            .filter(|batch| !batch.isDelta())
+            .and_then(|batch| batch.data()),
+        MessageHeader::Schema => return Ok(Some(Next::At(end))),
+        _ => return Ok(None),
+    };
+    let rows = |batch: &RecordBatch<'_>| usize::try_from(batch.length()).ok();
+    let Some(batch) = batch.filter(|it| rows(it).is_some_and(|rows| rows <= MOST_ROWS)) else {
+        return Ok(None);
+    };
+    let mut unpacked: u64 = 0;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let Some(from) = within(buffer, body, end) else {
+            return Ok(None);
+        };
+        // An empty one has no length before it.
+        if batch.compression().is_some() && buffer.length() >= 8 {
+            file.seek(SeekFrom::Start(from))?;
+            let mut length = [0; 8];
+            file.read_exact(&mut length)?;
+            // Less than 0 where it is not compressed.
+            let length = u64::try_from(i64::from_le_bytes(length)).unwrap_or(0);
+            unpacked = unpacked.saturating_add(length);
+        }
+    }
+    if unpacked > MOST_UNPACKED {
+        return Ok(None);
+    }
+    Ok(Some(Next::At(end)))
+}
+
+/// Where in the file a buffer begins, if it lies within the body of its message.
+fn within(buffer: &Buffer, body: u64, end: u64) -> Option<u64> {
+    let from = body.checked_add(u64::try_from(buffer.offset()).ok()?)?;
+    let to = from.checked_add(u64::try_from(buffer.length()).ok()?)?;
+    (to <= end).then_some(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_message_is_not_whole() {
+        let of = |bytes: &[u8]| whole(&mut Cursor::new(bytes.to_vec())).unwrap();
+        let torn = |bytes| Whole { bytes, torn: true };
+        assert_eq!(of(b""), torn(0));
+        assert_eq!(of(b"PAR1 and so on, something else"), torn(0));
+        assert_eq!(of(&[0xff; 64]), torn(0));
+        // The end of a stream in which nothing is.
+        let mut end = vec![0xff; 4];
+        end.extend([0; 4]);
+        let whole = Whole {
+            bytes: 0,
+            torn: false,
+        };
+        assert_eq!(of(&end), whole);
+        // A description that is none.
+        end[4] = 16;
+        end.extend([7; 16]);
+        assert_eq!(of(&end), torn(0));
+    }
+}

@@ -1,0 +1,61 @@
+//! Recordings: what a model was told, written down so that another model can be told the
+//! same, on any machine and without any privilege.
+//!
+//! A file is a stream of Arrow record batches (IPC streaming format), so that pandas,
+//! polars and other tools read it as it is. Each batch is whole by itself: of a file whose
+//! writer was killed all batches but a torn last one can be read. docs/recording.md
+//! has the columns.
+
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    path::Path,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{place::printable, report::Report};
+
+mod clean;
+mod columns;
+mod frames;
+mod read;
+mod replay;
+mod rows;
+mod write;
+
+pub use read::{ReadError, Reader};
+pub use replay::Replay;
+pub use rows::{Begin, Row};
+pub use write::Recorder;
+
+/// The version of the format, in the metadata of the schema. It changes if a reader of
+/// the older one would misread the file.
+pub const FORMAT: u32 = 1;
+
+/// Where in the metadata that is, and sbt's own version.
+const FORMAT_KEY: &str = "sbt.format";
+const VERSION_KEY: &str = "sbt.version";
+
+/// The report of a recording, or of a report in JSON.
+///
+/// # Errors
+/// It is neither; see [`ReadError`].
+pub fn report(path: &Path) -> anyhow::Result<Report> {
+    let shown = printable(&path.to_string_lossy());
+    let mut begin = [0];
+    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    anyhow::ensure!(
+        file.metadata().is_ok_and(|it| it.is_file()),
+        "{shown} is no regular file; a recording or a report is read from one"
+    );
+    let is_json = (&file)
+        .read_exact(&mut begin)
+        .is_ok_and(|()| begin == *b"{");
+    if !is_json {
+        return Ok(Replay::open(path)?.report()?);
+    }
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    clean::read(&text)
+        .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))
+}

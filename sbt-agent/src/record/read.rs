@@ -1,0 +1,172 @@
+//! Reads a recording, as far as it goes.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read as _, Seek as _, SeekFrom, Take},
+    path::Path,
+};
+
+use arrow_ipc::reader::StreamReader;
+use thiserror::Error;
+
+use super::{
+    FORMAT, FORMAT_KEY, VERSION_KEY, columns, frames,
+    rows::{Begin, Cells, Row},
+};
+use crate::place::printable;
+
+/// Why a file cannot be read as a recording.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// It cannot be opened or read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is a pipe, a folder or the like.
+    #[error("{path} is no regular file; a recording is read from one")]
+    Pipe {
+        /// Which.
+        path: String,
+    },
+    /// It is something else.
+    #[error("{path} is no recording of sbt; `sbt run -o FILE` makes one")]
+    Foreign {
+        /// Which.
+        path: String,
+    },
+    /// A later sbt wrote it.
+    #[error("{path} was written by sbt {version} in a newer form: read it with that version")]
+    Newer {
+        /// Which.
+        path: String,
+        /// By which.
+        version: String,
+    },
+    /// It ends before anything was recorded.
+    #[error("{path} ends before anything was recorded in it")]
+    Empty {
+        /// Which.
+        path: String,
+    },
+    /// A batch of it is not as it ought to be.
+    #[error(
+        "{path}, written by sbt {version}, cannot be understood from batch {batch} on: it is \
+             damaged, or only that version can read it"
+    )]
+    Damaged {
+        /// Which.
+        path: String,
+        /// By which.
+        version: String,
+        /// Counted from 1.
+        batch: usize,
+    },
+}
+
+/// The rows of a file.
+pub struct Reader {
+    path: String,
+    /// That of the sbt that wrote it.
+    version: String,
+    batches: StreamReader<BufReader<Take<File>>>,
+    read: usize,
+    rows: std::vec::IntoIter<Cells>,
+    torn: bool,
+}
+
+impl Reader {
+    /// Opens a recording, and says how its model was begun.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn open(path: &Path) -> Result<(Self, Begin), ReadError> {
+        let shown = printable(&path.to_string_lossy());
+        let failed = |source| ReadError::File {
+            path: shown.clone(),
+            source,
+        };
+        let mut file = File::open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(ReadError::Pipe { path: shown });
+        }
+        let whole = frames::whole(&mut BufReader::new(&file)).map_err(failed)?;
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let foreign = |_| ReadError::Foreign {
+            path: shown.clone(),
+        };
+        let input = BufReader::new(file.take(whole.bytes));
+        let batches = StreamReader::try_new(input, None).map_err(foreign)?;
+        let schema = batches.schema();
+        let metadata = |key| schema.metadata().get(key).map(String::as_str);
+        let version = printable(metadata(VERSION_KEY).unwrap_or("?"));
+        match metadata(FORMAT_KEY).and_then(|format| format.parse::<u32>().ok()) {
+            None => return Err(ReadError::Foreign { path: shown }),
+            Some(format) if format > FORMAT => {
+                return Err(ReadError::Newer {
+                    path: shown,
+                    version,
+                });
+            }
+            Some(_) => {}
+        }
+        let mut this = Self {
+            path: shown,
+            version,
+            batches,
+            read: 0,
+            rows: Vec::new().into_iter(),
+            torn: whole.torn,
+        };
+        match this.next().transpose()? {
+            Some(Row::Begin(begin)) => Ok((this, begin)),
+            Some(_) => Err(this.damaged()),
+            None => Err(ReadError::Empty { path: this.path }),
+        }
+    }
+
+    /// Something behind the last whole batch is missing: whoever wrote it was killed, or
+    /// it was not copied as a whole.
+    pub const fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    fn damaged(&self) -> ReadError {
+        ReadError::Damaged {
+            path: self.path.clone(),
+            version: self.version.clone(),
+            batch: self.read,
+        }
+    }
+
+    /// Takes in the next batch; false if there is none.
+    fn more(&mut self) -> Result<bool, ReadError> {
+        let Some(batch) = self.batches.next() else {
+            return Ok(false);
+        };
+        self.read += 1;
+        let cells = batch.ok().and_then(|batch| columns::cells(&batch));
+        self.rows = cells.ok_or_else(|| self.damaged())?.into_iter();
+        Ok(true)
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Row, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(cells) = self.rows.next() {
+                return Some(Row::of(&cells).ok_or_else(|| self.damaged()));
+            }
+            match self.more() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Steps as rows of a table, and back.
+//!
+//! What comes often has columns for its numbers. Of everything else the rest is text.
+
+use serde::{Deserialize, Serialize};
+
+use super::clean;
+
+use crate::{
+    event::{CallersId, Clocks, Event, Kind, Round},
+    model::{
+        cost::Tariff,
+        site::{PlaceId, Roles},
+        tape::Step,
+    },
+    place::Place,
+    report::Run,
+};
+
+/// What a row says.
+#[derive(Clone, Debug)]
+pub enum Row {
+    /// What the model was told.
+    Step(Step),
+    /// The next place, by its number: they count from 0.
+    Place(Box<Place>),
+    /// What is known beside the model, so far.
+    Facts(Box<Run>),
+    /// How the model was begun.
+    Begin(Begin),
+    /// Nothing comes after it: the watching ended in order.
+    End,
+}
+
+/// How a model is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// See [`crate::model::Model::new`].
+    pub start_ns: u64,
+    /// See there.
+    pub departures: bool,
+    /// See [`crate::model::Model::watch_switches`].
+    pub switches: bool,
+    /// See [`crate::model::Model::observe`].
+    pub conceptual: usize,
+}
+
+/// A row of the table. What a kind has no use for is null.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cells {
+    /// What kind of row: see [`KINDS`].
+    pub row: &'static str,
+    /// When, `CLOCK_MONOTONIC` ns.
+    pub time_ns: Option<u64>,
+    /// The thread, by its number in the kernel's first pid namespace.
+    pub thread: Option<u32>,
+    /// The barrier: its address, and from bit 48 on in whose memory it lies.
+    pub object: Option<u64>,
+    /// The kind of barrier.
+    pub kind: Option<&'static str>,
+    /// A chain of callers.
+    pub callers: Option<u32>,
+    /// CPU time of the thread so far, ns.
+    pub run_ns: Option<u64>,
+    /// Its time without a CPU so far, ns.
+    pub delay_ns: Option<u64>,
+    /// Numbers, whose meaning depends on the kind of row.
+    pub numbers: [Option<u64>; 3],
+    /// All else, as JSON.
+    pub text: Option<String>,
+}
+
+/// The kinds of rows, in the order of their numbers in the file.
+pub const KINDS: [&str; 15] = [
+    "arrive", "depart", "toll", "memory", "turn", "callers", "thread", "event", "means", "rank",
+    "cost", "watch", "place", "facts", "end",
+];
+
+/// Of `watch` rows: what becomes of the watching.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Watch {
+    Begin(Begin),
+    ExpectGaps,
+    Off(bool),
+    Reset(u64),
+}
+
+/// Of `toll` rows, the second number.
+const CONDVAR: u64 = 1;
+const STEPPED: u64 = 2;
+
+impl Row {
+    /// As cells.
+    ///
+    /// # Errors
+    /// What is text in it cannot be JSON, which does not happen.
+    pub fn cells(&self) -> serde_json::Result<Cells> {
+        let text = |row, text: serde_json::Result<String>| {
+            Ok(Cells {
+                row,
+                text: Some(text?),
+                ..Cells::default()
+            })
+        };
+        match self {
+            Self::Step(step) => of_step(step),
+            Self::Place(place) => text("place", serde_json::to_string(place)),
+            Self::Facts(run) => text("facts", serde_json::to_string(run)),
+            Self::Begin(begin) => text("watch", serde_json::to_string(&Watch::Begin(*begin))),
+            Self::End => Ok(Cells {
+                row: "end",
+                ..Cells::default()
+            }),
+        }
+    }
+
+    /// From cells. `None` if they are no row: something is missing, or makes no sense.
+    pub fn of(cells: &Cells) -> Option<Self> {
+        let text = cells.text.as_deref();
+        let step = match cells.row {
+            "place" => return Some(Self::Place(parsed(text)?)),
+            "facts" => return Some(Self::Facts(clean::read(text?).ok()?)),
+            "end" => return Some(Self::End),
+            "watch" => match parsed(text)? {
+                Watch::Begin(begin) => return Some(Self::Begin(begin)),
+                Watch::ExpectGaps => Step::ExpectGaps,
+                Watch::Off(off) => Step::Off(off),
+                Watch::Reset(time_ns) => Step::Reset { time_ns },
+            },
+            "means" => {
+                let [place, begins, ends] = cells.numbers;
+                Step::Place {
+                    callers: CallersId(cells.callers?),
+                    place: PlaceId(u32::try_from(place?).ok()?),
+                    roles: Roles {
+                        watched: parsed(text)?,
+                        begins: begins?,
+                        ends: ends?,
+                    },
+                }
+            }
+            "rank" => Step::Rank {
+                process: u32::try_from(cells.numbers[0]?).ok()?,
+                rank: u32::try_from(cells.numbers[1]?).ok()?,
+            },
+            "cost" => Step::Tariff(parsed::<Tariff>(text)?),
+            _ => Step::Event(event(cells)?),
+        };
+        Some(Self::Step(step))
+    }
+}
+
+fn parsed<'a, T: Deserialize<'a>>(text: Option<&'a str>) -> Option<T> {
+    serde_json::from_str(text?).ok()
+}
+
+fn of_step(step: &Step) -> serde_json::Result<Cells> {
+    let mut cells = Cells::default();
+    match step {
+        Step::Event(event) => return of_event(event),
+        Step::Place {
+            callers,
+            place,
+            roles,
+        } => {
+            cells.row = "means";
+            cells.callers = Some(callers.0);
+            cells.numbers = [Some(place.0.into()), Some(roles.begins), Some(roles.ends)];
+            cells.text = Some(roles.watched.to_string());
+        }
+        Step::Rank { process, rank } => {
+            cells.row = "rank";
+            cells.numbers = [Some((*process).into()), Some((*rank).into()), None];
+        }
+        Step::Tariff(tariff) => {
+            cells.row = "cost";
+            cells.text = Some(serde_json::to_string(tariff)?);
+        }
+        Step::ExpectGaps | Step::Off(_) | Step::Reset { .. } => {
+            let watch = match step {
+                Step::Off(off) => Watch::Off(*off),
+                Step::Reset { time_ns } => Watch::Reset(*time_ns),
+                _ => Watch::ExpectGaps,
+            };
+            cells.row = "watch";
+            cells.text = Some(serde_json::to_string(&watch)?);
+        }
+    }
+    Ok(cells)
+}
+
+/// Cells with a thread's clocks.
+fn at(row: &'static str, tid: u32, clocks: &Clocks) -> Cells {
+    Cells {
+        row,
+        time_ns: Some(clocks.time_ns),
+        thread: Some(tid),
+        run_ns: clocks.run_ns,
+        delay_ns: clocks.delay_ns,
+        ..Cells::default()
+    }
+}
+
+fn of_event(event: &Event) -> serde_json::Result<Cells> {
+    Ok(match event {
+        Event::Arrive {
+            tid,
+            clocks,
+            object,
+            kind,
+            callers,
+        } => Cells {
+            object: Some(*object),
+            kind: Some(kind.name()),
+            callers: Some(callers.0),
+            ..at("arrive", *tid, clocks)
+        },
+        Event::Depart { tid, clocks } => at("depart", *tid, clocks),
+        Event::Toll {
+            tid,
+            condvar,
+            stepped,
+            walked,
+        } => Cells {
+            row: "toll",
+            thread: Some(*tid),
+            numbers: [
+                Some((*walked).into()),
+                Some(u64::from(*condvar) * CONDVAR + u64::from(*stepped) * STEPPED),
+                None,
+            ],
+            ..Cells::default()
+        },
+        Event::Memory {
+            tid,
+            time_ns,
+            object,
+            count,
+            round,
+        } => Cells {
+            row: "memory",
+            time_ns: Some(*time_ns),
+            thread: Some(*tid),
+            object: Some(*object),
+            numbers: [
+                Some((*count).into()),
+                round.map(|it| it.number.into()),
+                round.map(|it| it.arrived.into()),
+            ],
+            ..Cells::default()
+        },
+        Event::Turn { tid, object, round } => Cells {
+            row: "turn",
+            thread: Some(*tid),
+            object: Some(*object),
+            numbers: [Some((*round).into()), None, None],
+            ..Cells::default()
+        },
+        other => Cells {
+            row: match other {
+                Event::Thread { .. } => "thread",
+                Event::Callers { .. } => "callers",
+                _ => "event",
+            },
+            text: Some(serde_json::to_string(other)?),
+            ..Cells::default()
+        },
+    })
+}
+
+fn event(cells: &Cells) -> Option<Event> {
+    let clocks = || {
+        Some(Clocks {
+            time_ns: cells.time_ns?,
+            run_ns: cells.run_ns,
+            delay_ns: cells.delay_ns,
+        })
+    };
+    let number = |index: usize| u32::try_from(cells.numbers[index]?).ok();
+    Some(match cells.row {
+        "arrive" => Event::Arrive {
+            tid: cells.thread?,
+            clocks: clocks()?,
+            object: cells.object?,
+            kind: Kind::named(cells.kind?)?,
+            callers: CallersId(cells.callers?),
+        },
+        "depart" => Event::Depart {
+            tid: cells.thread?,
+            clocks: clocks()?,
+        },
+        "toll" => {
+            let flags = cells.numbers[1]?;
+            Event::Toll {
+                tid: cells.thread?,
+                condvar: flags & CONDVAR != 0,
+                stepped: flags & STEPPED != 0,
+                walked: number(0)?,
+            }
+        }
+        "memory" => Event::Memory {
+            tid: cells.thread?,
+            time_ns: cells.time_ns?,
+            object: cells.object?,
+            count: number(0)?,
+            round: number(1)
+                .zip(number(2))
+                .map(|(number, arrived)| Round { number, arrived }),
+        },
+        "turn" => Event::Turn {
+            tid: cells.thread?,
+            object: cells.object?,
+            round: number(0)?,
+        },
+        _ => parsed(cells.text.as_deref())?,
+    })
+}

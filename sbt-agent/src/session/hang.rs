@@ -1,0 +1,359 @@
+//! Hangs: when threads have waited at a barrier for too long and nobody comes, who is
+//! missing is looked at, and again while it lasts.
+
+mod looking;
+mod merge;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    rc::Rc,
+    time::Duration,
+};
+
+use super::Session;
+use crate::{
+    clock,
+    event::address,
+    hang::{
+        self, Names, Scene,
+        scene::{BarrierSeen, ThreadId},
+    },
+    look::{self, KnownBarrier, Looks},
+    model::{
+        Model,
+        barrier::BarrierId,
+        site::PlaceId,
+        still::{Known, Since, Still},
+    },
+    naming::Naming,
+    place::{Place, printable},
+    report::{
+        HangReport, StandstillReport, is_hang,
+        order::Order,
+        place_names::{name, others},
+    },
+    target::process,
+    words::{since, without_codes},
+};
+use looking::Looking;
+use watch::{Found, Hang, Outcome, Step, Watch};
+
+/// Stands for all that was there before anybody watched: nobody comes to any barrier.
+const UNSEEN: BarrierId = BarrierId(u32::MAX);
+
+/// Processes that are looked at, at most.
+const MOST_PROCESSES: usize = 16;
+
+/// A look that takes longer is blocked by the system, and not waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a look has seen, with what the model knows.
+struct Seen {
+    scene: Scene,
+    /// Which of the scene's barriers are which.
+    barriers: Vec<(usize, BarrierId)>,
+    /// When, ns.
+    at_ns: u64,
+}
+
+/// What is known of hangs.
+pub struct Hangs {
+    watch: Watch<Rc<Seen>>,
+    /// A look under way.
+    looking: Option<Looking>,
+    /// What was there before anybody watched was looked at, and does not hang.
+    is_idle: bool,
+}
+
+impl Hangs {
+    /// After so long without an arrival threads have waited for too long; `None`: never.
+    pub fn new(limit: Option<Duration>) -> Self {
+        let ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            watch: Watch::new(limit.map(ns)),
+            looking: None,
+            is_idle: false,
+        }
+    }
+
+    /// What happens is no longer seen.
+    pub fn lose_sight(&mut self, now_ns: u64) {
+        if let Some(looking) = &mut self.looking {
+            looking.forget();
+        }
+        self.watch.lose_sight(now_ns);
+    }
+
+    /// Waits for the look that is under way, if there is one, without what it sees: whoever
+    /// stops in the middle of one keeps threads of the target from going on.
+    pub async fn let_look_end(&mut self) {
+        if let Some(looking) = &self.looking {
+            looking.over(PATIENCE).await;
+        }
+    }
+}
+
+impl Session {
+    /// Decides anew whether anything hangs.
+    pub(super) fn look_for_hangs(&mut self) {
+        let Some(limit_ns) = self.hangs.watch.limit_ns() else {
+            return;
+        };
+        // Without probes whoever is missing may have come.
+        if self.source.is_none() || self.is_off() {
+            return;
+        }
+        let now_ns = clock::now_ns();
+        self.finish_look(now_ns);
+        let mut still = self.model.standing_still(now_ns, limit_ns);
+        if now_ns.saturating_sub(self.start_ns) >= limit_ns {
+            still.extend(self.unseen());
+        }
+        let (model, unseen) = (&self.model, self.unseen());
+        let since = |still: &Still| since_then(model, unseen, still);
+        match self.hangs.watch.tick(now_ns, still, since) {
+            Step::Wait => {}
+            Step::Look(still) => self.begin_look(still),
+            Step::Over(hang) => self.tell_hang(&hang),
+        }
+    }
+
+    /// What hangs in a process that was joined may have done so before: nobody comes to
+    /// any barrier then.
+    fn unseen(&self) -> Option<Still> {
+        let is_joined = self.running.is_none();
+        let nobody_came = self.model.totals().arrivals == 0;
+        (is_joined && nobody_came && !self.hangs.is_idle).then_some(Still {
+            since_ns: self.start_ns,
+            barrier: UNSEEN,
+            episode: 0,
+        })
+    }
+
+    /// Looks at what stands still, on a thread of its own.
+    fn begin_look(&mut self, still: Vec<Still>) {
+        if self.hangs.looking.is_some() {
+            return;
+        }
+        let rows = self.model.threads().rows();
+        let seen = still.iter().filter(|still| still.barrier != UNSEEN);
+        let known: Vec<Known> = seen.map(|still| self.model.known(still)).collect();
+        // Whoever is missing at a barrier that processes share may never have been there.
+        let is_shared = known.iter().any(|known| known.key.0 == 0);
+        let mut processes: BTreeSet<u32> = known
+            .into_iter()
+            .flat_map(|known| known.members)
+            .map(|member| &rows[member.row.index()])
+            .filter(|row| !row.ended)
+            .map(|row| row.shown.1)
+            .collect();
+        if still.iter().any(|still| still.barrier == UNSEEN) {
+            processes.insert(self.pid);
+        }
+        if is_shared {
+            processes.extend(self.processes.living());
+        }
+        let left_out = processes.len().saturating_sub(MOST_PROCESSES);
+        let processes: Vec<u32> = processes.into_iter().take(MOST_PROCESSES).collect();
+        let how = Looks {
+            barriers: self.recognised_barriers(),
+            ..Looks::default()
+        };
+        // If no thread can be started now, one may be at the next tick.
+        self.hangs.looking = Looking::begin(still, move || look(&processes, left_out, &how)).ok();
+    }
+
+    /// What else is a barrier than what calls itself so.
+    fn recognised_barriers(&self) -> Vec<KnownBarrier> {
+        let all = self.model.barriers().all().iter();
+        let recognised = all.filter(|barrier| barrier.kind.is_recognised() && barrier.key.0 != 0);
+        recognised
+            .map(|barrier| KnownBarrier {
+                process: barrier.key.0,
+                address: address(barrier.key.1),
+                kind: barrier.kind.name(),
+            })
+            .collect()
+    }
+
+    /// Takes what a look has seen, if it is over.
+    fn finish_look(&mut self, now_ns: u64) {
+        let Some(looking) = self.hangs.looking.take_if(|it| it.is_over()) else {
+            return;
+        };
+        // If it has failed the next one may not.
+        let Some((still, mut scene)) = looking.end() else {
+            return;
+        };
+        let (model, unseen) = (&self.model, self.unseen());
+        let mut still: Vec<&Still> = still
+            .iter()
+            .filter(|still| since_then(model, unseen, still) == Since::Still)
+            .collect();
+        // They went on while it was looked.
+        if still.is_empty() {
+            return;
+        }
+        let before = still.len();
+        still.retain(|still| still.barrier != UNSEEN);
+        let is_unseen = still.len() < before;
+        let known: Vec<Known> = still.iter().map(|still| model.known(still)).collect();
+        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        let naming = Naming(&self.settings);
+        let barriers = known.iter().map(|known| {
+            let place = |id: PlaceId| places.get(id.0 as usize).copied();
+            // Those of one barrier need not be told apart from each other.
+            let members = known.members.iter();
+            let mine: Vec<&Place> = members.filter_map(|it| place(it.place?)).collect();
+            let others = others(&mine, &places);
+            merge::of_model(known, model, now_ns, |id| {
+                let place = place(id)?;
+                let called = name(place, &others);
+                Some(match naming.name(place) {
+                    Some(given) => format!("{given} ({called})"),
+                    None => called,
+                })
+            })
+        });
+        let barriers: Vec<BarrierSeen> = barriers.collect();
+        // It was about to end: what was found before is what is true of it.
+        let has_gone = scene.threads.is_empty() && process::find(self.pid).is_err();
+        if has_gone || merge::is_ending(&scene, &barriers) {
+            return;
+        }
+        let at = merge::merge(&mut scene, barriers);
+        if known.iter().any(|known| known.unsure) {
+            let note = "events were lost: who has come to the barrier, and who has not, is not \
+                        certain";
+            scene.notes.push(note.into());
+        }
+        let barriers = still.iter().map(|still| still.barrier);
+        let seen = Rc::new(Seen {
+            barriers: at.into_iter().zip(barriers).collect(),
+            scene,
+            at_ns: now_ns,
+        });
+        let report = self.judge(&seen, now_ns);
+        // Whoever sleeps need not hang; who waits at a barrier may.
+        let hangs = |it: &HangReport| is_hang(it) && it.barrier.is_some();
+        if is_unseen && !report.as_ref().is_some_and(hangs) {
+            self.hangs.is_idle = true;
+            return;
+        }
+        let found = report.map(|report| Found {
+            is_stuck: is_hang(&report),
+            what: seen,
+        });
+        if let Some(hang) = self.hangs.watch.looked(now_ns, found) {
+            self.tell_hang(&hang);
+        }
+    }
+
+    /// What comes of what was seen, as the report calls threads and barriers by now.
+    fn judge(&self, seen: &Seen, until_ns: u64) -> Option<HangReport> {
+        let mut scene = seen.scene.clone();
+        merge::age(&mut scene, until_ns.saturating_sub(seen.at_ns));
+        hang::judge_as(&scene, &self.names(seen))
+    }
+
+    fn names(&self, seen: &Seen) -> Names {
+        let model = &self.model;
+        let order = Order::new(model);
+        let rows = order.by_index(model.threads().rows()).into_iter();
+        let threads = rows
+            // Those that share one cannot be told apart.
+            .filter(|(_, row)| row.threads == 1)
+            .map(|(number, row)| {
+                let id = ThreadId {
+                    process: row.shown.1,
+                    thread: row.shown.0,
+                };
+                (id, (number, order.label(number)))
+            });
+        let own = (0..).zip(model.barriers().all());
+        let mut barriers: HashMap<(u32, u64), u32> = own
+            .filter(|(_, barrier)| barrier.heard_ns > 0 && barrier.key.0 != 0)
+            .map(|(id, barrier)| ((barrier.key.0, address(barrier.key.1)), id))
+            .collect();
+        for (at, id) in &seen.barriers {
+            let barrier = &seen.scene.barriers[*at];
+            barriers.insert((barrier.process, barrier.address), id.0);
+        }
+        Names {
+            threads: threads.collect(),
+            barriers,
+        }
+    }
+
+    /// Watching has ended, and all that happened is known.
+    pub(super) fn settle_hangs(&mut self) {
+        let (model, unseen) = (&self.model, self.unseen());
+        let since = |still: &Still| since_then(model, unseen, still);
+        if let Step::Over(hang) = self.hangs.watch.settle(self.end_ns, since) {
+            self.tell_hang(&hang);
+        }
+    }
+
+    /// What there is to report of hangs.
+    pub(super) fn hang_report(&self, until_ns: u64) -> Option<StandstillReport> {
+        let hang = self.hangs.watch.hang(until_ns)?;
+        Some(StandstillReport {
+            lasted_ns: hang.lasted_ns(),
+            outcome: match hang.outcome {
+                Outcome::Lasts => "lasts",
+                Outcome::Over => "over",
+                Outcome::Unknown => "unknown",
+            },
+            found: self.judge(&hang.found.what, hang.until_ns)?,
+        })
+    }
+
+    /// Says that a hang was found, or that it is over: a line.
+    fn tell_hang(&mut self, hang: &Hang<Rc<Seen>>) {
+        let Some(report) = self.judge(&hang.found.what, hang.until_ns) else {
+            return;
+        };
+        if !self.narrator.speaks() {
+            return;
+        }
+        let text = printable(&report.text);
+        let lasted = since(hang.lasted_ns());
+        self.tell(&match hang.outcome {
+            Outcome::Lasts => format!("sbt: hang: {text}\n"),
+            Outcome::Over | Outcome::Unknown => {
+                format!("sbt: the hang is over after {lasted}: {text}\n")
+            }
+        });
+    }
+}
+
+/// What has become of something that stood still. `unseen`: what does so before anybody
+/// has come to any barrier.
+fn since_then(model: &Model, unseen: Option<Still>, still: &Still) -> Since {
+    match unseen {
+        _ if still.barrier != UNSEEN => model.since(still),
+        Some(_) => Since::Still,
+        None if model.totals().arrivals > 0 => Since::Moved,
+        None => Since::Lost,
+    }
+}
+
+/// Looks at processes; if that cannot be, why. `left_out`: so many more were too many.
+fn look(processes: &[u32], left_out: usize, how: &Looks) -> Scene {
+    let mut scene = look::at(processes, how).unwrap_or_else(|error| Scene {
+        notes: vec![without_codes(&format!("{error:#}"))],
+        partial: true,
+        ..Scene::default()
+    });
+    if left_out > 0 {
+        scene.partial = true;
+        scene.notes.push(format!(
+            "only {MOST_PROCESSES} processes were looked at: what the threads of {left_out} more \
+             do is not known; `sbt hang PID` looks at any"
+        ));
+    }
+    scene
+}

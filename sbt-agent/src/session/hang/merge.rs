@@ -1,0 +1,356 @@
+//! What the model knows of barriers that stand still goes into what a look has seen.
+
+use std::collections::HashSet;
+
+use crate::{
+    event::{SHARED, address, space},
+    hang::scene::{BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor},
+    model::{Model, site::PlaceId, still::Known, thread},
+};
+
+/// A barrier as the model knows it, in the words of a look. `site`: what users call a
+/// place.
+pub fn of_model(
+    known: &Known,
+    model: &Model,
+    now_ns: u64,
+    site: impl Fn(PlaceId) -> Option<String>,
+) -> BarrierSeen {
+    let ago = |time_ns: u64| now_ns.saturating_sub(time_ns);
+    let members: Vec<Member> = known
+        .members
+        .iter()
+        .map(|member| {
+            let row = &model.threads().rows()[member.row.index()];
+            Member {
+                id: id(row),
+                name: row.name.clone(),
+                arrived_ns_ago: member.arrived_ns.map(ago),
+                site: member.place.and_then(&site),
+                ended: row.ended,
+            }
+        })
+        .collect();
+    let waiting: Vec<ThreadId> = members
+        .iter()
+        .filter(|member| member.arrived_ns_ago.is_some() && !member.ended)
+        .map(|member| member.id)
+        .collect();
+    let come = members.iter().filter(|it| it.arrived_ns_ago.is_some());
+    let come = u32::try_from(come.count()).unwrap_or(u32::MAX);
+    let last_ns = known.members.iter().filter_map(|it| it.arrived_ns).max();
+    BarrierSeen {
+        // Of what several processes share, one of them.
+        process: match (known.key.0, waiting.first()) {
+            (0, Some(first)) => first.process,
+            (process, _) => process,
+        },
+        address: address(known.key.1),
+        kind: known.kind.name(),
+        participants: known.count,
+        arrived: Some(come.saturating_add(known.unseen)),
+        waiting,
+        shared: space(known.key.1) == SHARED,
+        past: Some(Past {
+            episodes: known.episodes,
+            members,
+            still_ns: last_ns.map_or(0, ago),
+            unsure: known.unsure,
+        }),
+    }
+}
+
+/// A thread as looks number it.
+const fn id(row: &thread::Row) -> ThreadId {
+    ThreadId {
+        process: row.shown.1,
+        thread: row.shown.0,
+    }
+}
+
+/// Puts what the model knows into what was seen: into the same barrier, or as one that the
+/// look has not recognised. Returns which of the scene's barriers those are.
+pub fn merge(scene: &mut Scene, known: Vec<BarrierSeen>) -> Vec<usize> {
+    add_unseen(scene, &known);
+    let mut places = Vec::new();
+    for barrier in known {
+        let found = scene.barriers.iter().position(|it| is_same(it, &barrier));
+        let at = found.unwrap_or(scene.barriers.len());
+        let here = barrier.waiting.clone();
+        match scene.barriers.get_mut(at) {
+            Some(seen) => {
+                seen.past = barrier.past;
+                // Its memory is more certain than what was seen to happen.
+                seen.participants = seen.participants.or(barrier.participants);
+                seen.arrived = seen.arrived.or(barrier.arrived);
+                seen.shared |= barrier.shared;
+            }
+            None => scene.barriers.push(BarrierSeen {
+                waiting: Vec::new(),
+                ..barrier
+            }),
+        }
+        for id in here {
+            sit(scene, at, id);
+        }
+        places.push(at);
+    }
+    places
+}
+
+/// Whether a thread that waits, as far as events tell, was not there any more: its
+/// process is about to end.
+pub fn is_ending(scene: &Scene, known: &[BarrierSeen]) -> bool {
+    let mut waiting = known.iter().flat_map(|barrier| &barrier.waiting);
+    waiting.any(|id| {
+        let mut of_process = scene.threads.iter();
+        let looked_at = of_process.any(|it| it.id.process == id.process);
+        let mut alive = scene.threads.iter().filter(|it| it.doing != Doing::Ended);
+        looked_at && !alive.any(|it| it.id == *id)
+    })
+}
+
+/// Threads of processes that could not be looked at are there all the same.
+fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
+    let looked_at: HashSet<u32> = scene.threads.iter().map(|it| it.id.process).collect();
+    let mut added = HashSet::new();
+    let pasts = known.iter().filter_map(|barrier| barrier.past.as_ref());
+    for member in pasts.flat_map(|past| &past.members) {
+        let is_there = member.ended || looked_at.contains(&member.id.process);
+        if !is_there && added.insert(member.id) {
+            scene.threads.push(ThreadSeen {
+                id: member.id,
+                name: member.name.clone(),
+                doing: Doing::Unknown,
+                stack: Vec::new(),
+                is_whole: false,
+                also_at: Vec::new(),
+                ran_ns: None,
+                slept: false,
+            });
+        }
+    }
+}
+
+/// Whether it is the same object: by its place, or, where processes have it at different
+/// ones, by who waits there.
+fn is_same(seen: &BarrierSeen, known: &BarrierSeen) -> bool {
+    let by_place = !known.shared && (seen.process, seen.address) == (known.process, known.address);
+    by_place || seen.waiting.iter().any(|id| known.waiting.contains(id))
+}
+
+/// A thread has come to a barrier and not left: what it sleeps for there is the others,
+/// unless that is seen to be something else, such as a lock of the barrier's own.
+fn sit(scene: &mut Scene, at: usize, id: ThreadId) {
+    let Some(thread) = scene.threads.iter_mut().find(|it| it.id == id) else {
+        return;
+    };
+    let waits_here = match &thread.doing {
+        Doing::Call { .. }
+        | Doing::Unknown
+        | Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => {
+            thread.doing = Doing::Waiting(WaitFor::Barrier(at));
+            true
+        }
+        Doing::Waiting(WaitFor::Barrier(other)) => *other == at,
+        // It spins there.
+        Doing::Running | Doing::Stopped | Doing::Traced { .. } => true,
+        Doing::Waiting(_) | Doing::Ended => false,
+    };
+    let waiting = &mut scene.barriers[at].waiting;
+    if waits_here && !waiting.contains(&id) {
+        waiting.push(id);
+    }
+}
+
+/// Time has gone by since it was looked, and nothing has happened.
+pub fn age(scene: &mut Scene, ns: u64) {
+    let pasts = scene.barriers.iter_mut().filter_map(|it| it.past.as_mut());
+    for past in pasts {
+        past.still_ns = past.still_ns.saturating_add(ns);
+        for member in &mut past.members {
+            let ago = member.arrived_ns_ago;
+            member.arrived_ns_ago = ago.map(|ago| ago.saturating_add(ns));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hang::scene::Holder;
+
+    const fn id(thread: u32) -> ThreadId {
+        ThreadId {
+            process: 10,
+            thread,
+        }
+    }
+
+    fn thread(number: u32, doing: Doing) -> ThreadSeen {
+        ThreadSeen {
+            id: id(number),
+            name: format!("t{number}"),
+            doing,
+            stack: Vec::new(),
+            is_whole: true,
+            also_at: Vec::new(),
+            ran_ns: None,
+            slept: true,
+        }
+    }
+
+    fn barrier(address: u64, waiting: &[u32]) -> BarrierSeen {
+        BarrierSeen {
+            process: 10,
+            address,
+            kind: "pthread",
+            participants: None,
+            arrived: None,
+            waiting: waiting.iter().copied().map(id).collect(),
+            shared: false,
+            past: None,
+        }
+    }
+
+    fn known(address: u64, waiting: &[u32]) -> BarrierSeen {
+        BarrierSeen {
+            participants: Some(3),
+            arrived: Some(2),
+            past: Some(Past::default()),
+            ..barrier(address, waiting)
+        }
+    }
+
+    const FUTEX: Doing = Doing::Waiting(WaitFor::Futex {
+        address: 0x700,
+        timed: false,
+        shared: false,
+    });
+    const MUTEX: Doing = Doing::Waiting(WaitFor::Mutex {
+        address: 0x800,
+        kind: None,
+        holder: Holder::Unknown,
+    });
+
+    #[test]
+    fn the_past_of_a_barrier_that_was_seen_comes_to_it() {
+        let mut scene = Scene {
+            threads: vec![
+                thread(1, Doing::Waiting(WaitFor::Barrier(0))),
+                thread(2, FUTEX),
+            ],
+            barriers: vec![BarrierSeen {
+                participants: Some(4),
+                ..barrier(0x100, &[1])
+            }],
+            ..Scene::default()
+        };
+        assert_eq!(merge(&mut scene, vec![known(0x100, &[1, 2])]), [0]);
+        assert_eq!(scene.barriers.len(), 1);
+        let merged = &scene.barriers[0];
+        assert_eq!((merged.participants, merged.arrived), (Some(4), Some(2)));
+        assert_eq!(merged.waiting, [id(1), id(2)]);
+        assert!(merged.past.is_some());
+        assert_eq!(scene.threads[1].doing, Doing::Waiting(WaitFor::Barrier(0)));
+    }
+
+    #[test]
+    fn one_that_the_look_did_not_recognise_is_added() {
+        let mut scene = Scene {
+            threads: vec![
+                thread(1, FUTEX),
+                thread(2, Doing::Running),
+                thread(3, MUTEX),
+                thread(4, Doing::Running),
+            ],
+            barriers: vec![barrier(0x500, &[9])],
+            ..Scene::default()
+        };
+        let places = merge(&mut scene, vec![known(0x100, &[1, 2, 3, 5])]);
+        assert_eq!(places, [1]);
+        let here = Doing::Waiting(WaitFor::Barrier(1));
+        let doing: Vec<_> = scene.threads.iter().map(|it| it.doing.clone()).collect();
+        // The second spins, the third waits for a lock, and the fourth is not there.
+        assert_eq!(doing, [here, Doing::Running, MUTEX, Doing::Running]);
+        // The fifth was not seen at all.
+        assert_eq!(scene.barriers[1].waiting, [id(1), id(2)]);
+    }
+
+    #[test]
+    fn a_process_without_those_that_wait_is_about_to_end() {
+        let scene = |doing| Scene {
+            threads: vec![thread(1, FUTEX), thread(2, doing)],
+            ..Scene::default()
+        };
+        let barriers = [known(0x100, &[1, 2])];
+        assert!(!is_ending(&scene(FUTEX), &barriers));
+        assert!(is_ending(&scene(Doing::Ended), &barriers));
+        assert!(is_ending(&scene(FUTEX), &[known(0x100, &[1, 3])]));
+        // It was not looked at at all.
+        assert!(!is_ending(&Scene::default(), &barriers));
+    }
+
+    #[test]
+    fn where_nobody_may_look_the_events_are_what_is_known() {
+        let member = |thread, arrived_ns_ago, ended| Member {
+            id: id(thread),
+            name: format!("t{thread}"),
+            arrived_ns_ago,
+            site: None,
+            ended,
+        };
+        let mut scene = Scene::default();
+        let barrier = BarrierSeen {
+            past: Some(Past {
+                episodes: 3,
+                members: vec![
+                    member(1, Some(9), false),
+                    member(2, None, false),
+                    member(3, None, true),
+                ],
+                still_ns: 9,
+                unsure: false,
+            }),
+            ..known(0x100, &[1])
+        };
+        assert_eq!(merge(&mut scene, vec![barrier]), [0]);
+        let doing: Vec<_> = scene.threads.iter().map(|it| it.doing.clone()).collect();
+        let here = Doing::Waiting(WaitFor::Barrier(0));
+        assert_eq!(doing, [here, Doing::Unknown], "the third has ended");
+        assert_eq!(scene.barriers[0].waiting, [id(1)]);
+    }
+
+    #[test]
+    fn a_shared_one_is_known_by_who_waits_there() {
+        let mut scene = Scene {
+            threads: vec![thread(1, Doing::Waiting(WaitFor::Barrier(0)))],
+            barriers: vec![barrier(0x7000, &[1])],
+            ..Scene::default()
+        };
+        let shared = BarrierSeen {
+            shared: true,
+            ..known(0x100, &[1])
+        };
+        assert_eq!(merge(&mut scene, vec![shared]), [0]);
+        assert_eq!(scene.barriers.len(), 1);
+        assert_eq!(scene.barriers[0].address, 0x7000);
+        assert!(scene.barriers[0].past.is_some() && scene.barriers[0].shared);
+    }
+
+    #[test]
+    fn who_was_seen_at_another_barrier_stays_there() {
+        let mut scene = Scene {
+            threads: vec![
+                thread(1, Doing::Waiting(WaitFor::Barrier(0))),
+                thread(2, Doing::Waiting(WaitFor::Barrier(1))),
+            ],
+            barriers: vec![barrier(0x100, &[1]), barrier(0x200, &[2])],
+            ..Scene::default()
+        };
+        let _at = merge(&mut scene, vec![known(0x100, &[1, 2])]);
+        assert_eq!(scene.barriers[0].waiting, [id(1)]);
+        assert_eq!(scene.barriers[1].waiting, [id(2)]);
+        assert_eq!(scene.threads[1].doing, Doing::Waiting(WaitFor::Barrier(1)));
+    }
+}

@@ -1,0 +1,389 @@
+//! When to look at what stands still, and when that is over. Pure.
+
+use crate::model::still::{Since, Still};
+
+/// From one look to the next while nothing moves, ns: at first,
+const FIRST_PAUSE_NS: u64 = 2_000_000_000;
+/// and at most. A look stops the threads for moments.
+const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
+
+/// After something has changed, at the latest, ns.
+const SETTLED_NS: u64 = 500_000_000;
+
+/// When nothing is left that stands still and nobody was seen to come, ns: the process may
+/// be about to end.
+const GONE_NS: u64 = 1_000_000_000;
+
+/// What a look has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<R> {
+    /// It.
+    pub what: R,
+    /// Nothing moves: it is not merely slow.
+    pub is_stuck: bool,
+}
+
+/// How something that stood still goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It does not.
+    Lasts,
+    /// It is over: threads have come, or run again.
+    Over,
+    /// Nobody knows: it was no longer watched.
+    Unknown,
+}
+
+/// What stands still, or stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hang<R> {
+    /// What was found at the last look.
+    pub found: Found<R>,
+    /// Since when nobody has come, ns.
+    pub since_ns: u64,
+    /// Until when that is known, ns.
+    pub until_ns: u64,
+    /// How it goes on.
+    pub outcome: Outcome,
+}
+
+impl<R> Hang<R> {
+    /// For how long, ns.
+    pub const fn lasted_ns(&self) -> u64 {
+        self.until_ns.saturating_sub(self.since_ns)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Standing<R> {
+    /// The longest first.
+    all: Vec<Still>,
+    since_ns: u64,
+    due_ns: u64,
+    pause_ns: u64,
+    found: Option<Found<R>>,
+    gone_ns: Option<u64>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<R> {
+    /// Nothing.
+    Wait,
+    /// These are to be looked at.
+    Look(Vec<Still>),
+    /// What was a hang is over, and is to be told so.
+    Over(Hang<R>),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Watch<R> {
+    limit_ns: Option<u64>,
+    standing: Option<Standing<R>>,
+    /// The longest of those that are over.
+    kept: Option<Hang<R>>,
+}
+
+impl<R: Clone> Watch<R> {
+    /// Whoever waits for so many ns, and nobody comes, waits for too long; `None`: nobody
+    /// does.
+    pub const fn new(limit_ns: Option<u64>) -> Self {
+        Self {
+            limit_ns,
+            standing: None,
+            kept: None,
+        }
+    }
+
+    /// What waiting for too long is, ns.
+    pub const fn limit_ns(&self) -> Option<u64> {
+        self.limit_ns
+    }
+
+    /// Decides anew. `still`: what stands still for too long; `since`: what has become of
+    /// what did.
+    pub fn tick(
+        &mut self,
+        now_ns: u64,
+        still: Vec<Still>,
+        since: impl Fn(&Still) -> Since,
+    ) -> Step<R> {
+        let Some(standing) = &mut self.standing else {
+            let Some(first) = still.first() else {
+                return Step::Wait;
+            };
+            self.standing = Some(Standing {
+                since_ns: first.since_ns,
+                all: still,
+                due_ns: now_ns,
+                pause_ns: FIRST_PAUSE_NS,
+                found: None,
+                gone_ns: None,
+            });
+            return self.look(now_ns);
+        };
+        let all = || standing.all.iter().map(&since);
+        if !all().any(|since| since == Since::Still) {
+            let gone_ns = *standing.gone_ns.get_or_insert(now_ns);
+            let moved = standing.all.iter().any(|it| since(it) == Since::Moved);
+            if moved || now_ns.saturating_sub(gone_ns) >= GONE_NS {
+                return self.end(now_ns, Outcome::Over);
+            }
+            return Step::Wait;
+        }
+        if !still.is_empty() && still != standing.all {
+            standing.all = still;
+            standing.due_ns = standing.due_ns.min(now_ns + SETTLED_NS);
+        }
+        self.look(now_ns)
+    }
+
+    fn look(&mut self, now_ns: u64) -> Step<R> {
+        let Some(standing) = self.standing.as_mut().filter(|it| it.due_ns <= now_ns) else {
+            return Step::Wait;
+        };
+        standing.due_ns = now_ns + standing.pause_ns;
+        standing.pause_ns = (2 * standing.pause_ns).min(LONGEST_PAUSE_NS);
+        Step::Look(standing.all.clone())
+    }
+
+    /// What a look has found, of what still stands still: a hang that is to be told, or
+    /// one that is over since its threads run again.
+    pub fn looked(&mut self, now_ns: u64, found: Option<Found<R>>) -> Option<Hang<R>> {
+        let was = self.hang(now_ns);
+        let standing = self.standing.as_mut()?;
+        let was_stuck = standing.found.as_ref().is_some_and(|it| it.is_stuck);
+        let is_stuck = found.as_ref().is_some_and(|it| it.is_stuck);
+        standing.found = found;
+        match (was_stuck, is_stuck) {
+            (false, true) => self.hang(now_ns),
+            (true, false) => {
+                let mut over = was?;
+                over.outcome = Outcome::Over;
+                self.keep(over.clone());
+                Some(over)
+            }
+            _ => None,
+        }
+    }
+
+    /// Nobody watches from here on, or what stood still cannot be seen any more.
+    pub fn lose_sight(&mut self, now_ns: u64) {
+        let _untold = self.end(now_ns, Outcome::Unknown);
+    }
+
+    /// Watching ends: a hang that was over by then is, also if there was no time to say so;
+    /// but not one whose threads have only ended.
+    pub fn settle(&mut self, now_ns: u64, since: impl Fn(&Still) -> Since) -> Step<R> {
+        let all = self.standing.iter().flat_map(|it| &it.all).map(since);
+        let all: Vec<Since> = all.collect();
+        if all.contains(&Since::Moved) && !all.contains(&Since::Still) {
+            return self.end(now_ns, Outcome::Over);
+        }
+        Step::Wait
+    }
+
+    /// What stands still at present, if it was looked at.
+    pub fn present(&self, now_ns: u64) -> Option<Hang<R>> {
+        let standing = self.standing.as_ref()?;
+        Some(Hang {
+            found: standing.found.clone()?,
+            since_ns: standing.since_ns,
+            until_ns: now_ns,
+            outcome: Outcome::Lasts,
+        })
+    }
+
+    /// What there is to report: a hang of the present, or else the longest that there was;
+    /// or else what is slow.
+    pub fn hang(&self, now_ns: u64) -> Option<Hang<R>> {
+        let present = self.present(now_ns);
+        let is_stuck = present.as_ref().is_some_and(|it| it.found.is_stuck);
+        match &self.kept {
+            Some(kept) if !is_stuck => Some(kept.clone()),
+            _ => present,
+        }
+    }
+
+    fn end(&mut self, now_ns: u64, outcome: Outcome) -> Step<R> {
+        let hang = self.present(now_ns);
+        self.standing = None;
+        match hang.filter(|it| it.found.is_stuck) {
+            Some(hang) => {
+                let hang = Hang { outcome, ..hang };
+                self.keep(hang.clone());
+                Step::Over(hang)
+            }
+            None => Step::Wait,
+        }
+    }
+
+    /// Of two as long the later one.
+    fn keep(&mut self, hang: Hang<R>) {
+        let longest = self.kept.as_ref().map_or(0, Hang::lasted_ns);
+        if hang.lasted_ns() >= longest {
+            self.kept = Some(hang);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::barrier::BarrierId;
+
+    const S: u64 = 1_000_000_000;
+
+    const fn still(barrier: u32, since_s: u64) -> Still {
+        Still {
+            since_ns: since_s * S,
+            barrier: BarrierId(barrier),
+            episode: since_s,
+        }
+    }
+
+    const fn found(what: &'static str, is_stuck: bool) -> Found<&'static str> {
+        Found { what, is_stuck }
+    }
+
+    const fn stays(_: &Still) -> Since {
+        Since::Still
+    }
+
+    const fn moves(_: &Still) -> Since {
+        Since::Moved
+    }
+
+    const fn is_lost(_: &Still) -> Since {
+        Since::Lost
+    }
+
+    fn watch() -> Watch<&'static str> {
+        Watch::new(Some(10 * S))
+    }
+
+    #[test]
+    fn it_looks_at_once_and_then_less_and_less_often() {
+        let mut watch = watch();
+        assert_eq!(watch.tick(0, Vec::new(), stays), Step::Wait);
+        let mut looks = Vec::new();
+        for second in 10..150 {
+            let all = vec![still(0, 0)];
+            if let Step::Look(at) = watch.tick(second * S, all, stays) {
+                assert_eq!(at, [still(0, 0)]);
+                looks.push(second);
+                watch.looked(second * S, Some(found("a", true)));
+            }
+        }
+        assert_eq!(looks, [10, 12, 16, 24, 40, 70, 100, 130]);
+    }
+
+    #[test]
+    fn a_hang_is_told_once_and_then_its_end() {
+        let mut watch = watch();
+        watch.tick(10 * S, vec![still(0, 0)], stays);
+        let hang = watch.looked(10 * S, Some(found("a", true))).unwrap();
+        assert_eq!((hang.outcome, hang.lasted_ns()), (Outcome::Lasts, 10 * S));
+        assert_eq!(watch.looked(12 * S, Some(found("b", true))), None);
+        assert_eq!(watch.hang(13 * S).unwrap().found.what, "b");
+        let Step::Over(over) = watch.tick(14 * S, Vec::new(), moves) else {
+            panic!("it is over");
+        };
+        assert_eq!((over.outcome, over.lasted_ns()), (Outcome::Over, 14 * S));
+        assert_eq!(watch.hang(99 * S), Some(over));
+        assert_eq!(watch.present(99 * S), None);
+    }
+
+    #[test]
+    fn what_is_slow_is_no_hang() {
+        let mut watch = watch();
+        watch.tick(10 * S, vec![still(0, 0)], stays);
+        assert_eq!(watch.looked(10 * S, Some(found("slow", false))), None);
+        assert!(!watch.hang(11 * S).unwrap().found.is_stuck);
+        assert_eq!(watch.tick(12 * S, Vec::new(), moves), Step::Wait);
+        assert_eq!(watch.hang(13 * S), None);
+    }
+
+    #[test]
+    fn it_may_be_slow_first_and_stuck_then_and_the_other_way_round() {
+        let mut watch = watch();
+        watch.tick(10 * S, vec![still(0, 0)], stays);
+        watch.looked(10 * S, Some(found("slow", false)));
+        let hang = watch.looked(12 * S, Some(found("stuck", true))).unwrap();
+        assert_eq!(hang.outcome, Outcome::Lasts);
+        let over = watch.looked(16 * S, Some(found("slow", false))).unwrap();
+        assert_eq!((over.found.what, over.outcome), ("stuck", Outcome::Over));
+        assert_eq!(watch.hang(17 * S), Some(over));
+    }
+
+    #[test]
+    fn the_longest_is_kept_and_the_present_one_comes_first() {
+        let mut watch = watch();
+        for (from, to, what) in [(0, 20, "long"), (30, 41, "short")] {
+            watch.tick((from + 10) * S, vec![still(0, from)], stays);
+            watch.looked((from + 10) * S, Some(found(what, true)));
+            watch.tick(to * S, Vec::new(), moves);
+        }
+        assert_eq!(watch.hang(50 * S).unwrap().found.what, "long");
+        watch.tick(60 * S, vec![still(0, 50)], stays);
+        watch.looked(60 * S, Some(found("now", true)));
+        assert_eq!(watch.hang(61 * S).unwrap().found.what, "now");
+    }
+
+    #[test]
+    fn a_process_that_dies_does_not_go_on() {
+        let mut watch = watch();
+        watch.tick(10 * S, vec![still(0, 0)], stays);
+        watch.looked(10 * S, Some(found("a", true)));
+        // Its threads end one by one, and then it is no more.
+        assert_eq!(watch.tick(11 * S, Vec::new(), is_lost), Step::Wait);
+        assert_eq!(watch.hang(11 * S).unwrap().outcome, Outcome::Lasts);
+        // Without that they have ended, and the process goes on.
+        let step = watch.tick(13 * S, Vec::new(), is_lost);
+        assert!(matches!(step, Step::Over(_)));
+    }
+
+    #[test]
+    fn what_was_over_at_the_end_is_over() {
+        let begun = || {
+            let mut watch = watch();
+            watch.tick(10 * S, vec![still(0, 0)], stays);
+            watch.looked(10 * S, Some(found("a", true)));
+            watch
+        };
+        for (since, expected) in [
+            (moves as fn(&Still) -> Since, Outcome::Over),
+            (stays, Outcome::Lasts),
+            (is_lost, Outcome::Lasts),
+        ] {
+            let mut watch = begun();
+            let step = watch.settle(11 * S, since);
+            let is_told = matches!(step, Step::Over(_));
+            assert_eq!(is_told, expected == Outcome::Over);
+            assert_eq!(watch.hang(11 * S).unwrap().outcome, expected);
+        }
+    }
+
+    #[test]
+    fn one_of_several_goes_on() {
+        let mut watch = watch();
+        let (a, b) = (still(0, 0), still(1, 1));
+        watch.tick(11 * S, vec![a, b], stays);
+        watch.looked(11 * S, Some(found("a", true)));
+        let since = |it: &Still| if *it == a { Since::Moved } else { Since::Still };
+        assert_eq!(watch.tick(12 * S, vec![b], since), Step::Wait);
+        assert_eq!(watch.tick(13 * S, vec![b], stays), Step::Look(vec![b]));
+    }
+
+    #[test]
+    fn unwatched_nobody_knows_how_it_goes_on() {
+        let mut watch = watch();
+        watch.tick(10 * S, vec![still(0, 0)], stays);
+        watch.looked(10 * S, Some(found("a", true)));
+        watch.lose_sight(12 * S);
+        let hang = watch.hang(20 * S).unwrap();
+        assert_eq!((hang.outcome, hang.until_ns), (Outcome::Unknown, 12 * S));
+        assert_eq!(watch.tick(21 * S, Vec::new(), is_lost), Step::Wait);
+    }
+}

@@ -1,0 +1,205 @@
+//! What could be watched in a program: `sbt list PROG` and `sbt list PID`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fmt::Write as _,
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::bail;
+use sbt_common::layout;
+
+use super::{
+    elf::{Function, Point},
+    files::ProbedFile,
+    launch::Invoker,
+    libraries, process,
+    sites::open_all,
+    vdso,
+    walks::Owner,
+    wanted::Wanted,
+};
+use crate::{event::Kind, place::printable};
+
+/// Functions of a program that are looked through for its own barriers, at most.
+const MOST_LOOKED_AT: usize = 200_000;
+
+/// Names that are shown, at most.
+const MOST_SHOWN: usize = 20;
+
+/// The files of a program that may be executed, or of a process.
+///
+/// # Errors
+/// There is neither.
+pub fn files(of: &str) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
+    let path = std::env::var_os("PATH");
+    let program = libraries::find_program(of.as_ref(), path.as_deref());
+    match (program, of.parse()) {
+        (Some(program), _) => {
+            let invoker = Invoker::from_sudo();
+            let user = invoker.map(|it| (it.uid.as_raw(), it.gid.as_raw()));
+            let paths = libraries::will_map(&program, user).certain;
+            Ok(open_all(&paths, &Wanted::default()))
+        }
+        (None, Ok(pid)) => of_process(pid),
+        (None, Err(_)) => bail!(
+            "there is no program {} that could be executed; name one by its path or as the shell \
+             finds it, or a process by its number",
+            printable(of)
+        ),
+    }
+}
+
+fn of_process(pid: u32) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
+    let found = process::find(pid)?;
+    let mappings = process::mappings(found.pid);
+    if mappings.is_empty() {
+        bail!("not permitted to look at process {pid}; run sbt as its user, or with sudo");
+    }
+    let mut known = HashSet::new();
+    let files = mappings.iter().filter(|mapping| !vdso::is(&mapping.path));
+    let files = files.filter_map(|mapping| mapping.open(found.pid).ok());
+    Ok(files
+        .filter(|file| known.insert(file.id))
+        .map(Arc::new)
+        .collect())
+}
+
+/// What the barriers of a kind are recognised by in one file.
+type Group = BTreeSet<String>;
+
+/// The kind of barrier that a point tells of; `None` if it is none.
+fn kind(point: &Point) -> Option<Kind> {
+    match point.function {
+        Function::BarrierWait => Some(Kind::Pthread),
+        Function::CondWait => Some(Kind::Condvar),
+        Function::Kmp(_) => Some(Kind::Kmp),
+        Function::Call { .. } if point.layout == layout::MPI => Some(Kind::Mpi),
+        Function::Call { .. } => Some(Kind::User),
+        Function::Team(_) => match point.layout {
+            layout::RUST => Some(Kind::Rust),
+            layout::STD | layout::STD_POINTED | layout::STD_INLINED => Some(Kind::Std),
+            _ => Some(Kind::Gomp),
+        },
+        _ => None,
+    }
+}
+
+fn groups(file: &ProbedFile) -> BTreeMap<Kind, Group> {
+    let mut groups: BTreeMap<Kind, Group> = BTreeMap::new();
+    for point in &file.points {
+        if let Some(kind) = kind(point) {
+            groups.entry(kind).or_default().insert(point.symbol.clone());
+        }
+    }
+    groups
+}
+
+/// As text; `of`: as the user has named it.
+pub fn text(of: &str, files: &[Arc<ProbedFile>]) -> String {
+    let mut out = format!("Barriers that sbt finds by itself in {}:\n", printable(of));
+    let mut any = false;
+    for file in files {
+        for (kind, names) in groups(file) {
+            any = true;
+            let users = users(file, kind, &names, files);
+            let _infallible = write!(
+                out,
+                "  {:<12}  {} in {}\n                {}\n",
+                kind.name(),
+                listed(names.iter().map(String::as_str)),
+                printable(&file.shown.to_string_lossy()),
+                by_whom(kind, file, &users),
+            );
+        }
+    }
+    if !any {
+        out.push_str("  none\n");
+    }
+    out.push_str(
+        "  condvar and futex barriers are recognised while the program runs, by how they are used\n",
+    );
+    out.push_str(&candidates(files));
+    out
+}
+
+fn by_whom(kind: Kind, file: &ProbedFile, users: &[&Path]) -> String {
+    if users.is_empty() {
+        return if file.is_runtime() || matches!(kind, Kind::Condvar) {
+            "no file of the program asks for it by name".into()
+        } else {
+            "inside of that file".into()
+        };
+    }
+    let names: Vec<_> = users.iter().map(|path| path.to_string_lossy()).collect();
+    format!("called from {}", listed(names.iter().map(AsRef::as_ref)))
+}
+
+/// The other files that use one of these functions, or what leads to them.
+fn users<'a>(
+    file: &ProbedFile,
+    kind: Kind,
+    names: &Group,
+    files: &'a [Arc<ProbedFile>],
+) -> Vec<&'a Path> {
+    // What compilers call, of runtimes whose barriers are inside.
+    let ways: &[&str] = match kind {
+        Kind::Gomp => &["GOMP_parallel", "GOMP_parallel_start", "GOMP_barrier"],
+        Kind::Kmp => &["__kmpc_fork_call", "__kmpc_barrier"],
+        _ => &[],
+    };
+    let ways = ways.iter().map(|name| (*name).to_owned());
+    let names: HashSet<String> = names.iter().cloned().chain(ways).collect();
+    let others = files.iter().filter(|other| other.id != file.id);
+    let users = others.filter(|other| other.imports_any(&names));
+    users.map(|other| other.shown.as_path()).collect()
+}
+
+/// The user's own functions that sound as if they were barriers.
+fn candidates(files: &[Arc<ProbedFile>]) -> String {
+    let mut names = BTreeSet::new();
+    for (index, file) in files.iter().enumerate() {
+        if Owner::of(&file.shown, index == 0) != Owner::User {
+            continue;
+        }
+        let known: HashSet<&str> = file.points.iter().map(|it| it.symbol.as_str()).collect();
+        let all = file
+            .debug_info()
+            .map(|it| it.some_functions(MOST_LOOKED_AT));
+        names.extend(
+            all.unwrap_or_default()
+                .into_iter()
+                .filter(|name| name.to_lowercase().contains("barrier"))
+                .filter(|name| !known.contains(name.as_str()) && !is_of_library(name)),
+        );
+    }
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nFunctions of its own with such a name; if all threads wait in one of them for each \
+         other,\nand not by the above: sbt run --barrier FUNCTION\n  {}\n",
+        listed(names.iter().map(String::as_str))
+    )
+}
+
+/// Whether a function is of a language's own library.
+fn is_of_library(name: &str) -> bool {
+    [
+        "std::", "core::", "alloc::", "__", "gomp_", "GOMP_", "pthread_", "<",
+    ]
+    .iter()
+    .any(|begin| name.starts_with(begin))
+}
+
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(MOST_SHOWN);
+    let names: Vec<String> = names.take(MOST_SHOWN).map(printable).collect();
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    names.join(", ") + &more
+}

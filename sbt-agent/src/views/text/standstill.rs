@@ -1,0 +1,41 @@
+//! How long something that was watched stood still, and what it was, in words.
+
+use crate::{
+    place::printable,
+    report::{HangThreadReport, Report, StandstillReport},
+    words::since,
+};
+
+/// What it is, and for how long.
+pub fn heading(hang: &StandstillReport) -> String {
+    let lasted = since(hang.lasted_ns);
+    match (hang.is_hang(), hang.outcome) {
+        (true, "lasts") => format!("HANG for {lasted}"),
+        (true, "over") => format!("A HANG, over after {lasted}"),
+        (true, _) => format!("A HANG, no longer watched after {lasted}"),
+        (false, _) if hang.found.kind == "slow" => format!("SLOW for {lasted}"),
+        (false, _) => format!("SLOW OR STUCK for {lasted}"),
+    }
+}
+
+/// What stands over those that are missing.
+pub fn missing(hang: &StandstillReport) -> &'static str {
+    if hang.found.certain {
+        "missing"
+    } else {
+        "missing, probably"
+    }
+}
+
+/// What a thread does, and for how long it has waited.
+pub fn does(report: &Report, thread: &HangThreadReport) -> String {
+    let waits = thread.waiting_ns;
+    let waits = waits.map_or_else(String::new, |ns| format!(", for {}", since(ns)));
+    let name = printable(&thread.who.name);
+    let label = thread.who.thread.map(|id| report.label(id));
+    let who = match label {
+        Some(label) if !name.starts_with(&label) => format!("{label} {name}"),
+        _ => name,
+    };
+    format!("{who}: {}{waits}", thread.does)
+}

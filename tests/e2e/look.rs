@@ -1,0 +1,187 @@
+//! `sbt hang` looks, and nobody notices: with few rights, at programs that would tell, and
+//! killed at any moment.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{
+    harness::{Started, command, folder, is_root, pause, run, sbt, sbt_with, start},
+    programs::{Build, program},
+};
+
+const NOBODY: &str = "65534";
+
+/// What `sbt hang --json` says of a process.
+#[track_caller]
+pub fn look(pid: u32, options: &[&str]) -> Value {
+    let pid = pid.to_string();
+    let arguments = [&["hang", "--json", &pid], options].concat();
+    let finished = run(sbt_with(&arguments)).expect(0);
+    assert_eq!(finished.stderr, "");
+    serde_json::from_slice(&finished.stdout).unwrap()
+}
+
+/// A case of `hangs.c`, when it is stuck.
+pub fn stuck(build: Build, case: &str) -> Started {
+    let mut started = start(command(build.path(), &[case]));
+    started.wait_for("stuck");
+    // What is said first is done last.
+    pause(50);
+    started
+}
+
+/// The states of the threads of a process, as /proc has them.
+fn states(pid: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let state = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.trim_start().chars().next()
+    };
+    tasks.filter_map(|task| state(task.ok()?)).collect()
+}
+
+/// Nobody traces it.
+fn is_free(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks.flatten().all(|task| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        status.is_empty() || status.contains("TracerPid:\t0\n")
+    })
+}
+
+#[test]
+fn a_stopped_program_stays_stopped_and_goes_on_when_it_is_told() {
+    let mut target = stuck(Build::of("hangs.c"), "spin");
+    target.signal(libc::SIGSTOP);
+    pause(50);
+    assert!(states(target.pid()).chars().all(|state| state == 'T'));
+    let report = look(target.pid(), &[]);
+    let threads = report["threads"].as_array().unwrap();
+    assert!(
+        threads.iter().all(|it| it["state"] == "stopped"),
+        "{report}"
+    );
+    assert!(states(target.pid()).chars().all(|state| state == 'T'));
+    target.signal(libc::SIGCONT);
+    pause(50);
+    assert!(
+        states(target.pid()).contains('R'),
+        "{}",
+        states(target.pid())
+    );
+    assert!(!states(target.pid()).contains('T'));
+    assert!(target.is_running());
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_nobody_stopped() {
+    let target = stuck(Build::of("hangs.c"), "spin");
+    let other = start(command(program("undisturbed.c"), &["ms=15000"]));
+    for attempt in 0..40_u64 {
+        let pid = if attempt % 2 == 0 {
+            target.pid()
+        } else {
+            other.pid()
+        };
+        let mut sbt = start(sbt_with(&["hang", &pid.to_string()]));
+        pause(20 + attempt * 37 % 480);
+        let was_running = sbt.is_running();
+        sbt.signal(libc::SIGKILL);
+        drop(sbt);
+        pause(2);
+        for pid in [target.pid(), other.pid()] {
+            let states = states(pid);
+            assert!(
+                !states.contains(['t', 'T']),
+                "{states} of {pid}, {was_running}"
+            );
+            assert!(is_free(pid));
+        }
+    }
+    assert!(states(target.pid()).contains('R'));
+}
+
+#[test]
+fn programs_that_would_notice_do_not() {
+    let mut target = start(command(program("undisturbed.c"), &["ms=4000"]));
+    target.wait_for("ready");
+    let mut looks = 0;
+    while !target.out().contains("over") && target.is_running() {
+        // It may end while it is looked at.
+        let finished = run(sbt_with(&["hang", &target.pid().to_string()]));
+        looks += u32::from(finished.status.success());
+    }
+    assert!(looks >= 3, "{looks}");
+    let finished = target.finish().expect(0);
+    for line in finished.out().lines().filter(|line| line.contains(' ')) {
+        let numbers: Vec<u32> = line.split(' ').map(|it| it.parse().unwrap()).collect();
+        assert_eq!(numbers[1], 0, "disturbed: {finished}");
+        assert!(numbers[2] > 20, "did not go on: {finished}");
+    }
+}
+
+/// A copy that everybody may execute.
+fn open(folder: &Path, program: &Path) -> PathBuf {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let copy = folder.join(program.file_name().unwrap());
+    fs::copy(program, &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    copy
+}
+
+/// A command as a user without any privilege.
+fn as_nobody(program: &Path) -> Command {
+    let (uid, gid) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
+    let mut command = command("setpriv", &[uid.as_str(), &gid, "--clear-groups", "--"]);
+    command.arg(program);
+    command
+}
+
+#[test]
+fn ones_own_processes_take_no_privilege() {
+    if !is_root() {
+        // That is what all other tests here show then.
+        return;
+    }
+    let folder = folder();
+    let sbt = open(folder.path(), sbt());
+    let hangs = open(folder.path(), &program("hangs.c"));
+    for case in ["lock", "spin"] {
+        let mut theirs = as_nobody(&hangs);
+        theirs.arg(case);
+        let mut theirs = start(theirs);
+        theirs.wait_for("stuck");
+        pause(50);
+        let mut command = as_nobody(&sbt);
+        command.args(["hang", "--json", &theirs.pid().to_string()]);
+        let finished = run(command).expect(0);
+        let report: Value = serde_json::from_slice(&finished.stdout).unwrap();
+        let place = report["hang"]["missing"][0]["where"]
+            .as_str()
+            .unwrap_or_default();
+        let function = if case == "spin" {
+            "spin hangs.c:"
+        } else {
+            "take hangs.c:"
+        };
+        assert!(place.starts_with(function), "{report:#}");
+    }
+    let mut ours = start(command(&hangs, &["lock"]));
+    ours.wait_for("stuck");
+    let mut command = as_nobody(&sbt);
+    command.args(["hang", &ours.pid().to_string()]);
+    let finished = run(command);
+    assert!(!finished.status.success(), "{finished}");
+    let line = finished.one_line();
+    assert!(
+        line.contains("another user") && line.contains("sudo"),
+        "{line}"
+    );
+}

@@ -1,0 +1,190 @@
+//! `sbt run -o FILE`, `sbt report FILE`: a recording tells what the run told.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    harness::{Finished, folder, needs_root, pause, run, sbt_with, start},
+    programs::{Build, program},
+};
+
+/// Runs a program with options, and records it: what was reported then, as JSON.
+fn recorded(options: &[&str], program: &Path, arguments: &[&str], file: &Path) -> String {
+    let report = file.with_extension("json");
+    let (report_text, file_text) = (report.to_string_lossy(), file.to_string_lossy());
+    let mut all = vec!["run", "--json", "--output", &report_text, "-o", &file_text];
+    all.extend(options);
+    let program = program.to_string_lossy();
+    all.extend(["--", &program]);
+    all.extend(arguments);
+    run(sbt_with(&all)).expect(0);
+    fs::read_to_string(report).unwrap()
+}
+
+fn reported(file: &Path) -> Finished {
+    run(sbt_with(&["report", "--json", &file.to_string_lossy()]))
+}
+
+#[test]
+fn a_recording_gives_the_report_that_the_run_gave() {
+    needs_root!();
+    let folder = folder();
+    let file = folder.path().join("run.sbt");
+    let openmp = Build::of("regions.c").flags(&["-fopenmp"]).path();
+    let cases: [(&[&str], _, &[&str]); 4] = [
+        (&[], program("barriers.c"), &[]),
+        (
+            &[
+                "--watch-all",
+                "-e",
+                "page-faults,task-clock",
+                "--states=full",
+            ],
+            program("states.c"),
+            &["keep=sleep"],
+        ),
+        (&["--sample", "500", "--departures=on"], openmp, &[]),
+        (
+            &["--futex=on", "--budget=off"],
+            program("condbarrier.c"),
+            &[],
+        ),
+    ];
+    for (options, program, arguments) in cases {
+        let live = recorded(options, &program, arguments, &file);
+        let again = reported(&file).expect(0);
+        assert_eq!(again.stderr, "");
+        assert!(
+            again.out() == live,
+            "{options:?}: {} and not {live}",
+            again.out()
+        );
+        // A report in JSON can be shown as text as well as the recording can.
+        let text = |path: &Path| {
+            run(sbt_with(&["report", &path.to_string_lossy()]))
+                .expect(0)
+                .out()
+        };
+        assert_eq!(
+            text(&file),
+            text(&file.with_extension("json")),
+            "{options:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_written_before_sbt_was_killed_can_be_read() {
+    needs_root!();
+    let folder = folder();
+    let file = folder.path().join("run.sbt");
+    let truth = program("truth.c");
+    let (file_text, program_text) = (file.to_string_lossy(), truth.to_string_lossy());
+    let mut arguments = vec!["run", "--no-tui", "-o", &file_text, "--", &program_text];
+    arguments.extend(["threads=3", "rounds=3000", "base=1000", "skew=300"]);
+    let started = start(sbt_with(&arguments));
+    pause(2500);
+    started.signal(libc::SIGKILL);
+    let _killed = started.finish();
+    let report = |path: &Path| -> Value {
+        let finished = reported(path).expect(0);
+        serde_json::from_str(&finished.out()).unwrap()
+    };
+    let killed = report(&file);
+    let episodes = killed["episodes"].as_u64().unwrap();
+    assert!(episodes > 100, "{killed}");
+    assert!(killed["wall_ns"].as_u64() > Some(1_000_000_000), "{killed}");
+    let note = "the recording has no end";
+    assert!(killed["notes"].to_string().contains(note), "{killed}");
+    // And of a file that breaks off within a batch.
+    let whole = fs::read(&file).unwrap();
+    let torn = folder.path().join("torn.sbt");
+    fs::write(&torn, &whole[..whole.len() - 40]).unwrap();
+    let torn = report(&torn);
+    assert!(torn["notes"].to_string().contains(note), "{torn}");
+    let fewer = torn["episodes"].as_u64().unwrap();
+    assert!(fewer > 0 && fewer <= episodes, "{torn}");
+    // A byte that is not as it was makes no reader fail in another way than by a line.
+    for at in (0..whole.len()).step_by(whole.len() / 60 + 1) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        let path = folder.path().join("damaged.sbt");
+        fs::write(&path, damaged).unwrap();
+        let finished = reported(&path);
+        assert!([0, 1].contains(&finished.code()), "byte {at}: {finished}");
+        assert!(
+            finished.stderr.lines().count() <= 1,
+            "byte {at}: {finished}"
+        );
+    }
+}
+
+#[test]
+fn a_recording_goes_nowhere_where_it_would_do_harm() {
+    let folder = folder();
+    let built = program("barriers.c");
+    let program = folder.path().join("prog");
+    fs::copy(&built, &program).unwrap();
+    let before = fs::read(&program).unwrap();
+    let program_text = program.to_string_lossy();
+    let refused = |options: &[&str]| {
+        let mut arguments = vec!["run", "--no-tui"];
+        arguments.extend(options);
+        arguments.extend(["--", &program_text]);
+        let finished = run(sbt_with(&arguments)).expect(125);
+        assert!(finished.stderr.contains("cannot record into"), "{finished}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
+    };
+    refused(&["-o", &program_text]);
+    assert_eq!(fs::read(&program).unwrap(), before);
+    refused(&["-o", "/dev/full"]);
+    let report = folder.path().join("report.json");
+    let report = report.to_string_lossy();
+    refused(&["--json", "--output", &report, "-o", &report]);
+}
+
+#[test]
+fn text_in_a_file_does_not_drive_the_terminal() {
+    let folder = folder();
+    needs_root!();
+    let file = folder.path().join("run.sbt");
+    let live = recorded(&[], &program("barriers.c"), &[], &file);
+    let hostile = live.replace(
+        "\"name\": \"barriers\"",
+        "\"name\": \"\\u001b]52;c;x\\u0007\"",
+    );
+    assert_ne!(hostile, live);
+    let path = folder.path().join("hostile.json");
+    fs::write(&path, hostile).unwrap();
+    let finished = run(sbt_with(&["report", &path.to_string_lossy()])).expect(0);
+    assert!(finished.out().contains("52;c;x"), "{finished}");
+    assert!(!finished.out().contains(['\u{1b}', '\u{7}']), "{finished}");
+}
+
+#[test]
+fn what_is_no_recording_is_told_in_one_line() {
+    let folder = folder();
+    let cases: [(&str, &[u8], &str); 4] = [
+        ("empty", b"", "is no recording of sbt"),
+        ("text", b"something else\n", "is no recording of sbt"),
+        ("parquet", b"PAR1\x15\x04\x15\x10", "is no recording of sbt"),
+        (
+            "json",
+            b"{\"schema\": 1}",
+            "is no report of this version of sbt",
+        ),
+    ];
+    for (name, bytes, expected) in cases {
+        let file = folder.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        let finished = reported(&file).expect(1);
+        assert!(finished.stderr.contains(expected), "{name}: {finished}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{name}: {finished}");
+    }
+    let finished = reported(Path::new("/nonexistent/run.sbt")).expect(1);
+    assert!(
+        finished.stderr.contains("cannot read /nonexistent/run.sbt"),
+        "{finished}"
+    );
+}

@@ -1,0 +1,45 @@
+// std::barrier of C++20 at which one thread is missing: it waits for a mutex that another
+// has taken along to the barrier.
+#include <barrier>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+static std::barrier<> meeting(3);
+static std::mutex lock;
+static volatile int done;
+
+__attribute__((noinline)) static void meet()
+{
+    meeting.arrive_and_wait(); // SITE meet
+    done = done + 1;
+}
+
+static void holder()
+{
+    std::lock_guard guard(lock);
+    meet();
+}
+
+__attribute__((noinline)) static void take()
+{
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::lock_guard guard(lock); // SITE take
+    meet();
+}
+
+int main()
+{
+    std::thread one(holder), two(meet), three(take);
+    pthread_setname_np(one.native_handle(), "holder");
+    pthread_setname_np(two.native_handle(), "one");
+    pthread_setname_np(three.native_handle(), "wanter");
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::printf("stuck %d\n", getpid());
+    std::fflush(stdout);
+    one.join();
+    two.join();
+    three.join();
+}
