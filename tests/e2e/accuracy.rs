@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::{
-    harness::{Report, best_of_three, folder, needs_root, number, watch_with},
+    harness::{Report, best_of_five, folder, needs_root, number, watch_with},
     programs::program,
     truth::Truth,
 };
@@ -93,7 +93,7 @@ fn order_agrees(truth: &Truth, report: &Report) -> Result<(), String> {
 #[test]
 fn sleeping_loads_with_a_fixed_straggler() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (truth, report) = measure(&[], &["threads=4", "rounds=200", "base=300", "skew=400"]);
         times_agree(&truth, &report)?;
         order_agrees(&truth, &report)
@@ -103,7 +103,7 @@ fn sleeping_loads_with_a_fixed_straggler() {
 #[test]
 fn sleeping_loads_with_a_rotating_straggler() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let arguments = ["threads=5", "rounds=200", "base=200", "skew=300", "turn=1"];
         let (truth, report) = measure(&["--departures=on"], &arguments);
         times_agree(&truth, &report)?;
@@ -119,7 +119,7 @@ fn sleeping_loads_with_a_rotating_straggler() {
 #[test]
 fn spinning_loads() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let arguments = [
             "threads=2",
             "rounds=200",
@@ -136,7 +136,7 @@ fn spinning_loads() {
 #[test]
 fn idle_needs_no_departures() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let arguments = ["threads=4", "rounds=200", "base=300", "skew=400"];
         let (truth, report) = measure(&["--departures=off"], &arguments);
         for thread in report.threads() {
@@ -151,7 +151,7 @@ fn idle_needs_no_departures() {
 fn running_and_blocked_are_told_apart() {
     needs_root!(alone);
     for option in ["--departures=on", "--departures=off"] {
-        best_of_three(|| {
+        best_of_five(|| {
             let arguments = ["threads=3", "rounds=40", "spin0=20000", "sleep1=15000"];
             let (truth, report) = measure(&[option], &arguments);
             let within = |what: &str, got: u64, expected: u64| {

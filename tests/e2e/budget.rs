@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, best_of_three, needs_root, number, watch_with},
+    harness::{Report, best_of_five, needs_root, number, watch_with},
     programs::{Build, line, program},
 };
 
@@ -50,7 +50,7 @@ fn notes_tell_of_spans(report: &Report) -> bool {
 #[test]
 fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
     needs_root!();
-    best_of_three(|| {
+    best_of_five(|| {
         let report = rapid(&["--budget=2"], ROUNDS);
         let cost = &report.0["own_cost"];
         let thinned = &cost["thinned"];
@@ -79,7 +79,7 @@ fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
 #[test]
 fn a_program_that_ends_while_nobody_looks_is_counted_too() {
     needs_root!();
-    best_of_three(|| {
+    best_of_five(|| {
         // 0.01 % leaves it unwatched for most of the time.
         let report = rapid(&["--budget=0.01"], ROUNDS);
         let thinned = &report.0["own_cost"]["thinned"];
@@ -133,7 +133,7 @@ fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
 #[test]
 fn a_heavy_cost_is_taken_back_out() {
     needs_root!();
-    best_of_three(|| {
+    best_of_five(|| {
         let options = ["--mark=tick", "--budget=off"];
         let (finished, report) = watch_with(
             &options,

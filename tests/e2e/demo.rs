@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Report, best_of_three, each, folder, needs_root, number, run, sbt_with};
+use crate::harness::{Report, best_of_five, each, folder, needs_root, number, run, sbt_with};
 
 fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
     let folder = folder();
@@ -108,7 +108,7 @@ fn every_program_is_watched_and_right() {
 #[test]
 fn lu_in_blocks_has_a_straggler() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (_, report) = demo("lu-block", "0.3", 0);
         let site = site(&report, "update_rows");
         let idle = each(site, "idle_ns");
@@ -131,7 +131,7 @@ fn lu_in_blocks_has_a_straggler() {
 #[test]
 fn lu_cyclic_is_more_even_than_lu_in_blocks() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let [block, cyclic] =
             ["lu-block", "lu-cyclic"].map(|name| spread(&running(name, "update_rows")));
         if cyclic < 1.3 && block > 2.0 {
@@ -147,7 +147,7 @@ fn lu_cyclic_is_more_even_than_lu_in_blocks() {
 #[test]
 fn tiles_that_do_not_go_evenly_give_one_thread_more() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (tiles, even) = (
             running("matmul-tiles", "multiply"),
             running("matmul", "multiply"),
@@ -165,7 +165,7 @@ fn tiles_that_do_not_go_evenly_give_one_thread_more() {
 #[test]
 fn the_tree_sum_leaves_threads_without_work_and_the_flat_one_does_not() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (tree, flat) = (
             running("radix", "tree_sum"),
             running("radix-flat", "flat_sum"),
@@ -181,7 +181,7 @@ fn the_tree_sum_leaves_threads_without_work_and_the_flat_one_does_not() {
 #[test]
 fn the_serial_panel_belongs_to_two_threads_and_shrinks_when_shared() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let [serial, shared] = ["lu-serial", "lu-parallel"].map(|name| {
             let (_, report) = demo(name, "0.3", 0);
             let all: u64 = report
@@ -210,7 +210,7 @@ fn the_serial_panel_belongs_to_two_threads_and_shrinks_when_shared() {
 #[test]
 fn the_triangle_of_pairs_is_uneven_until_folded() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         for function in ["pair_forces", "potential_energy"] {
             let (block, folded) = (
                 running("water", function),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, best_of_three, each, needs_root, number, watch, watch_with},
+    harness::{Report, best_of_five, each, needs_root, number, watch, watch_with},
     programs::program,
     report::text_of,
 };
@@ -39,7 +39,7 @@ fn factors(report: &Report) -> [&Value; 4] {
 #[test]
 fn a_thread_with_more_work_unbalances_the_load() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let report = watch(&program("truth.c"), &[&LOADS[..], &["load=sleep"]].concat());
         let [parallel, balance, serial, transfer] = factors(&report);
         is_near("parallel", parallel, 0.625)?;
@@ -78,7 +78,7 @@ fn a_thread_with_more_work_unbalances_the_load() {
 #[test]
 fn more_work_in_turns_is_serial_and_not_unbalanced() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let more = ["load=sleep", "turn=1"];
         let report = watch(&program("truth.c"), &[&LOADS[..], &more].concat());
         let [parallel, balance, serial, _] = factors(&report);
@@ -91,7 +91,7 @@ fn more_work_in_turns_is_serial_and_not_unbalanced() {
 #[test]
 fn threads_that_share_the_processors_lack_them() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let report = watch(
             &program("truth.c"),
             &["threads=8", "rounds=10", "base=20000", "load=spin"],
@@ -141,7 +141,7 @@ fn the_text_says_it() {
 #[test]
 fn a_conceptual_phase_has_efficiencies_of_its_own() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let arguments = [&LOADS[..], &["load=sleep"]].concat();
         let (_, report) = watch_with(
             &["--phase=round=meet..meet"],

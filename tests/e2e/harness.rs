@@ -353,17 +353,19 @@ pub fn pause(milliseconds: u64) {
     thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// Tries a measurement up to three times: another process may have had the CPU.
+/// Tries a measurement up to five times, after longer and longer pauses: others may have
+/// had the CPUs, and for a while.
 #[track_caller]
-pub fn best_of_three(mut attempt: impl FnMut() -> Result<(), String>) {
+pub fn best_of_five(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut failures = Vec::new();
-    for _ in 0..3 {
+    for before in [0, 0, 500, 2_000, 5_000] {
+        pause(before);
         match attempt() {
             Ok(()) => return,
             Err(failure) => failures.push(failure),
         }
     }
-    panic!("three times wrong:\n{}", failures.join("\n"));
+    panic!("five times wrong:\n{}", failures.join("\n"));
 }
 
 /// Runs a command to its end.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::{
     harness::{
-        Report, attach, best_of_three, kill, needs_root, number, pause, start, watch, watch_with,
+        Report, attach, best_of_five, kill, needs_root, number, pause, start, watch, watch_with,
     },
     programs::{Build, line},
 };
@@ -133,7 +133,7 @@ fn a_slow_thread_is_named() {
     let build = Build::of("stdbarrier.cpp")
         .compiler("g++")
         .flags(&["-std=c++20"]);
-    best_of_three(|| {
+    best_of_five(|| {
         let report = watch(
             &build.path(),
             &["threads=2", "rounds=100", "load=300", "slow=1"],

@@ -2,7 +2,7 @@
 
 use crate::{
     harness::{
-        Report, attach, best_of_three, command, folder, needs_root, number, pause, run, sbt_with,
+        Report, attach, best_of_five, command, folder, needs_root, number, pause, run, sbt_with,
         start, watch, watch_with,
     },
     programs::{Build, line},
@@ -164,16 +164,19 @@ fn a_program_by_gcc_may_run_with_llvm_openmp() {
 
 #[test]
 fn tasks_while_waiting_do_not_end_the_waiting() {
-    needs_root!();
+    needs_root!(alone);
     for compiler in ["gcc", "clang"] {
         let program = Build::of("openmp_tasks.c").flags(&["-fopenmp"]);
         let program = program.compiler(compiler).path();
-        let (_, report) = watch_with(&["--departures=on"], &program, &["rounds=10"]);
-        report.is_exactly(3 * 11, 11);
-        let barrier = report.site_at(line("openmp_tasks.c", "SITE barrier"));
-        assert_eq!(number(&barrier["release_ns"], "count"), 30, "{report}");
-        // The last thread is late by more than the tasks of a round take.
-        assert_eq!(barrier["straggler"]["pattern"], "persistent", "{report}");
+        best_of_five(|| {
+            let (_, report) = watch_with(&["--departures=on"], &program, &["rounds=10"]);
+            report.is_exactly(3 * 11, 11);
+            let barrier = report.site_at(line("openmp_tasks.c", "SITE barrier"));
+            assert_eq!(number(&barrier["release_ns"], "count"), 30, "{report}");
+            // The last thread is late by more than the tasks of a round take.
+            let is_late = barrier["straggler"]["pattern"] == "persistent";
+            is_late.then_some(()).ok_or_else(|| report.to_string())
+        });
     }
 }
 
@@ -209,7 +212,7 @@ fn spinning_in_a_barrier_is_told_from_sleeping() {
     needs_root!();
     for program in [GNU.path(), LLVM.path()] {
         let program = program.to_str().unwrap();
-        best_of_three(|| {
+        best_of_five(|| {
             let active = asleep_at_the_barrier(program, "active")?;
             let passive = asleep_at_the_barrier(program, "passive")?;
             let told = active < 20.0 && passive > 60.0;

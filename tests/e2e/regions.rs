@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, best_of_three, needs_root, number, watch_with},
+    harness::{Report, best_of_five, needs_root, number, watch_with},
     programs::Build,
 };
 
@@ -54,7 +54,7 @@ fn is_told_apart(program: &Path, arguments: &[&str]) -> Result<Report, String> {
 fn who_waits_for_a_region_does_not_work() {
     needs_root!(alone);
     for build in [GNU, LLVM] {
-        best_of_three(|| {
+        best_of_five(|| {
             let report = is_told_apart(&build.path(), &[])?;
             // 20 regions of 4 ms, of which the first thread has 12 ms more before.
             for thread in &report.threads()[1..] {
@@ -94,7 +94,7 @@ fn who_waits_for_a_region_does_not_work() {
 fn regions_with_barriers_inside_begin_once() {
     needs_root!(alone);
     for build in [GNU, LLVM] {
-        best_of_three(|| {
+        best_of_five(|| {
             is_told_apart(&build.path(), &["inside=2", "region=2000"])?;
             Ok(())
         });
@@ -105,7 +105,7 @@ fn regions_with_barriers_inside_begin_once() {
 fn regions_of_one_thread_are_no_beginning() {
     needs_root!(alone);
     for build in [GNU, LLVM] {
-        best_of_three(|| {
+        best_of_five(|| {
             is_told_apart(&build.path(), &["alone=1"])?;
             Ok(())
         });
@@ -128,7 +128,7 @@ fn without_departures_nothing_is_known() {
 #[test]
 fn even_regions_without_anything_between_have_no_serial_part() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (report, _) = run(&GNU.path(), &["rounds=40", "serial=0", "tail=0"]);
         let verdicts = report.list("verdicts").iter();
         let mut kinds = verdicts.map(|verdict| verdict["kind"].as_str().unwrap());

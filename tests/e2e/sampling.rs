@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{
-        Report, attach, best_of_three, command, folder, needs_root, number, pause, run, sbt_with,
+        Report, attach, best_of_five, command, folder, needs_root, number, pause, run, sbt_with,
         start, watch_with,
     },
     programs::Build,
@@ -77,7 +77,7 @@ fn adds_up(report: &Report) -> Result<(), String> {
 /// Quartz' case study: what one thread does alone for a quarter of the time is little of
 /// the processor time.
 fn finds_the_serial_part(build: Build, solve: &str) {
-    best_of_three(|| {
+    best_of_five(|| {
         let arguments = ["rounds=120", "serial=10000", "parallel=15000"];
         let (finished, report) = watch_with(&["--sample", "300"], &build.path(), &arguments);
         let [serial_ns, parallel_ns] = parts(&finished.out());
@@ -139,7 +139,7 @@ fn functions_of_cpp_have_their_names() {
 #[test]
 fn a_stripped_program_has_addresses() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (_, report) = watch_with(&["--sample", "300"], &STRIPPED.path(), &["rounds=60"]);
         adds_up(&report)?;
         let first = &functions(&report)[0];
@@ -153,7 +153,7 @@ fn a_stripped_program_has_addresses() {
 #[test]
 fn sampling_begins_in_the_middle() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let mut target = start(command(C.path(), &["rounds=300", "hold=100000"]));
         target.wait_for("ready");
         pause(1500);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{
-        Report, attach, best_of_three, folder, needs_root, number, run, sbt_with, start, watch,
+        Report, attach, best_of_five, folder, needs_root, number, run, sbt_with, start, watch,
         watch_with,
     },
     programs::{Build, line, program},
@@ -66,7 +66,7 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
         ("count", "SITE count"),
         ("patient", "SITE patient"),
     ] {
-        best_of_three(|| {
+        best_of_five(|| {
             let (found, report) = suspect(&SPINS.path(), how)?;
             assert_eq!(found["function"], format!("{how}_wait"), "{report}");
             assert_eq!(found["kind"], "barrier", "{report}");
@@ -96,7 +96,7 @@ fn suspects_or_none(report: &Report) -> &[Value] {
 fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
     needs_root!(alone);
     let bare = SPINS.flags(&["-g0"]).path();
-    best_of_three(|| {
+    best_of_five(|| {
         let (found, _) = suspect(&bare, "global")?;
         assert_eq!(found["function"], "global_wait");
         assert_eq!(found["line"], Value::Null);
@@ -108,7 +108,7 @@ fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
 #[test]
 fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (found, _) = suspect(&SPINS.path(), "private")?;
         assert_eq!(found["function"], "private_wait");
         follow(&found).is_exactly(4 * 400, 400);
@@ -136,7 +136,7 @@ fn one_built_without_optimisation_is_seen() {
         SPINS.flags(&["-O0"]),
         SPINS.flags(&["-O0"]).compiler("clang"),
     ] {
-        best_of_three(|| {
+        best_of_five(|| {
             let (found, _) = suspect(&build.path(), "sense")?;
             assert_eq!(found["function"], "sense_wait");
             Ok(())
@@ -147,7 +147,7 @@ fn one_built_without_optimisation_is_seen() {
 #[test]
 fn one_that_is_no_function_is_placed() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (found, _) = suspect(&SPINS.path(), "inline")?;
         let site = u64::from(line("spins.c", "SITE inline"));
         assert!(number(&found, "line").abs_diff(site) <= 1, "{found}");
@@ -162,7 +162,7 @@ fn one_that_is_no_function_is_placed() {
 fn in_a_stripped_program_the_address_is_told() {
     needs_root!(alone);
     let stripped = SPINS.stripped().path();
-    best_of_three(|| {
+    best_of_five(|| {
         let (found, _) = suspect(&stripped, "sense")?;
         assert_eq!(found["function"], Value::Null, "{found}");
         assert_eq!(found["command"], Value::Null, "{found}");
@@ -177,7 +177,7 @@ fn in_a_stripped_program_the_address_is_told() {
 #[test]
 fn what_may_be_a_lock_is_said_to_be() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let (found, _) = suspect(&SPINS.path(), "ticketlock")?;
         assert_eq!(found["kind"], "unclear", "{found}");
         assert!(found["text"].as_str().unwrap().contains("or a lock"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{
-        Report, attach, best_of_three, command, kill, needs_root, number, pause, start, watch_with,
+        Report, attach, best_of_five, command, kill, needs_root, number, pause, start, watch_with,
     },
     programs::program,
 };
@@ -67,7 +67,7 @@ fn sentences(report: &Report) -> String {
 
 /// `whole`: what the program measured was nothing but that sleep.
 fn is_blocked(arguments: &[&str], reason: &str, words: &str, whole: bool) {
-    best_of_three(|| {
+    best_of_five(|| {
         let (said, report) = watch_full(arguments);
         let (asleep, all) = asleep(&report, reason);
         // A moment is gone before it sleeps, and it is not on a CPU as soon as it could be.
@@ -137,7 +137,7 @@ fn input_and_output_are_told_from_page_faults() {
 fn who_took_the_cpu_is_named() {
     needs_root!(alone);
     let taker = start(command(program("states.c"), &["keep=taker"]));
-    best_of_three(|| {
+    best_of_five(|| {
         let (said, report) = watch_full(&["keep=taken"]);
         let takers = report.threads()[1]["away"]["taken_by"].as_array().unwrap();
         let all: u64 = takers.iter().map(|it| number(it, "ns")).sum();
@@ -190,7 +190,7 @@ fn crowd() -> (String, [&'static str; 2]) {
 fn busy_threads_are_those_on_cpus() {
     needs_root!(alone);
     let (threads, [keep, us]) = crowd();
-    best_of_three(|| {
+    best_of_five(|| {
         let (said, report) = watch_full(&[keep, us, &threads]);
         let (sum, above) = busy(&report);
         let wall = report.number("wall_ns");
@@ -212,7 +212,7 @@ fn busy_threads_are_those_on_cpus() {
 fn what_is_joined_in_the_middle_is_told_from_there_on() {
     needs_root!(alone);
     for (late, pause_ms) in [("late=1500", 0), ("late=0", 1000)] {
-        best_of_three(|| {
+        best_of_five(|| {
             let mut target = start(command(
                 program("states.c"),
                 &["keep=sleep", "rounds=600", late],
@@ -235,7 +235,7 @@ fn what_is_joined_in_the_middle_is_told_from_there_on() {
 #[test]
 fn children_are_told_likewise() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let of = program("states.c");
         let twice = format!("{0} keep=sleep & {0} keep=pipe; wait", of.display());
         let shell = PathBuf::from("/bin/sh");

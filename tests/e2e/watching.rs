@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{best_of_three, command, needs_root, number, run, sbt, watch_with},
+    harness::{best_of_five, command, needs_root, number, run, sbt, watch_with},
     programs::{line, program},
 };
 
@@ -46,7 +46,7 @@ fn watched_episodes_are_told() {
 fn the_arrivals_of_an_episode_are_told_in_their_order() {
     needs_root!();
     let arguments = ["threads=3", "rounds=5", "base=500", "skew=4000"];
-    best_of_three(|| {
+    best_of_five(|| {
         let text = sbt_run(&["--watch=meet"], "truth.c", &arguments);
         let arrivals = text.lines().filter(|line| line.starts_with("       T"));
         let threads: Vec<&str> = arrivals.map(|line| &line[7..9]).collect();

@@ -104,12 +104,16 @@ pub fn require(packages: &[String]) -> Result<()> {
         show(name)?;
     }
     eprintln!("installing {names}");
-    process::run(
-        process::command("apt-get")
-            .args(["-q", "-y", "--no-install-recommends", "install"])
-            .args(&missing)
-            .env("DEBIAN_FRONTEND", "noninteractive"),
-    )
+    let install = || {
+        process::run(
+            process::command("apt-get")
+                .args(["-q", "-y", "--no-install-recommends", "install"])
+                .args(&missing)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
+    };
+    // Old lists may name versions that are no longer there.
+    install().or_else(|_| update().and_then(|()| install()))
 }
 
 /// The compiler's packages. Two names carry versions: that of the standard

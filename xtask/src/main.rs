@@ -7,6 +7,7 @@ mod bench;
 mod cases;
 mod debian;
 mod ebpf;
+mod fuzz;
 mod idle;
 mod linker;
 mod machine;
@@ -37,6 +38,8 @@ enum Command {
     Ebpf(ebpf::Args),
     /// Run all tests: the pure ones, and the real binary against the real kernel
     Test(test::Args),
+    /// Feed what reads foreign bytes with bytes that nobody meant
+    Fuzz(fuzz::Args),
     /// Measure what sbt costs and write bench/RESULTS.md
     Bench(bench::Args),
     /// Compare sbt's figures with those of programs that know them, and write docs/accuracy.md
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ebpf(args) => ebpf::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::CaseStudies(args) => cases::run(&args),

@@ -20,11 +20,12 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 19] = [
+const TOOLS: [(&str, &str); 20] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
     ("/usr/lib/x86_64-linux-gnu/libc++.so", "libc++-dev"),
+    ("/usr/lib/x86_64-linux-gnu/libc++abi.so", "libc++abi-dev"),
     ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
     ("mpirun", "openmpi-bin"),
     ("mpicc", "libopenmpi-dev"),

@@ -35,11 +35,15 @@ impl Session {
                     replaced, process, ..
                 } => {
                     self.executed(*process);
+                    self.look_at_maps(*process);
                     maps_changed.insert(*process);
                     first_replaced |= *replaced && [0, self.pid].contains(process);
                 }
                 Event::Mapped { process, .. } => {
-                    maps_changed.insert(*process);
+                    // At once, too: it may have ended before all the places are found.
+                    if maps_changed.insert(*process) {
+                        self.look_at_maps(*process);
+                    }
                 }
                 Event::Forked {
                     process,
@@ -78,10 +82,14 @@ impl Session {
         self.write_down();
         View::heard(&mut self.view);
         for process in maps_changed {
-            self.resolver.turn_to(process);
-            self.resolver.refresh();
+            self.look_at_maps(process);
         }
         self.follow_up(has_forked, first_replaced, someone_ended);
+    }
+
+    fn look_at_maps(&mut self, process: u32) {
+        self.resolver.turn_to(process);
+        self.resolver.refresh();
     }
 
     /// What the probes are to learn of what has happened. `first_replaced`: a thread that

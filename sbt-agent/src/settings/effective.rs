@@ -36,6 +36,14 @@ impl Effective {
     }
 }
 
+/// Reads the `text` of a `sbt.toml` that is called `shown`, alone.
+///
+/// # Errors
+/// One line, which begins with file and line number, about what is wrong in it.
+pub fn check_file(shown: &str, text: &str) -> Result<(), String> {
+    merge(vec![file::layer(shown, text)?]).map(drop)
+}
+
 /// Lays the sources over each other: the nearest `sbt.toml` from `folder`
 /// upwards, the environment, the command line. Without a folder (it may have
 /// been removed) there is no file. Fails, with a line, at what cannot be

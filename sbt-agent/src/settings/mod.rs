@@ -26,7 +26,7 @@ pub mod spec;
 pub mod value;
 
 pub use add::add_name;
-pub use effective::{Effective, effective};
+pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
 pub use known::{Known, SETTINGS};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};

@@ -27,6 +27,17 @@ pub struct FileId {
     pub inode: u64,
 }
 
+impl FileId {
+    /// Of an open file.
+    pub fn of(file: &File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        Ok(Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+        })
+    }
+}
+
 /// A file with what can be probed in it.
 #[derive(Debug)]
 pub struct ProbedFile {
@@ -53,8 +64,12 @@ impl ProbedFile {
     /// Opens `path` and looks for barrier functions. `shown`: the path as the
     /// target sees it.
     pub fn open(path: &Path, shown: &Path) -> io::Result<Self> {
-        let file = elf::open_regular(path)?;
-        let meta = file.metadata()?;
+        Self::read(elf::open_regular(path)?, shown)
+    }
+
+    /// Looks for barrier functions in a regular file. `shown`: its path as the target sees it.
+    pub fn read(file: File, shown: &Path) -> io::Result<Self> {
+        let id = FileId::of(&file)?;
         let image = elf::map(&file)?;
         let points = match elf::points(&image) {
             Ok(points) => points,
@@ -63,10 +78,7 @@ impl ProbedFile {
             Err(error) => return Err(io::Error::other(error)),
         };
         Ok(Self {
-            id: FileId {
-                device: meta.dev(),
-                inode: meta.ino(),
-            },
+            id,
             shown: shown.to_owned(),
             points,
             is_linker: elf::is_linker(&image),

@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -10,7 +11,7 @@ use std::{
 use anyhow::bail;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use super::{files::ProbedFile, vdso};
+use super::{elf, files::ProbedFile, vdso};
 use crate::source::ebpf::spaces::Memory;
 
 /// An executable mapping of a file.
@@ -29,13 +30,18 @@ pub struct Mapping {
 impl Mapping {
     /// Opens the mapped file: by the kernel's own link to it, which works for
     /// deleted files and other namespaces but not for everyone, else by path.
-    pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
+    pub fn file(&self, pid: u32) -> io::Result<File> {
         if vdso::is(&self.path) {
-            return ProbedFile::open(&vdso::path()?, &self.path);
+            return elf::open_regular(&vdso::path()?);
         }
         let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
-        ProbedFile::open(Path::new(&link), &self.path)
-            .or_else(|_| ProbedFile::open(&rooted(pid, &self.path), &self.path))
+        elf::open_regular(Path::new(&link))
+            .or_else(|_| elf::open_regular(&rooted(pid, &self.path)))
+    }
+
+    /// Opens it, and looks for what can be probed in it.
+    pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
+        ProbedFile::read(self.file(pid)?, &self.path)
     }
 }
 

@@ -111,8 +111,12 @@ impl Resolver {
 
     fn module(&mut self, mapping: &Mapping) -> Option<usize> {
         // A file that cannot be opened or is not ELF only stays unnamed.
-        let file = mapping.open(self.space.pid).ok()?;
-        Some(self.add(file))
+        let file = mapping.file(self.space.pid).ok()?;
+        // One that is known is not read again: a process may not live for that long.
+        if let Some(index) = self.by_id.get(&FileId::of(&file).ok()?) {
+            return Some(*index);
+        }
+        Some(self.add(ProbedFile::read(file, &mapping.path).ok()?))
     }
 
     fn add(&mut self, mut file: ProbedFile) -> usize {
