@@ -34,6 +34,7 @@ mod look;
 mod marks;
 mod namespaces;
 mod openmp;
+mod other_tools;
 mod packages;
 mod privilege;
 mod processes;

@@ -3,9 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{
-        Report, best_of_five, folder, needs_root, number, run, sbt_with, watch, watch_with,
-    },
+    harness::{Report, best_of_five, folder, needs_root, number, run, sbt_with, watch, watch_with},
     programs::program,
 };
 

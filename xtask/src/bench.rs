@@ -5,6 +5,7 @@
 
 pub mod figures;
 mod peers;
+mod recording;
 mod sampling;
 mod screen;
 mod slowdown;
@@ -51,6 +52,9 @@ pub struct Args {
     /// Only what samples cost, printed instead of written
     #[arg(long, conflicts_with = "own")]
     sampling: bool,
+    /// Only what recordings cost, printed instead of written
+    #[arg(long)]
+    recording: bool,
     /// Only a program that is thinned out, printed instead of written
     #[arg(long)]
     thinned: bool,
@@ -98,6 +102,12 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{out}");
         return Ok(());
     }
+    if args.recording {
+        out.clear();
+        recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
     if args.thinned {
         out.clear();
         thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
@@ -112,6 +122,7 @@ pub fn run(args: &Args) -> Result<()> {
     screen::share(&workspace, &sbt, &mut out)?;
     states::levels(&workspace, &sbt, args.pairs, &mut out)?;
     sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
+    recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
     thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;

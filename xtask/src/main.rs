@@ -14,6 +14,7 @@ mod machine;
 mod object;
 mod pictures;
 mod process;
+mod python;
 mod record;
 mod test;
 mod toolchain;

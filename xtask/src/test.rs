@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::debian;
 use crate::process;
+use crate::python;
 use crate::workspace::Workspace;
 
 /// Options of `cargo xtask test`.
@@ -50,6 +51,7 @@ pub fn run(args: &Args) -> Result<()> {
     let skips = workspace.target.join("skipped-tests.txt");
     fs::create_dir_all(&workspace.target)?;
     fs::write(&skips, "")?;
+    let python = python::prepare(&workspace)?;
 
     let mut unit = cargo(
         &workspace,
@@ -72,6 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
         // They share two or more CPUs with what they measure.
         .args(["--", "--test-threads", "1"])
         .env("SBT_BIN", workspace.target.join("release/sbt"))
+        .env("SBT_PYTHON", python)
         .env("SBT_SKIP_LOG", &skips);
     process::run(&mut e2e)?;
     report_skips(&skips, args.no_skips)

@@ -35,8 +35,7 @@ impl Mapping {
             return elf::open_regular(&vdso::path()?);
         }
         let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
-        elf::open_regular(Path::new(&link))
-            .or_else(|_| elf::open_regular(&rooted(pid, &self.path)))
+        elf::open_regular(Path::new(&link)).or_else(|_| elf::open_regular(&rooted(pid, &self.path)))
     }
 
     /// Opens it, and looks for what can be probed in it.
