@@ -28,6 +28,9 @@ pub struct SiteReport {
     /// Return address of the first call seen from there, in that file's own
     /// numbering (as `nm` prints it), hexadecimal.
     pub offset: String,
+    /// The same from the start of the function that was called there, hexadecimal; null if
+    /// that is not known.
+    pub function_offset: Option<String>,
     /// What the first place's function was inlined into or, as far as it was
     /// looked for, called from, without the functions of the language's own
     /// library.

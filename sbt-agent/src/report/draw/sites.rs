@@ -55,6 +55,9 @@ impl Draw<'_> {
             line: frame.and_then(|frame| frame.line),
             binary: address.map_or_else(|| "?".into(), |(binary, _)| printable(binary)),
             offset: address.map_or_else(|| "?".into(), |(_, offset)| format!("{offset:#x}")),
+            function_offset: first
+                .and_then(|place| place.into_function_at(depth))
+                .map(|offset| format!("{offset:#x}")),
             callers: first.map_or_else(Vec::new, |place| {
                 (depth + 1..place.frames.len())
                     .filter(|outer| !place.frames[*outer].is_of_library())
