@@ -97,6 +97,25 @@ pub enum Command {
         #[command(flatten)]
         to: Asked,
     },
+    /// Show what got slower from one run to another, and whether that is more than noise.
+    ///
+    /// Sites are found again where lines have moved. Neither the program nor any privilege is
+    /// needed.
+    Diff {
+        /// The run before: a recording (`sbt run -o FILE`), or a report in JSON.
+        #[arg(value_name = "BEFORE")]
+        before: PathBuf,
+        /// The run after, likewise.
+        #[arg(value_name = "AFTER")]
+        after: PathBuf,
+        /// Exit with 1 if the whole run takes longer by more than this, or a site or phase
+        /// beyond the noise: 10%.
+        #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
+        tolerance: Option<f64>,
+        /// Where the answer goes.
+        #[command(flatten)]
+        to: Asked,
+    },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,
     /// Show which barriers a program or process has; without one, which counters this

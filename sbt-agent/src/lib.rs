@@ -8,6 +8,7 @@
 pub mod chains;
 pub mod cli;
 pub mod clock;
+pub mod compare;
 pub mod counters;
 pub mod demo;
 pub mod doctor;

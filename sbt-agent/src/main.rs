@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command, Options},
-    counters, demo, doctor, hang, look, output,
+    compare, counters, demo, doctor, hang, look, output,
     place::printable,
     record,
     screen::Look,
@@ -112,6 +112,18 @@ fn act(command: Command) -> anyhow::Result<u8> {
                 text::with(report, style, compensated)
             })?;
             Ok(0)
+        }
+        Command::Diff {
+            before,
+            after,
+            tolerance,
+            to,
+        } => {
+            let (before, after) = (record::report(&before)?, record::report(&after)?);
+            let all = compare::compare(&before, &after);
+            output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
+            let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
+            Ok(u8::from(is_slower))
         }
         Command::List { of: None } => {
             output::print(&counters::list::text(&counters::list::machine()))?;

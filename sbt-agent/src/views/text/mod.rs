@@ -9,6 +9,7 @@ use crate::{
 mod away;
 mod cost;
 mod counters;
+mod diff;
 mod functions;
 mod hang;
 mod locks;
@@ -22,6 +23,7 @@ mod usage;
 mod verdicts;
 
 pub use cost::compensated;
+pub use diff::diff;
 pub use hang::look;
 use sites::spins_much;
 pub use sites::{facts, known, top};
