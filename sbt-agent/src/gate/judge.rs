@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status,
+    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline,
     measure::{self, Measured},
     sites::{Subject, meant},
 };
@@ -13,11 +13,14 @@ use crate::report::{Figure, Report, StandstillReport};
 /// and shares as they are.
 const DEFAULT_LOST: f64 = 1.0;
 
+/// By how much longer something may take than before where nobody says, per cent.
+const DEFAULT_TOLERANCE: f64 = 10.0;
+
 /// Sites that are named where another was not found, at most.
 const NAMED: usize = 8;
 
-/// Judges a report.
-pub fn judge(report: &Report, asked: &Asked) -> Vec<Outcome> {
+/// Judges a report. `before`: what [`Asked::baseline`] names.
+pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     outcomes.extend(program(report));
     outcomes.extend(hang(report, asked.no_hang));
@@ -34,15 +37,11 @@ pub fn judge(report: &Report, asked: &Asked) -> Vec<Outcome> {
     }
     let limits = asked.rules.iter();
     outcomes.extend(limits.flat_map(|rule| limit(report, rule)));
-    outcomes
-}
-
-/// All that came of it.
-impl CheckReport {
-    /// See [`judge`].
-    pub fn of(report: &Report, asked: &Asked) -> Self {
-        Self::new(report, judge(report, asked))
+    if let Some(before) = before {
+        let tolerance_pct = asked.tolerance.unwrap_or(DEFAULT_TOLERANCE);
+        outcomes.extend(baseline::outcomes(before, report, tolerance_pct));
     }
+    CheckReport::new(report, outcomes)
 }
 
 /// Whether the program has failed, if that is known.

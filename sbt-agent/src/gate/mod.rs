@@ -4,6 +4,7 @@
 //! What cannot be measured is broken, and says why: a rule that nobody could check must
 //! not look like one that holds.
 
+mod baseline;
 mod judge;
 mod measure;
 mod outcome;
@@ -11,6 +12,8 @@ pub mod rule;
 #[cfg(test)]
 pub mod samples;
 mod sites;
+#[cfg(test)]
+mod tests;
 
 pub use judge::judge;
 pub use outcome::{CheckReport, Outcome, Status};

@@ -21,7 +21,7 @@ pub mod order;
 pub mod place_names;
 mod run;
 #[cfg(test)]
-mod schema;
+pub(crate) mod schema;
 mod sites;
 pub mod spin;
 mod standstill;

@@ -68,11 +68,14 @@ impl End {
 impl Session {
     /// Ends the program, and what it has started, if it hangs for too long.
     pub(super) fn end_what_hangs(&mut self) {
-        if !self.settings.end_hangs || self.running.is_none() || self.exit_status.is_some() {
+        let Some(limit) = self.settings.end_hangs else {
+            return;
+        };
+        if self.running.is_none() || self.exit_status.is_some() {
             return;
         }
         let now_ns = clock::now_ns();
-        let limit_ns = self.hangs.limit_ns().unwrap_or(u64::MAX);
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let hang = match self.ended.told_ns {
             None => self.hang_report(now_ns),
             Some(_) => None,

@@ -2,7 +2,10 @@
 
 use toml::de::DeValue;
 
-use super::file::{File, Value};
+use super::{
+    file::{File, Value},
+    value,
+};
 use crate::{
     gate::{Asked, Measure, Rule, rule},
     pattern::nearest,
@@ -17,8 +20,8 @@ impl File<'_> {
         let mut asked = Asked::default();
         for (key, value) in self.table("check", value)? {
             let name = key.get_ref().as_ref();
-            let one = |read: fn(&str) -> Result<f64, String>| {
-                let text = self.text_of(name, value, "a share such as \"10%\"")?;
+            let share = |read: fn(&str) -> Result<f64, String>| {
+                let text = self.number_or_text(name, value, "a share such as \"10%\"")?;
                 self.read(name, value, &text, read)
             };
             match name {
@@ -27,8 +30,8 @@ impl File<'_> {
                     let time = self.read(name, value, &text, rule::no_hang)?;
                     asked.no_hang = Some(time.value);
                 }
-                "max-lost" => asked.max_lost = Some(one(rule::lost)?.value),
-                "tolerance" => asked.tolerance = Some(one(rule::tolerance)?.value),
+                "max-lost" => asked.max_lost = Some(share(rule::lost)?.value),
+                "tolerance" => asked.tolerance = Some(share(value::tolerance)?.value),
                 "baseline" => asked.baseline = Some(self.file(name, value)?.value),
                 _ => match Measure::ALL.iter().find(|measure| measure.name() == name) {
                     Some(measure) => {

@@ -70,8 +70,8 @@ pub struct Settings {
     /// A barrier at which threads wait for longer than this, and nobody comes, may be a
     /// hang; without it nobody looks.
     pub hang_time: Option<Duration>,
-    /// Whether a program that hangs for longer than that is ended.
-    pub end_hangs: bool,
+    /// A program that hangs for so long is ended; without it none is.
+    pub end_hangs: Option<Duration>,
     /// Whether the time of each phase is told as it ends.
     pub phase_times: bool,
     /// Conceptual phases; no name twice, at most [`MAX_PHASES`].
@@ -148,7 +148,7 @@ impl Default for Settings {
             warnings: true,
             warn_time: Duration::from_secs(1),
             hang_time: Some(DEFAULT_HANG_TIME),
-            end_hangs: false,
+            end_hangs: None,
             phase_times: false,
             phases: Vec::new(),
             marks: Vec::new(),

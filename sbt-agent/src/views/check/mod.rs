@@ -4,6 +4,9 @@ pub mod annotate;
 pub mod junit;
 pub mod text;
 
+#[cfg(test)]
+mod tests;
+
 use crate::place::printable;
 
 /// A sentence or name that is safe wherever it is written: what the target calls its

@@ -3,7 +3,10 @@
 use super::safe;
 use crate::{
     gate::{CheckReport, Outcome},
-    views::table::{Style, UNKNOWN},
+    views::{
+        table::{Style, UNKNOWN},
+        text::wrapped,
+    },
 };
 
 /// Of a site's name and of sentences, where a line has no room for them.
@@ -131,7 +134,8 @@ fn length(text: &str) -> usize {
 fn indented(out: &mut String, text: &str, style: Style) {
     for line in wrapped(text, style.width.saturating_sub(INDENT.len())) {
         out.push_str(INDENT);
-        out.push_str(&line);
+        // Between words alone it is broken.
+        out.push_str(&line.replace('\u{a0}', " "));
         out.push('\n');
     }
 }
