@@ -125,12 +125,11 @@ pub enum Command {
     /// Exit status: 0 all rules hold, 1 one is broken or could not be measured, 3 a hang,
     /// 4 the program failed, 5 too much was lost to judge. Rules may also be in sbt.toml,
     /// under [check].
-    #[command(override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \
-        sbt check [RULES] [OPTIONS] FILE")]
+    #[command(
+        override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \
+        sbt check [RULES] [OPTIONS] FILE"
+    )]
     Check {
-        /// What must hold.
-        #[command(flatten)]
-        rules: Box<Rules>,
         /// Write what came of the rules as JUnit, which CI services read.
         #[arg(long, value_name = "FILE")]
         junit: Option<PathBuf>,
@@ -141,11 +140,19 @@ pub enum Command {
         #[arg(long)]
         as_root: bool,
         /// A recording (`sbt run -o FILE`), or a report in JSON.
-        #[arg(value_name = "FILE", conflicts_with = "program", required_unless_present = "program")]
+        #[arg(
+            value_name = "FILE",
+            conflicts_with = "program",
+            required_unless_present = "program"
+        )]
         file: Option<PathBuf>,
         /// The program and its arguments.
         #[arg(last = true, value_name = "PROG")]
         program: Vec<OsString>,
+        // Last, so that no other option is under its heading.
+        /// What must hold.
+        #[command(flatten)]
+        rules: Box<Rules>,
     },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,

@@ -37,10 +37,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let is_run = matches!(
         cli.command,
-        Command::Run { .. }
-            | Command::Attach { .. }
-            | Command::Demo { .. }
-            | Command::Check { .. }
+        Command::Run { .. } | Command::Attach { .. } | Command::Demo { .. } | Command::Check { .. }
     );
     match act(cli.command) {
         Ok(status) => ExitCode::from(status),

@@ -75,7 +75,10 @@ fn json(path: &Path) -> Value {
     let schema = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let check = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let errors: Vec<_> = schema.iter_errors(&check).map(|it| it.to_string()).collect();
+    let errors: Vec<_> = schema
+        .iter_errors(&check)
+        .map(|it| it.to_string())
+        .collect();
     assert!(errors.is_empty(), "{errors:#?}");
     check
 }
@@ -109,7 +112,9 @@ fn rules_hold_or_are_broken_live_and_in_the_recording() {
     has_line(&finished, &finished.stderr, &["check: all ", "rules hold"]);
     let xml = fs::read_to_string(&junit).unwrap();
     let document = roxmltree::Document::parse(&xml).unwrap();
-    let failures = document.descendants().filter(|it| it.has_tag_name("failure"));
+    let failures = document
+        .descendants()
+        .filter(|it| it.has_tag_name("failure"));
     assert_eq!(failures.count(), 0, "{xml}");
 
     // The first of three sleeps 2 ms and the last 6: 6 of 18 ms are waiting.
@@ -134,7 +139,7 @@ fn what_a_program_does_wrong_breaks_the_rule_that_is_about_it() {
         ("static", "--min-load-balance=0.9", 1),
         ("static", "--min-efficiency=0.9", 1),
         ("serial", "--max-barrier-time=2ms", 1),
-        ("healthy", "--max-imbalance=95%", 0),
+        ("healthy", "--max-imbalance=50%", 0),
     ] {
         let fault = format!("fault={fault}");
         let finished = run(of_program(&[rule], &serial, &[&fault])).expect(status);
@@ -243,14 +248,32 @@ fn what_cannot_be_checked_at_all_is_no_broken_rule() {
     let missing = folder.path().join("missing");
     let rule = "--max-idle=10%";
     let finished = of_file(&[rule], &missing).expect(125);
-    assert!(finished.one_line().contains("goes after `--`"), "{finished}");
+    assert!(
+        finished.one_line().contains("goes after `--`"),
+        "{finished}"
+    );
     let text = folder.path().join("text");
     fs::write(&text, "no recording").unwrap();
-    assert!(of_file(&[rule], &text).expect(125).one_line().contains("no recording"));
+    assert!(
+        of_file(&[rule], &text)
+            .expect(125)
+            .one_line()
+            .contains("no recording")
+    );
     let base = format!("--baseline={}", missing.display());
-    assert!(of_file(&[&base], &text).expect(125).one_line().contains("--baseline"));
+    assert!(
+        of_file(&[&base], &text)
+            .expect(125)
+            .one_line()
+            .contains("--baseline")
+    );
     let output = format!("--output={}", text.display());
-    assert!(of_file(&[rule, &output], &text).expect(125).one_line().contains("another file"));
+    assert!(
+        of_file(&[rule, &output], &text)
+            .expect(125)
+            .one_line()
+            .contains("another file")
+    );
     assert_eq!(fs::read_to_string(&text).unwrap(), "no recording");
     if is_root() {
         run(of_program(&[rule], &missing, &[])).expect(127);
@@ -297,7 +320,10 @@ fn nobody_needs_privileges_for_a_recording_and_rules_may_be_in_a_file() {
     fs::set_permissions(&rules, fs::Permissions::from_mode(0o644)).unwrap();
     let as_nobody = |options: &[&str]| {
         let mut command = command("setpriv", &["--reuid=65534", "--regid=65534"]);
-        command.args(["--clear-groups", "--"]).arg(&copy).arg("check");
+        command
+            .args(["--clear-groups", "--"])
+            .arg(&copy)
+            .arg("check");
         command.args(options).arg(&file).current_dir(folder.path());
         command.env_remove("GITHUB_ACTIONS");
         run(command)
@@ -323,8 +349,16 @@ fn a_ci_service_gets_what_it_reads() {
     command.arg(&file).env("GITHUB_ACTIONS", "true");
     let finished = run(command).expect(1);
     let at = format!("line={}", line("truth.c", "SITE meet"));
-    has_line(&finished, &finished.out(), &["::error title=", "truth.c", &at, "max-idle"]);
-    has_line(&finished, &finished.out(), &["::error title=", "no site matches nowhere"]);
+    has_line(
+        &finished,
+        &finished.out(),
+        &["::error title=", "truth.c", &at, "max-idle"],
+    );
+    has_line(
+        &finished,
+        &finished.out(),
+        &["::error title=", "no site matches nowhere"],
+    );
 
     let junit = folder.path().join("check.xml");
     let junit_text = junit.to_string_lossy();
@@ -359,7 +393,10 @@ fn what_an_earlier_check_found_is_not_left_for_the_next() {
 fn a_run_that_is_slower_than_the_baseline_breaks_the_rule() {
     needs_root!(alone);
     let folder = folder();
-    let (fast, slow) = (folder.path().join("fast.sbt"), folder.path().join("slow.sbt"));
+    let (fast, slow) = (
+        folder.path().join("fast.sbt"),
+        folder.path().join("slow.sbt"),
+    );
     recorded(&[], &fast, 0);
     recorded(&["skew=6000"], &slow, 0);
     let base = |path: &Path| format!("--baseline={}", path.display());
@@ -367,7 +404,11 @@ fn a_run_that_is_slower_than_the_baseline_breaks_the_rule() {
     has_line(&same, &same.out(), &["PASS", "baseline", &meet()]);
     let slower = of_file(&[&base(&fast)], &slow).expect(1);
     has_line(&slower, &slower.out(), &["FAIL", "baseline", &meet()]);
-    has_line(&slower, &slower.out(), &["FAIL", "baseline", "the whole run"]);
+    has_line(
+        &slower,
+        &slower.out(),
+        &["FAIL", "baseline", "the whole run"],
+    );
     of_file(&[&base(&slow)], &fast).expect(0);
     of_file(&[&base(&fast), "--tolerance=100000%"], &slow).expect(0);
 }

@@ -125,7 +125,9 @@ mod tests {
         assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
         assert_eq!(asked.baseline.as_deref(), Some("a.json".as_ref()));
         assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
-        let error = parse(&["--max-idle=10", "run.sbt"]).unwrap_err().to_string();
+        let error = parse(&["--max-idle=10", "run.sbt"])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("such as 10%"), "{error}");
     }
 }

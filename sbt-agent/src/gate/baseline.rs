@@ -43,12 +43,7 @@ fn limit(before_ns: u64, tolerance_pct: f64) -> Figure {
 }
 
 /// The whole run: one value, whose noise is not known.
-fn whole(
-    before: &Report,
-    after: &Report,
-    comparison: &Comparison,
-    tolerance_pct: f64,
-) -> Outcome {
+fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct: f64) -> Outcome {
     let outcome = Outcome::of_run(NAME, "ns", limit(before.wall_ns, tolerance_pct));
     let part = [(before, "the baseline"), (after, "this run")];
     let part = part.into_iter().find(|(report, _)| !report.ended);

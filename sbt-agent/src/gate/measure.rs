@@ -66,14 +66,21 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
 
 /// Likewise in a conceptual phase.
 pub fn of_phase(measure: Measure, phase: &ConceptualReport) -> Result<Measured, String> {
-    let none = || format!("of a phase from barrier to barrier there is no {}", of(measure));
+    let none = || {
+        format!(
+            "of a phase from barrier to barrier there is no {}",
+            of(measure)
+        )
+    };
     match measure {
-        Measure::Phase => time(phase.phase_ns.as_ref())
-            .map_err(|_| "it never came to an end".into()),
+        Measure::Phase => {
+            time(phase.phase_ns.as_ref()).map_err(|_| "it never came to an end".into())
+        }
         Measure::Efficiency | Measure::LoadBalance => {
-            let efficiency = phase.efficiency.as_ref().ok_or(
-                "it was not always the same threads, or not all of their work is known",
-            )?;
+            let efficiency = phase
+                .efficiency
+                .as_ref()
+                .ok_or("it was not always the same threads, or not all of their work is known")?;
             of_efficiency(measure, efficiency).ok_or_else(none)
         }
         Measure::Idle => {

@@ -104,7 +104,7 @@ pub struct Outcome {
     /// `max-barrier-time`, `max-phase`, `min-episodes`, `no-hang`, `max-lost`, `baseline`;
     /// or `program`: that it has not failed.
     pub rule: Word,
-    /// Whether it holds.
+    /// Whether it holds. With a `text` it may do so beyond the limit: see there.
     pub holds: bool,
     /// What a rule that does not hold means: `broken`, `hangs`, `failed` or `lost`;
     /// `holds` of others.
@@ -217,8 +217,11 @@ impl Outcome {
     pub fn sentence(&self) -> String {
         let measured = self.measured.map(|it| {
             let [is, limit] = self.texts(it);
-            let than = if self.is_upper { "at most" } else { "at least" };
-            format!("is {is}, {than} {limit} is allowed")
+            match (self.unit, self.is_upper) {
+                ("status", _) => format!("ended with {is} instead of {limit}"),
+                (_, true) => format!("is {is}, at most {limit} is allowed"),
+                (_, false) => format!("is {is}, at least {limit} is asked for"),
+            }
         });
         let at = self.site.as_ref().map(|site| format!("{site}: "));
         let what = match (measured, &self.text) {
@@ -258,16 +261,19 @@ fn number(figure: Figure) -> f64 {
 fn amount_text(unit: Word, figure: Figure) -> String {
     match (unit, figure) {
         ("ns", Figure::Whole(ns)) => time_text(ns),
-        ("pct", figure) => format!("{} %", rounded(number(figure), 10.0)),
-        ("share", figure) => rounded(number(figure), 100.0).to_string(),
+        ("pct", figure) => {
+            let pct = number(figure);
+            // Of what may be lost more digits are told.
+            let steps = if pct < 1.0 { 1000.0 } else { 10.0 };
+            format!("{} %", rounded(pct, steps))
+        }
+        ("share", figure) => rounded(number(figure), 1000.0).to_string(),
         (_, Figure::Whole(count)) => count.to_string(),
         (_, Figure::Real(real)) => real.to_string(),
     }
 }
 
-/// Of a small share of per cent more digits are told.
 fn rounded(number: f64, steps: f64) -> f64 {
-    let steps = if number < 1.0 { steps * 100.0 } else { steps };
     (number * steps).round() / steps
 }
 
@@ -317,14 +323,49 @@ mod tests {
     #[test]
     fn what_breaks_a_limit_by_little_does_not_read_as_if_it_held() {
         for (measure, limit, amount, expected) in [
-            (Measure::Idle, "10%", Amount::Percent(51.26), ["51.3 %", "10 %"]),
-            (Measure::Idle, "10%", Amount::Percent(10.001), ["10.001 %", "10 %"]),
-            (Measure::Efficiency, "0.8", Amount::Share(0.7111), ["0.7111", "0.8"]),
-            (Measure::Efficiency, "0.8", Amount::Share(0.799_99), ["0.79999", "0.8"]),
-            (Measure::Phase, "5ms", Amount::Time(12_345_678), ["12.3 ms", "5 ms"]),
-            (Measure::Phase, "5ms", Amount::Time(5_000_001), ["5000001 ns", "5 ms"]),
+            (
+                Measure::Idle,
+                "10%",
+                Amount::Percent(51.26),
+                ["51.3 %", "10 %"],
+            ),
+            (
+                Measure::Idle,
+                "10%",
+                Amount::Percent(10.001),
+                ["10.001 %", "10 %"],
+            ),
+            (
+                Measure::Efficiency,
+                "0.8",
+                Amount::Share(0.7111),
+                ["0.711", "0.8"],
+            ),
+            (
+                Measure::Efficiency,
+                "0.8",
+                Amount::Share(0.799_99),
+                ["0.79999", "0.8"],
+            ),
+            (
+                Measure::Phase,
+                "5ms",
+                Amount::Time(12_345_678),
+                ["12.3 ms", "5 ms"],
+            ),
+            (
+                Measure::Phase,
+                "5ms",
+                Amount::Time(5_000_001),
+                ["5000001 ns", "5 ms"],
+            ),
             (Measure::Phase, "5ms", Amount::Time(900), ["900 ns", "5 ms"]),
-            (Measure::Phase, "5ms", Amount::Time(1_500_000_000), ["1.5 s", "5 ms"]),
+            (
+                Measure::Phase,
+                "5ms",
+                Amount::Time(1_500_000_000),
+                ["1.5 s", "5 ms"],
+            ),
             (Measure::Episodes, "5", Amount::Count(4), ["4", "5"]),
         ] {
             let texts = outcome(measure, limit).texts(amount.figure());

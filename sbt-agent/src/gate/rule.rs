@@ -60,6 +60,11 @@ impl Measure {
         )
     }
 
+    /// Whether it is a share that may be large where hardly any time is lost.
+    pub const fn is_of_waiting(self) -> bool {
+        matches!(self, Self::Imbalance | Self::Idle)
+    }
+
     /// Whether without a site it is about the run as a whole, and not about each site.
     pub const fn is_of_the_run(self) -> bool {
         matches!(self, Self::Efficiency | Self::LoadBalance | Self::Episodes)
@@ -213,7 +218,6 @@ pub fn percent(text: &str) -> Result<f64, String> {
         .filter(|percent| (0.0..=100.0).contains(percent))
         .ok_or_else(|| "expected a share in per cent, with its sign".into())
 }
-
 
 /// Reads a share of events that may be lost.
 ///
@@ -384,10 +388,7 @@ mod tests {
     #[test]
     fn who_speaks_of_the_same_rule_replaces_it() {
         let of = |texts: &[&str]| Asked {
-            rules: texts
-                .iter()
-                .map(|text| rule(Measure::Idle, text))
-                .collect(),
+            rules: texts.iter().map(|text| rule(Measure::Idle, text)).collect(),
             max_lost: Some(texts.len() as f64),
             ..Asked::default()
         };

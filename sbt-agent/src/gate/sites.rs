@@ -49,7 +49,11 @@ fn place(site: &SiteReport) -> Place {
         line: site.line,
         inlined: false,
     };
-    let written = site.places.iter().chain(&site.callers);
+    let written = site
+        .places
+        .iter()
+        .chain(&site.wrappers)
+        .chain(&site.callers);
     let others = written.filter_map(|text| frame(text));
     Place {
         binary: site.binary.clone(),
@@ -122,6 +126,7 @@ mod tests {
             "plain (libx.so+0x14)".into(),
         ];
         one.callers = vec!["main lu.c:12".into()];
+        one.wrappers = vec!["team_wait team.h:9".into()];
         let two = site(1, "other", 7);
         let report = report(vec![one, two]);
         let me = report.sites[0].called();
@@ -141,6 +146,8 @@ mod tests {
             "plain",
             "lu.c:12",
             "main",
+            "team_wait",
+            "team.h:9",
         ] {
             assert_eq!(called(&report, text), [me.as_str()], "{text}");
         }

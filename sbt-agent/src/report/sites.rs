@@ -35,6 +35,10 @@ pub struct SiteReport {
     /// looked for, called from, without the functions of the language's own
     /// library.
     pub callers: Vec<String>,
+    /// By what the first place's function comes from there to the barrier, the innermost
+    /// first: functions that only wait, inlined into it or called by it.
+    #[serde(default)]
+    pub wrappers: Vec<String>,
     /// All places, each as `function file:line` as far as known, else
     /// `binary+0xoffset`, with `from` a caller where only that tells it from
     /// another; several where the threads call from different lines.

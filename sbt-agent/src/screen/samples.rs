@@ -194,6 +194,7 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         binary: "lu".into(),
         offset: format!("{:#x}", 0x1000 + line),
         function_offset: Some("0x1f".into()),
+        wrappers: Vec::new(),
         callers: vec!["SlaveStart lu.c:402".into()],
         places: vec![format!("{function} lu.c:{line}")],
         barriers: vec![0],

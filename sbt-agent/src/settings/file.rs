@@ -189,14 +189,24 @@ impl File<'_> {
         }
     }
 
-    pub(super) fn text_of(&self, key: &str, value: &Value, expected: &str) -> Result<String, String> {
+    pub(super) fn text_of(
+        &self,
+        key: &str,
+        value: &Value,
+        expected: &str,
+    ) -> Result<String, String> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),
             _ => Err(self.wrong(key, value, expected)),
         }
     }
 
-    pub(super) fn number_or_text(&self, key: &str, value: &Value, expected: &str) -> Result<String, String> {
+    pub(super) fn number_or_text(
+        &self,
+        key: &str,
+        value: &Value,
+        expected: &str,
+    ) -> Result<String, String> {
         match value.get_ref() {
             DeValue::Integer(number) => Ok(number.to_string()),
             DeValue::Float(number) => Ok(number.to_string()),

@@ -64,6 +64,9 @@ impl Draw<'_> {
                     .map(|outer| label(place, outer))
                     .collect()
             }),
+            wrappers: first.map_or_else(Vec::new, |place| {
+                (0..depth).map(|inner| label(place, inner)).collect()
+            }),
             places: labels(mine(), &self.places),
             barriers: site.barriers.iter().map(|barrier| barrier.0).collect(),
             kind: site.kind.name(),

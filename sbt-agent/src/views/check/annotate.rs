@@ -86,7 +86,10 @@ fn line(outcome: &Outcome, service: Service) -> String {
                 _ => String::new(),
             };
             let text = format!("{place}sbt check: {text}");
-            format!("##teamcity[buildProblem description='{}']", team_city(&text))
+            format!(
+                "##teamcity[buildProblem description='{}']",
+                team_city(&text)
+            )
         }
     }
 }

@@ -68,10 +68,7 @@ fn properties(to: &mut To, check: &CheckReport) -> io::Result<()> {
     list(to, known)
 }
 
-fn list<'a>(
-    to: &mut To,
-    all: impl Iterator<Item = (&'a str, &'a str)>,
-) -> io::Result<()> {
+fn list<'a>(to: &mut To, all: impl Iterator<Item = (&'a str, &'a str)>) -> io::Result<()> {
     to.create_element("properties").write_inner_content(|to| {
         for (name, value) in all {
             let one = to.create_element("property");
@@ -115,9 +112,9 @@ fn case(to: &mut To, outcome: &Outcome, name: &str) -> io::Result<()> {
     }
     let measured = outcome.measured.map(|it| outcome.texts(it));
     case.write_inner_content(|to| {
-        let known = measured.iter().flat_map(|[is, limit]| {
-            [("measured", is.as_str()), ("limit", limit.as_str())]
-        });
+        let known = measured
+            .iter()
+            .flat_map(|[is, limit]| [("measured", is.as_str()), ("limit", limit.as_str())]);
         if measured.is_some() {
             list(to, known)?;
         }

@@ -60,7 +60,7 @@ FAIL  max-imbalance  51.3 %  ≤ 25 %  solve lu.c:700
 FAIL  max-idle            ?  ≤ 10 %  lu.c:1
       cannot be measured: no site matches lu.c:1; sites are: factor lu.c:690,
       solve lu.c:700
-PASS  program             0  ≤ 0     the whole run
+PASS  program             0  = 0     the whole run
 PASS  no-hang          none  ≤ 30 s  the whole run
 PASS  max-lost          0 %  ≤ 1 %   the whole run
 PASS  min-episodes     1024  ≥ 1     the whole run
@@ -129,11 +129,25 @@ fn junit_is_valid_xml_with_a_case_for_each_rule_and_site() {
     }
     let properties: Vec<_> = suite
         .descendants()
-        .filter(|it| it.has_tag_name("property") && it.parent_element().unwrap().parent_element() == Some(suite))
-        .map(|it| (it.attribute("name").unwrap(), it.attribute("value").unwrap()))
+        .filter(|it| {
+            it.has_tag_name("property")
+                && it.parent_element().unwrap().parent_element() == Some(suite)
+        })
+        .map(|it| {
+            (
+                it.attribute("name").unwrap(),
+                it.attribute("value").unwrap(),
+            )
+        })
         .collect();
-    assert!(properties.contains(&("sbt.result", "broken")), "{properties:?}");
-    assert!(properties.contains(&("program.exit_status", "0")), "{properties:?}");
+    assert!(
+        properties.contains(&("sbt.result", "broken")),
+        "{properties:?}"
+    );
+    assert!(
+        properties.contains(&("program.exit_status", "0")),
+        "{properties:?}"
+    );
     let cases: Vec<_> = suite
         .children()
         .filter(|it| it.has_tag_name("testcase"))
@@ -151,7 +165,10 @@ fn junit_is_valid_xml_with_a_case_for_each_rule_and_site() {
         .iter()
         .filter_map(|case| case.children().find(|it| it.has_tag_name("failure")))
         .collect();
-    let types: Vec<_> = failures.iter().filter_map(|it| it.attribute("type")).collect();
+    let types: Vec<_> = failures
+        .iter()
+        .filter_map(|it| it.attribute("type"))
+        .collect();
     assert_eq!(types, ["broken", "not-measured"]);
     let message = failures[0].attribute("message").unwrap();
     assert_eq!(
@@ -165,13 +182,19 @@ fn junit_is_valid_xml_with_a_case_for_each_rule_and_site() {
 fn no_name_makes_the_xml_something_else() {
     let xml = junit::render(&hostile()).unwrap();
     let document = roxmltree::Document::parse(&xml).unwrap();
-    let all = |tag: &'static str| document.descendants().filter(move |it| it.has_tag_name(tag));
+    let all = |tag: &'static str| {
+        document
+            .descendants()
+            .filter(move |it| it.has_tag_name(tag))
+    };
     assert_eq!(all("testcase").count(), hostile().outcomes.len());
     assert_eq!(all("failure").count(), hostile().failures);
     let allowed = |c: char| matches!(c, '\t' | '\n' | ' '..='\u{fffd}' | '\u{10000}'..);
     assert!(xml.chars().all(allowed), "{xml:?}");
     // Two sites have the same name.
-    let mut names: Vec<_> = all("testcase").filter_map(|it| it.attribute("name")).collect();
+    let mut names: Vec<_> = all("testcase")
+        .filter_map(|it| it.attribute("name"))
+        .collect();
     names.sort_unstable();
     let count = names.len();
     names.dedup();
@@ -269,5 +292,8 @@ fn no_name_makes_a_command() {
 #[test]
 fn text_has_no_codes_for_terminals() {
     let text = text::render(&hostile(), PLAIN);
-    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    assert!(
+        !text.contains(|c: char| c.is_control() && c != '\n'),
+        "{text:?}"
+    );
 }

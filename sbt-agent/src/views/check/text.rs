@@ -77,6 +77,7 @@ impl Row {
             }
         };
         let than = match (outcome.is_upper, style.unicode) {
+            _ if outcome.unit == "status" => "=",
             (true, true) => "≤",
             (true, false) => "<=",
             (false, true) => "≥",
@@ -89,11 +90,7 @@ impl Row {
         });
         Self {
             holds: outcome.holds,
-            cells: [
-                outcome.rule.to_owned(),
-                measured,
-                format!("{than} {limit}"),
-            ],
+            cells: [outcome.rule.to_owned(), measured, format!("{than} {limit}")],
             site: format!("{}{}", safe(site), mean.unwrap_or_default()),
             text: outcome.text.as_deref().map(safe),
         }
