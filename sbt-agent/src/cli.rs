@@ -4,6 +4,10 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
+mod check;
+
+pub use check::Rules;
+
 use crate::{
     counters::{self, Events},
     output::Color,
@@ -96,6 +100,59 @@ pub enum Command {
         /// Where the answer goes.
         #[command(flatten)]
         to: Asked,
+    },
+    /// Show what got slower from one run to another, and whether that is more than noise.
+    ///
+    /// Sites are found again where lines have moved. Neither the program nor any privilege is
+    /// needed.
+    Diff {
+        /// The run before: a recording (`sbt run -o FILE`), or a report in JSON.
+        #[arg(value_name = "BEFORE")]
+        before: PathBuf,
+        /// The run after, likewise.
+        #[arg(value_name = "AFTER")]
+        after: PathBuf,
+        /// Exit with 1 if the whole run takes longer by more than this, or a site or phase
+        /// beyond the noise: 10%.
+        #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
+        tolerance: Option<f64>,
+        /// Where the answer goes.
+        #[command(flatten)]
+        to: Asked,
+    },
+    /// Judge a run by rules, for CI: a program that is run under watch, or a recording.
+    ///
+    /// Exit status: 0 all rules hold, 1 one is broken or could not be measured, 3 a hang,
+    /// 4 the program failed, 5 too much was lost to judge. Rules may also be in sbt.toml,
+    /// under [check].
+    #[command(
+        override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \
+        sbt check [RULES] [OPTIONS] FILE"
+    )]
+    Check {
+        /// Write what came of the rules as JUnit, which CI services read.
+        #[arg(long, value_name = "FILE")]
+        junit: Option<PathBuf>,
+        /// How to watch and report.
+        #[command(flatten)]
+        options: Options,
+        /// Keep root for the program, where sudo was used to start sbt.
+        #[arg(long)]
+        as_root: bool,
+        /// A recording (`sbt run -o FILE`), or a report in JSON.
+        #[arg(
+            value_name = "FILE",
+            conflicts_with = "program",
+            required_unless_present = "program"
+        )]
+        file: Option<PathBuf>,
+        /// The program and its arguments.
+        #[arg(last = true, value_name = "PROG")]
+        program: Vec<OsString>,
+        // Last, so that no other option is under its heading.
+        /// What must hold.
+        #[command(flatten)]
+        rules: Box<Rules>,
     },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,

@@ -6,12 +6,15 @@
 //! docs/architecture.md.
 
 pub mod chains;
+pub mod check;
 pub mod cli;
 pub mod clock;
+pub mod compare;
 pub mod counters;
 pub mod demo;
 pub mod doctor;
 pub mod event;
+pub mod gate;
 pub mod hang;
 pub mod live;
 pub mod look;

@@ -12,8 +12,11 @@ use std::{
 use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
+    check::{Check, To, Usage},
     cli::{Cli, Command, Options},
-    counters, demo, doctor, hang, look, output,
+    compare, counters, demo, doctor,
+    gate::Asked,
+    hang, look, output,
     place::printable,
     record,
     screen::Look,
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let is_run = matches!(
         cli.command,
-        Command::Run { .. } | Command::Attach { .. } | Command::Demo { .. }
+        Command::Run { .. } | Command::Attach { .. } | Command::Demo { .. } | Command::Check { .. }
     );
     match act(cli.command) {
         Ok(status) => ExitCode::from(status),
@@ -50,6 +53,9 @@ fn main() -> ExitCode {
 
 /// What a shell would say of a program that cannot be executed; else `own`.
 fn status(error: &anyhow::Error, own: u8) -> u8 {
+    if error.is::<Usage>() {
+        return Usage::EXIT;
+    }
     error.downcast_ref().map_or(own, ExecError::exit_status)
 }
 
@@ -112,6 +118,39 @@ fn act(command: Command) -> anyhow::Result<u8> {
                 text::with(report, style, compensated)
             })?;
             Ok(0)
+        }
+        Command::Diff {
+            before,
+            after,
+            tolerance,
+            to,
+        } => {
+            let (before, after) = (record::report(&before)?, record::report(&after)?);
+            let all = compare::compare(&before, &after);
+            output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
+            let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
+            Ok(u8::from(is_slower))
+        }
+        Command::Check {
+            rules,
+            junit,
+            options,
+            as_root,
+            file,
+            program,
+        } => {
+            let to = To {
+                json: options.json,
+                output: options.output.clone(),
+                junit,
+                color: options.color,
+                quiet: options.quiet,
+                stdout_is_ours: file.is_some(),
+            };
+            match file {
+                Some(file) => check_file((*rules).into(), to, &options, &file),
+                None => check_program((*rules).into(), to, &options, as_root, program),
+            }
         }
         Command::List { of: None } => {
             output::print(&counters::list::text(&counters::list::machine()))?;
@@ -201,6 +240,67 @@ fn run(
         output::deliver(report, &wish)
     })?;
     Ok(status.unwrap_or(0))
+}
+
+/// Judges a recording or a report.
+fn check_file(typed: Asked, to: To, options: &Options, file: &Path) -> anyhow::Result<u8> {
+    if settings::say_how_to_watch(options) || options.record.is_some() || options.tui {
+        let text = "a recording is judged as it is: options that say how to watch belong to the \
+                    run that makes it; a program to be run goes after `--`";
+        return Err(Usage(text.into()).into());
+    }
+    let folder = std::env::current_dir().ok();
+    let none = Environment::default();
+    let effective = settings::effective(folder.as_deref(), none, options);
+    let effective = effective.map_err(anyhow::Error::msg)?;
+    let check = Check::new(effective.settings.check.with(typed), to, &[file])?;
+    let report = record::report(file).context("a program to be run goes after `--`")?;
+    check.tell(&report)
+}
+
+/// Judges a run.
+fn check_program(
+    typed: Asked,
+    to: To,
+    options: &Options,
+    as_root: bool,
+    program: Vec<OsString>,
+) -> anyhow::Result<u8> {
+    if options.tui {
+        return Err(Usage("there is no live screen in a check; leave --tui out".into()).into());
+    }
+    let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let path = program
+        .first()
+        .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    let Some(mut settings) = settings(options, None)? else {
+        anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to check a program");
+    };
+    let asked = settings.check.clone().with(typed);
+    if let Some(limit) = asked.no_hang {
+        // It may be told before it is ended.
+        settings.hang_time = Some(settings.hang_time.map_or(limit, |time| time.min(limit)));
+        settings.end_hangs = Some(limit);
+    }
+    let record = recording(options, &settings, path.as_deref())?;
+    let others = [path.as_deref(), options.record.as_deref()];
+    let others: Vec<&Path> = others.into_iter().flatten().collect();
+    let check = Check::new(asked, to, &others)?;
+    let target = Target::Run {
+        command: program,
+        invoker,
+        shown: None,
+    };
+    let narration = narration(options, &settings);
+    let mut found = None;
+    let status = session::watch(&target, settings, narration, record, None, |report| {
+        found = Some(report.clone());
+        Ok(())
+    })?;
+    let mut report = found.context("nothing was reported of the run")?;
+    // It may have ended only when it was no longer watched.
+    report.exit_status = status;
+    check.tell(&report)
 }
 
 /// The effective settings, shown if the user wants to see them; `None` if

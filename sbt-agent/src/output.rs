@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How a file wants its text.
-const PLAIN: Style = Style {
+pub const PLAIN: Style = Style {
     width: 80,
     color: false,
     unicode: true,
@@ -177,7 +177,8 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
 
-fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
+/// As JSON, on lines of its own.
+pub fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(report).context("writing JSON")?;
     text.push('\n');
     Ok(text)
@@ -252,7 +253,8 @@ fn open(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file of which nothing else is to remain.
+pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut file = open(path)?;
         // /dev/stdout and pipes cannot be cut off.

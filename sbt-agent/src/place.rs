@@ -149,6 +149,12 @@ impl Place {
         })
     }
 
+    /// The same as [`Place::into_function`].
+    pub fn into_function_at(&self, frame: usize) -> Option<u64> {
+        let call = self.outer.iter().rfind(|call| call.frame <= frame);
+        call.map_or(self.into_function, |call| call.into_function)
+    }
+
     /// What the first `depth` frames show, without how the compiler got there.
     fn lines(&self, depth: usize) -> Vec<Shown<'_>> {
         (0..depth.min(self.frames.len()))
@@ -244,8 +250,7 @@ impl Place {
     /// Whether the function that was called in a frame does more than to come to
     /// what it calls there.
     fn works_before(&self, depth: usize) -> bool {
-        let call = self.outer.iter().rfind(|call| call.frame <= depth);
-        let into = call.map_or(self.into_function, |call| call.into_function);
+        let into = self.into_function_at(depth);
         into.is_some_and(|bytes| bytes > WRAPPER)
     }
 

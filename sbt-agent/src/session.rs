@@ -26,6 +26,7 @@ use crate::{
 mod budget;
 mod cost;
 mod departures;
+mod ending;
 mod futexes;
 mod hang;
 mod locks;
@@ -49,6 +50,7 @@ mod view;
 use cost::Cost;
 pub use departures::Departures;
 use departures::Governor;
+use ending::End;
 pub use futexes::Futexes;
 use hang::Hangs;
 use locks::Locks;
@@ -173,6 +175,7 @@ struct Session {
     budget: budget::Governor,
     futexes: futexes::Governor,
     hangs: Hangs,
+    ended: End,
     locks: Locks,
     spinning: Spinning,
     sampling: Option<Sampling>,
@@ -249,6 +252,7 @@ impl Session {
             cost: Cost::default(),
             budget: budget::Governor::new(settings.budget, start_ns),
             hangs: Hangs::new(settings.hang_time),
+            ended: End::default(),
             locks: Locks::new(pid),
             spinning: Spinning::new(start_ns),
             sampling,

@@ -17,6 +17,7 @@ mod attach;
 mod budget;
 mod builds;
 mod chains;
+mod check;
 mod cli;
 mod condvars;
 mod counters;

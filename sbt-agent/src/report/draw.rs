@@ -120,6 +120,7 @@ impl Report {
             verdicts: None,
             no_verdict_because: None,
             hang: run.hang,
+            hang_time_ns: run.hang_time_ns,
             backend: run.backend,
             method: run.method,
             command: run.command,

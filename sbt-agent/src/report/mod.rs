@@ -21,7 +21,7 @@ pub mod order;
 pub mod place_names;
 mod run;
 #[cfg(test)]
-mod schema;
+pub(crate) mod schema;
 mod sites;
 pub mod spin;
 mod standstill;
@@ -162,6 +162,9 @@ pub struct Report {
     /// `over`. Also what is only `slow`, as long as that lasts: see `kind`. Null if there was
     /// none.
     pub hang: Option<StandstillReport>,
+    /// For how long threads had to stand still at a barrier to be looked at (`--hang-time`);
+    /// null if nobody looked.
+    pub hang_time_ns: Option<u64>,
     /// What watching cost.
     pub own_cost: OwnCost,
     /// How closely was looked at what threads do between barriers (`--states`).

@@ -65,6 +65,8 @@ pub struct Run {
     pub spins: Option<Vec<spin::Found>>,
     /// What stands still, or stood.
     pub hang: Option<StandstillReport>,
+    /// After how long that is looked at, ns; `None` if it is not.
+    pub hang_time_ns: Option<u64>,
     /// Counters that were asked for, in the order of readings.
     pub counters: Plan,
     /// How closely was looked at what threads do.

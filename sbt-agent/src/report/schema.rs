@@ -12,7 +12,8 @@ fn the_schemas_in_the_documents_are_those_of_the_code() {
     is_that_of::<LookReport>("hang.schema.json");
 }
 
-fn is_that_of<T: JsonSchema>(name: &str) {
+/// Fails unless the schema of a type is written there.
+pub fn is_that_of<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../docs")
         .join(name);

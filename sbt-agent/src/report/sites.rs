@@ -28,10 +28,17 @@ pub struct SiteReport {
     /// Return address of the first call seen from there, in that file's own
     /// numbering (as `nm` prints it), hexadecimal.
     pub offset: String,
+    /// The same from the start of the function that was called there, hexadecimal; null if
+    /// that is not known.
+    pub function_offset: Option<String>,
     /// What the first place's function was inlined into or, as far as it was
     /// looked for, called from, without the functions of the language's own
     /// library.
     pub callers: Vec<String>,
+    /// By what the first place's function comes from there to the barrier, the innermost
+    /// first: functions that only wait, inlined into it or called by it.
+    #[serde(default)]
+    pub wrappers: Vec<String>,
     /// All places, each as `function file:line` as far as known, else
     /// `binary+0xoffset`, with `from` a caller where only that tells it from
     /// another; several where the threads call from different lines.

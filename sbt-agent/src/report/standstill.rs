@@ -28,6 +28,17 @@ impl StandstillReport {
         is_hang(&self.found)
     }
 
+    /// Whether nobody went on for longer than a limit, ns. Of what may as well be slow, such
+    /// as who uses a CPU at one place, twice as long.
+    pub fn is_too_long(&self, limit_ns: u64) -> bool {
+        let limit_ns = match self.found.kind {
+            "unclear" => limit_ns.saturating_mul(2),
+            _ if self.is_hang() => limit_ns,
+            _ => return false,
+        };
+        self.lasted_ns >= limit_ns
+    }
+
     /// Whether that is so now.
     pub fn is_alarming(&self) -> bool {
         self.is_hang() && self.outcome == "lasts"

@@ -75,6 +75,7 @@ pub fn empty() -> Snapshot {
             verdicts: None,
             no_verdict_because: None,
             hang: None,
+            hang_time_ns: Some(10 * S),
             own_cost: OwnCost {
                 events: 0,
                 ns_per_event: None,
@@ -192,6 +193,8 @@ fn site(id: u32, function: &str, line: u32, episodes: u64, shares: &[Share]) -> 
         line: Some(line),
         binary: "lu".into(),
         offset: format!("{:#x}", 0x1000 + line),
+        function_offset: Some("0x1f".into()),
+        wrappers: Vec::new(),
         callers: vec!["SlaveStart lu.c:402".into()],
         places: vec![format!("{function} lu.c:{line}")],
         barriers: vec![0],

@@ -79,6 +79,11 @@ impl Hangs {
         }
     }
 
+    /// After how long without an arrival it is looked; `None`: never.
+    pub fn limit_ns(&self) -> Option<u64> {
+        self.watch.limit_ns()
+    }
+
     /// What happens is no longer seen.
     pub fn lose_sight(&mut self, now_ns: u64) {
         if let Some(looking) = &mut self.looking {

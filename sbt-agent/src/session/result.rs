@@ -123,6 +123,7 @@ impl Session {
             departures: self.governor.summary(),
             locks: self.locks.report(),
             hang: self.hang_report(until_ns),
+            hang_time_ns: self.hangs.limit_ns(),
             spins: self.spinning.report(&self.again()),
             notes: self.notes.clone(),
             counters: self.counters.clone(),

@@ -96,6 +96,7 @@ impl Session {
                     self.count_cpus();
                     self.govern_futexes();
                     self.look_for_hangs();
+                    self.end_what_hangs();
                 }
             }
         }
@@ -107,6 +108,7 @@ impl Session {
         if told_to_end || self.interrupted {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
+        self.end_the_rest().await;
         let report = self.report(totals, ending == Some(Ending::Target));
         self.write_folded()?;
         self.aside(|| deliver(&report)).await?;

@@ -1,7 +1,7 @@
 //! The command line as a source of settings.
 
 use super::layer::{Given, Layer};
-use crate::{cli::Options, counters::Counter};
+use crate::{cli::Options, counters::Counter, gate::Asked};
 
 /// What the command line says.
 pub fn layer(options: &Options) -> Layer {
@@ -37,7 +37,14 @@ pub fn layer(options: &Options) -> Layer {
         }),
         sample: one(options.sample, "--sample"),
         folded: one(options.folded.clone(), "--folded"),
+        // They are no options of `run`.
+        check: Asked::default(),
     }
+}
+
+/// Whether options were typed that say how to watch.
+pub fn say_how_to_watch(options: &Options) -> bool {
+    layer(options) != Layer::default()
 }
 
 fn one<T>(value: Option<T>, option: &str) -> Option<Given<T>> {

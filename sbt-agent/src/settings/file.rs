@@ -35,8 +35,8 @@ pub fn layer(shown: &str, text: &str) -> Result<Layer, String> {
     Ok(layer)
 }
 
-type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
-type Value<'a> = Spanned<DeValue<'a>>;
+pub(super) type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+pub(super) type Value<'a> = Spanned<DeValue<'a>>;
 
 /// As they are written: of two for the same the later one wins.
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
@@ -45,7 +45,7 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)>
     entries
 }
 
-struct File<'a> {
+pub(super) struct File<'a> {
     shown: &'a str,
     text: &'a str,
 }
@@ -143,14 +143,14 @@ impl File<'_> {
                         .push(self.read(phase.get_ref(), sites, &text, read)?);
                 }
             }
-            other if known::OTHER_TABLES.contains(&other) => drop(self.table(other, value)?),
+            known::CHECK => layer.check = self.check(value)?,
             unknown => return Err(self.at(&key.span(), &who_knows(unknown))),
         }
         Ok(())
     }
 
     /// An error at a place of the file, in one line.
-    fn at(&self, place: &Range<usize>, what: &str) -> String {
+    pub(super) fn at(&self, place: &Range<usize>, what: &str) -> String {
         let what: Vec<_> = what.lines().map(printable).collect();
         format!("{}: {}", self.line(place), what.join("; "))
     }
@@ -176,7 +176,7 @@ impl File<'_> {
         self.at(&value.span(), &what)
     }
 
-    fn read<T>(
+    pub(super) fn read<T>(
         &self,
         key: &str,
         value: &Value,
@@ -189,14 +189,24 @@ impl File<'_> {
         }
     }
 
-    fn text_of(&self, key: &str, value: &Value, expected: &str) -> Result<String, String> {
+    pub(super) fn text_of(
+        &self,
+        key: &str,
+        value: &Value,
+        expected: &str,
+    ) -> Result<String, String> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),
             _ => Err(self.wrong(key, value, expected)),
         }
     }
 
-    fn number_or_text(&self, key: &str, value: &Value, expected: &str) -> Result<String, String> {
+    pub(super) fn number_or_text(
+        &self,
+        key: &str,
+        value: &Value,
+        expected: &str,
+    ) -> Result<String, String> {
         match value.get_ref() {
             DeValue::Integer(number) => Ok(number.to_string()),
             DeValue::Float(number) => Ok(number.to_string()),
@@ -204,7 +214,7 @@ impl File<'_> {
         }
     }
 
-    fn file(&self, name: &str, value: &Value) -> Result<Given<PathBuf>, String> {
+    pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<PathBuf>, String> {
         let text = self.text_of(name, value, "the name of a file")?;
         Ok(self.given(value, text.into()))
     }
@@ -216,7 +226,7 @@ impl File<'_> {
         }
     }
 
-    fn list<T>(
+    pub(super) fn list<T>(
         &self,
         key: &str,
         value: &Value,
@@ -244,7 +254,7 @@ impl File<'_> {
             .collect()
     }
 
-    fn table<'t, 'i>(
+    pub(super) fn table<'t, 'i>(
         &self,
         key: &str,
         value: &'t Value<'i>,
@@ -271,7 +281,7 @@ fn not_toml(message: &str) -> String {
 fn who_knows(unknown: &str) -> String {
     let known = || {
         let settings = known::SETTINGS.iter().map(|known| known.key);
-        settings.chain(known::OTHER_TABLES)
+        settings.chain([known::CHECK])
     };
     let near = nearest(unknown, known()).map_or_else(
         || format!("there are {}", known().collect::<Vec<_>>().join(", ")),

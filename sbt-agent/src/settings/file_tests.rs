@@ -40,7 +40,13 @@ solve = "lu.c:10..lu.c:20"
 
 [check]
 max-idle = "10%"
-anything = { goes = [1, 2] }
+max-phase = ["solve=5ms", "1s"]
+min-efficiency = 0.8
+min-episodes = 3
+no-hang = "30s"
+max-lost = "0.1%"
+baseline = "old.sbt"
+tolerance = 5
 "#;
     assert_eq!(
         shown(text),
@@ -145,6 +151,26 @@ fn errors_name_file_line_and_what_would_be_right() {
         ("[phases]\nsolve = \"a\"", 2, &["`a`", "SITE..SITE"]),
         ("[phases]\n\"\" = \"a..b\"", 2, &["name is empty"]),
         ("check = 1", 1, &["`check`", "table"]),
+        (
+            "[check]\nmax_idle = \"1%\"",
+            2,
+            &["`max_idle`", "`max-idle`"],
+        ),
+        (
+            "[check]\nzzz = 1",
+            2,
+            &["`zzz`", "max-phase, min-episodes, no-hang"],
+        ),
+        ("[check]\nmax-idle = 10", 2, &["`10`", "such as 10%"]),
+        ("[check]\nmax-idle = true", 2, &["a boolean", "a limit"]),
+        (
+            "[check]\nmax-idle = [\n\"1%\",\n\"x\"]",
+            4,
+            &["`x`", "such as 10%"],
+        ),
+        ("[check]\nno-hang = 30", 2, &["an integer", "30s"]),
+        ("[check]\nmax-lost = \"1\"", 2, &["`1`", "0.1%"]),
+        ("[check]\ntolerance = \"much\"", 2, &["`much`", "10%"]),
         ("[names]\nlu.c:1 = \"x\"", 2, &["not TOML", "quotes"]),
         ("watch = [", 1, &["not TOML"]),
         ("\n\nwatch = \"a", 3, &[]),
@@ -187,4 +213,38 @@ fn any_text_is_read_or_refused() {
             }
         }
     });
+}
+
+#[test]
+fn rules_are_read_as_they_are_typed() {
+    let text = r#"
+[check]
+max-idle = ["10%", "lu.c:690:5%"]
+max-phase = "solve=5ms"
+min-efficiency = 0.8
+min-episodes = 3
+no-hang = "30s"
+max-lost = "0.1%"
+baseline = "old.sbt"
+tolerance = 5
+"#;
+    let asked = layer("sbt.toml", text).unwrap().check;
+    let rules: Vec<String> = asked
+        .rules
+        .iter()
+        .map(|rule| format!("{} {}", rule.measure.name(), rule.typed()))
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            "max-idle 10%",
+            "max-idle lu.c:690:5%",
+            "max-phase solve:5ms",
+            "min-efficiency 0.8",
+            "min-episodes 3",
+        ]
+    );
+    assert_eq!(asked.no_hang, Some(std::time::Duration::from_secs(30)));
+    assert_eq!((asked.max_lost, asked.tolerance), (Some(0.1), Some(5.0)));
+    assert_eq!(asked.baseline.as_deref(), Some("old.sbt".as_ref()));
 }

@@ -144,8 +144,8 @@ pub const CONTROLS: [(&str, &str); 3] = [
     ),
 ];
 
-/// What a later version's commands have in the file.
-pub const OTHER_TABLES: [&str; 1] = ["check"];
+/// The table of rules, which are options of `sbt check` alone.
+pub const CHECK: &str = "check";
 
 const fn known(
     key: &'static str,

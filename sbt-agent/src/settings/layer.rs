@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{Conceptual, Mark, Named, UserBarrier};
 use crate::{
     counters::Counter,
+    gate::Asked,
     pattern::Pattern,
     session::{Departures, Futexes, States},
 };
@@ -69,4 +70,6 @@ pub struct Layer {
     pub sample: Option<Given<u32>>,
     /// For flame graphs.
     pub folded: Option<Given<PathBuf>>,
+    /// Rules; those of a stronger source replace those that speak of the same.
+    pub check: Asked,
 }

@@ -107,6 +107,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
         events: strong.events.or(weak.events),
         sample: strong.sample.or(weak.sample),
         folded: strong.folded.or(weak.folded),
+        check: weak.check.with(strong.check),
     }
 }
 
@@ -178,6 +179,8 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         events: table.one("events", all.events, default.events, |value| list(value)),
         sample: table.one("sample", all.sample, default.sample, u32::to_string),
         folded: table.file("folded", all.folded, default.folded),
+        end_hangs: default.end_hangs,
+        check: all.check,
     };
     (settings, table.rows)
 }

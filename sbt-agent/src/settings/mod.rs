@@ -8,12 +8,14 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{
     counters::Counter,
+    gate::Asked,
     pattern::Pattern,
     session::{Departures, Futexes, States},
 };
 
 mod add;
 mod arguments;
+mod check;
 mod effective;
 mod environment;
 mod file;
@@ -26,6 +28,7 @@ pub mod spec;
 pub mod value;
 
 pub use add::add_name;
+pub use arguments::say_how_to_watch;
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
 pub use known::{Known, SETTINGS};
@@ -67,6 +70,8 @@ pub struct Settings {
     /// A barrier at which threads wait for longer than this, and nobody comes, may be a
     /// hang; without it nobody looks.
     pub hang_time: Option<Duration>,
+    /// A program that hangs for so long is ended; without it none is.
+    pub end_hangs: Option<Duration>,
     /// Whether the time of each phase is told as it ends.
     pub phase_times: bool,
     /// Conceptual phases; no name twice, at most [`MAX_PHASES`].
@@ -82,6 +87,8 @@ pub struct Settings {
     pub sample: u32,
     /// Where folded stacks of the samples go.
     pub folded: Option<PathBuf>,
+    /// The rules of `sbt check`.
+    pub check: Asked,
 }
 
 /// A name for a site.
@@ -141,6 +148,7 @@ impl Default for Settings {
             warnings: true,
             warn_time: Duration::from_secs(1),
             hang_time: Some(DEFAULT_HANG_TIME),
+            end_hangs: None,
             phase_times: false,
             phases: Vec::new(),
             marks: Vec::new(),
@@ -148,6 +156,7 @@ impl Default for Settings {
             events: Vec::new(),
             sample: 0,
             folded: None,
+            check: Asked::default(),
         }
     }
 }

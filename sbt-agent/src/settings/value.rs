@@ -89,6 +89,15 @@ pub fn percent(text: &str) -> Result<Option<f64>, String> {
         .ok_or_else(|| "expected a share such as 2%, or off".into())
 }
 
+/// Reads by how many per cent something may be longer: `10%`, `0.5`, `150`.
+pub fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse::<f64>();
+    number
+        .ok()
+        .filter(|percent| percent.is_finite() && *percent >= 0.0)
+        .ok_or_else(|| "expected by how much, such as 10%".into())
+}
+
 /// Reads `auto`, `on` or `off`.
 pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| "expected auto, on or off".into())

@@ -372,6 +372,20 @@ impl Running {
     }
 }
 
+/// Sends a signal to a process by its descriptor, so that it is this one and no other.
+pub fn signal_pidfd(fd: &OwnedFd, number: i32) {
+    // SAFETY: a plain system call; the descriptor is open.
+    unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            fd.as_raw_fd(),
+            number,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        );
+    }
+}
+
 /// A descriptor that becomes readable when the process ends.
 pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: a plain system call.

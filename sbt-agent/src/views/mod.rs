@@ -1,5 +1,6 @@
 //! The report as a reader wants it.
 
+pub mod check;
 pub mod episode;
 pub mod table;
 pub mod text;

@@ -55,11 +55,17 @@ impl Draw<'_> {
             line: frame.and_then(|frame| frame.line),
             binary: address.map_or_else(|| "?".into(), |(binary, _)| printable(binary)),
             offset: address.map_or_else(|| "?".into(), |(_, offset)| format!("{offset:#x}")),
+            function_offset: first
+                .and_then(|place| place.into_function_at(depth))
+                .map(|offset| format!("{offset:#x}")),
             callers: first.map_or_else(Vec::new, |place| {
                 (depth + 1..place.frames.len())
                     .filter(|outer| !place.frames[*outer].is_of_library())
                     .map(|outer| label(place, outer))
                     .collect()
+            }),
+            wrappers: first.map_or_else(Vec::new, |place| {
+                (0..depth).map(|inner| label(place, inner)).collect()
             }),
             places: labels(mine(), &self.places),
             barriers: site.barriers.iter().map(|barrier| barrier.0).collect(),

@@ -9,6 +9,7 @@ use crate::{
 mod away;
 mod cost;
 mod counters;
+mod diff;
 mod functions;
 mod hang;
 mod locks;
@@ -22,6 +23,7 @@ mod usage;
 mod verdicts;
 
 pub use cost::compensated;
+pub use diff::diff;
 pub use hang::look;
 use sites::spins_much;
 pub use sites::{facts, known, top};
@@ -519,7 +521,7 @@ fn paragraph(out: &mut String, text: &str, style: Style) {
 }
 
 /// Lines of a text, broken between words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = String::new();
     let text = text.replace(" %", "\u{a0}%");

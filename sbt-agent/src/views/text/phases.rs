@@ -14,7 +14,7 @@ pub fn title(out: &mut String, text: &str, style: Style) {
     line(out, &style.bold(text));
 }
 
-fn arrow(style: Style) -> &'static str {
+pub fn arrow(style: Style) -> &'static str {
     if style.unicode { "→" } else { "->" }
 }
 

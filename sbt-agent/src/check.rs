@@ -1,0 +1,170 @@
+//! `sbt check`, the acting part: what is judged, and where what comes of it goes.
+
+use std::{
+    fs,
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, ensure};
+use thiserror::Error;
+
+use crate::{
+    gate::{Asked, CheckReport, judge},
+    output::{self, Color},
+    record,
+    report::Report,
+    views::{
+        check::{
+            annotate::{self, Service},
+            junit, text,
+        },
+        table::Style,
+    },
+};
+
+/// What was typed makes no sense: the exit status of usage.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+impl Usage {
+    /// See [`Usage`].
+    pub const EXIT: u8 = 2;
+}
+
+/// Where what comes of the rules goes.
+#[derive(Clone, Debug)]
+pub struct To {
+    /// JSON instead of text.
+    pub json: bool,
+    /// A file instead of a stream.
+    pub output: Option<PathBuf>,
+    /// Another file, as JUnit.
+    pub junit: Option<PathBuf>,
+    /// Bold and dim text.
+    pub color: Color,
+    /// Nothing, if all rules hold.
+    pub quiet: bool,
+    /// No program is run that writes there.
+    pub stdout_is_ours: bool,
+}
+
+/// A check that is ready to judge.
+#[derive(Debug)]
+pub struct Check {
+    asked: Asked,
+    before: Option<Report>,
+    to: To,
+}
+
+impl Check {
+    /// Makes sure, before anything is measured, that there are rules, and that all that
+    /// will be needed is there. `others`: files that must not be written to.
+    ///
+    /// # Errors
+    /// [`Usage`]; or a file cannot be read or written.
+    pub fn new(asked: Asked, to: To, others: &[&Path]) -> anyhow::Result<Self> {
+        if asked.is_empty() {
+            let text = "no rule is given, and without one nothing would be checked: name one, \
+                        such as --max-idle 10% or --no-hang 30s (`sbt check --help` has all), or \
+                        write it into sbt.toml under [check]";
+            return Err(Usage(text.into()).into());
+        }
+        if to.json && to.output.is_none() && !to.stdout_is_ours {
+            let text =
+                "--json needs --output FILE here, since standard output belongs to the program";
+            return Err(Usage(text.into()).into());
+        }
+        let before = asked.baseline.as_deref().map(record::report);
+        let before = before.transpose().context("--baseline")?;
+        let mut others = others.to_vec();
+        others.extend(asked.baseline.as_deref());
+        for path in [&to.output, &to.junit].into_iter().flatten() {
+            ensure!(
+                !others.iter().any(|other| is_same(other, path)),
+                "cannot write {}: it is used for something else as well; name another file",
+                path.display()
+            );
+            output::check_file(path, None)?;
+            others.push(path);
+        }
+        if let Some(path) = &to.junit {
+            // What an earlier check found is not to be taken for what this one does.
+            output::write_file(path, "")?;
+        }
+        Ok(Self { asked, before, to })
+    }
+
+    /// What was asked for.
+    pub const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Judges a report, and tells what came of it. Returns the exit status.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub fn tell(&self, report: &Report) -> anyhow::Result<u8> {
+        let check = judge(report, &self.asked, self.before.as_ref());
+        let service = Service::by(|name| std::env::var(name).ok());
+        if let Some(path) = &self.to.junit {
+            output::write_file(path, &junit::render(&check)?)?;
+        }
+        self.write(&check, service)?;
+        if let Some(service) = service {
+            // Where the program writes, a reader of what it writes may not want them.
+            let to_stdout = self.to.stdout_is_ours && !self.to.json;
+            say(&annotate::render(&check, service), to_stdout)?;
+        }
+        Ok(check.exit_status)
+    }
+
+    fn write(&self, check: &CheckReport, service: Option<Service>) -> anyhow::Result<()> {
+        let as_text = |style: Style| {
+            let text = text::render(check, style);
+            match service {
+                Some(_) => annotate::harmless(&text),
+                None => text,
+            }
+        };
+        match &self.to.output {
+            Some(path) if self.to.json => output::write_file(path, &output::to_json(check)?),
+            Some(path) => {
+                let color = self.to.color == Color::Always;
+                let style = Style {
+                    color,
+                    ..output::PLAIN
+                };
+                output::write_file(path, &as_text(style))
+            }
+            None if self.to.json => output::print(&output::to_json(check)?),
+            None if self.to.quiet && check.exit_status == 0 => Ok(()),
+            None => {
+                let terminal = if self.to.stdout_is_ours {
+                    io::stdout().is_terminal()
+                } else {
+                    io::stderr().is_terminal()
+                };
+                let text = as_text(output::style(self.to.color, terminal));
+                say(&text, self.to.stdout_is_ours)
+            }
+        }
+    }
+}
+
+fn say(text: &str, to_stdout: bool) -> anyhow::Result<()> {
+    if to_stdout {
+        return output::print(text);
+    }
+    // Who has closed it does not want to read it.
+    let _gone = io::stderr().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| fs::canonicalize(path).ok();
+    // Devices take all that is written to them.
+    let is_file = |path: &Path| !path.exists() || path.is_file();
+    is_file(one) && (one == other || file(one).is_some_and(|it| file(other) == Some(it)))
+}

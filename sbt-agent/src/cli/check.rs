@@ -1,0 +1,133 @@
+//! The options of `sbt check` that are rules.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    gate::{Asked, Measure, Rule, rule},
+    settings::value,
+};
+
+/// What must hold. Limits may be given several times, for all sites or with SITE: in front.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Rules")]
+pub struct Rules {
+    /// Work is no more uneven than this at a site: 0% is even, 100% one thread does it all.
+    #[arg(long, value_name = "[SITE:]PCT", value_parser = of(Measure::Imbalance), allow_hyphen_values = true)]
+    max_imbalance: Vec<Rule>,
+    /// Threads wait for others no more than this of their time at a site.
+    #[arg(long, value_name = "[SITE:]PCT", value_parser = of(Measure::Idle), allow_hyphen_values = true)]
+    max_idle: Vec<Rule>,
+    /// Threads do something useful so much of their time, from 0 to 1; without SITE over
+    /// the whole run.
+    #[arg(long, value_name = "[SITE:]SHARE", value_parser = of(Measure::Efficiency), allow_hyphen_values = true)]
+    min_efficiency: Vec<Rule>,
+    /// Mean by most work of a thread is so much, from 0 to 1; without SITE over the whole
+    /// run.
+    #[arg(long, value_name = "[SITE:]SHARE", value_parser = of(Measure::LoadBalance), allow_hyphen_values = true)]
+    min_load_balance: Vec<Rule>,
+    /// 95 % of the episodes take no longer than this from first to last arrival.
+    #[arg(long, value_name = "[SITE:]TIME", value_parser = of(Measure::BarrierTime), allow_hyphen_values = true)]
+    max_barrier_time: Vec<Rule>,
+    /// 95 % of the phases that end at a site take no longer than this.
+    #[arg(long, value_name = "[SITE=]TIME", value_parser = of(Measure::Phase), allow_hyphen_values = true)]
+    max_phase: Vec<Rule>,
+    /// There were so many complete episodes [default: 1].
+    #[arg(long, value_name = "[SITE:]N", value_parser = of(Measure::Episodes), allow_hyphen_values = true)]
+    min_episodes: Vec<Rule>,
+    /// No barrier stands still for so long. A program that does is ended.
+    #[arg(long, value_name = "TIME", value_parser = rule::no_hang, allow_hyphen_values = true)]
+    no_hang: Option<Duration>,
+    /// No more of the events were lost than this [default: 1%].
+    #[arg(long, value_name = "PCT", value_parser = rule::lost, allow_hyphen_values = true)]
+    max_lost: Option<f64>,
+    /// The run and the phases of its sites take no longer than in this recording or report.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// By how much longer they may take: 10%, 0.5 [default: 10%].
+    #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
+    tolerance: Option<f64>,
+}
+
+/// Reads a rule about `measure`.
+fn of(measure: Measure) -> impl Fn(&str) -> Result<Rule, String> + Clone + Send + Sync + 'static {
+    move |text| Rule::parse(measure, text)
+}
+
+impl From<Rules> for Asked {
+    fn from(typed: Rules) -> Self {
+        let rules = [
+            typed.max_imbalance,
+            typed.max_idle,
+            typed.min_efficiency,
+            typed.min_load_balance,
+            typed.max_barrier_time,
+            typed.max_phase,
+            typed.min_episodes,
+        ];
+        Self {
+            rules: rules.into_iter().flatten().collect(),
+            no_hang: typed.no_hang,
+            max_lost: typed.max_lost,
+            baseline: typed.baseline,
+            tolerance: typed.tolerance,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(["sbt", "check"].iter().chain(arguments))
+    }
+
+    #[test]
+    fn what_comes_after_two_dashes_is_a_program_and_else_it_is_a_file() {
+        let of = |arguments: &[&str]| match parse(arguments).unwrap().command {
+            Command::Check { file, program, .. } => (file, program),
+            other => panic!("{other:?}"),
+        };
+        let (file, program) = of(&["--max-idle", "10%", "run.sbt"]);
+        assert_eq!(file.as_deref(), Some("run.sbt".as_ref()));
+        assert!(program.is_empty());
+        let (file, program) = of(&["--max-idle", "10%", "--", "./lu", "--max-idle", "-t"]);
+        assert_eq!(file, None);
+        assert_eq!(program, ["./lu", "--max-idle", "-t"]);
+        assert!(parse(&["--max-idle", "10%"]).is_err());
+        assert!(parse(&["run.sbt", "--", "./lu"]).is_err());
+        assert!(parse(&["./lu", "arg"]).is_err());
+    }
+
+    #[test]
+    fn rules_are_taken_in_the_order_of_their_options() {
+        let arguments = [
+            "--max-phase=solve=5ms",
+            "--max-idle=10%",
+            "--max-idle",
+            "lu.c:690:5%",
+            "--no-hang=30s",
+            "--baseline=a.json",
+            "--tolerance=5%",
+            "run.sbt",
+        ];
+        let Command::Check { rules, .. } = parse(&arguments).unwrap().command else {
+            panic!("another command");
+        };
+        let asked = Asked::from(*rules);
+        let typed: Vec<String> = asked.rules.iter().map(Rule::typed).collect();
+        assert_eq!(typed, ["10%", "lu.c:690:5%", "solve:5ms"]);
+        assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
+        assert_eq!(asked.baseline.as_deref(), Some("a.json".as_ref()));
+        assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
+        let error = parse(&["--max-idle=10", "run.sbt"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("such as 10%"), "{error}");
+    }
+}

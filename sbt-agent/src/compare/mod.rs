@@ -1,0 +1,499 @@
+//! Two reports side by side: what got slower, by how much, and whether that is more than
+//! the episodes of a run differ among themselves.
+//!
+//! Pure: `sbt diff` and `sbt check --baseline` show and judge what comes of it. The
+//! comments of the fields are their documentation, as in [`crate::report`].
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use serde::Serialize;
+
+use crate::{
+    report::{PhaseReport, Report, SiteReport, StatReport, Word},
+    words::command_line,
+};
+
+pub mod matching;
+pub mod noise;
+#[cfg(test)]
+mod tests;
+
+use noise::{Sample, inflation};
+
+/// Version of the JSON fields.
+pub const SCHEMA: u32 = 1;
+
+/// How noise is told, for people.
+pub const METHOD: &str = "a change is beyond the noise if it is more than 3 standard errors of \
+    the difference of the means (Welch) and more than 1 %; the error of a mean comes from means \
+    of consecutive episodes, since episodes follow each other and are not independent; unknown \
+    with fewer than 8 episodes on a side";
+
+/// Two runs side by side. Times are integers of nanoseconds and end in `_ns`, changes are
+/// per cent of the value before and end in `_pct`. `null` is unknown or not measured,
+/// never 0. Fields may be added.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "sbt diff"))]
+pub struct Comparison {
+    /// Version of these fields: 1. It changes if one is removed or comes to mean
+    /// something else.
+    pub schema: u32,
+    /// Version of sbt.
+    pub version: Word,
+    /// When a change is said to be beyond the noise.
+    pub method: Word,
+    /// The run before.
+    pub before: Side,
+    /// The run after.
+    pub after: Side,
+    /// What makes the two less comparable.
+    pub notes: Vec<String>,
+    /// How long each was watched. It is one value a run, so its noise is unknown.
+    pub wall_ns: Change,
+    /// The efficiencies of both.
+    pub efficiency: EfficiencyChange,
+    /// Sites of both runs, what costs most time more first.
+    pub sites: Vec<SiteChange>,
+    /// Phases of both runs, likewise.
+    pub phases: Vec<PhaseChange>,
+    /// What is of the run before only.
+    pub only_before: Vec<Alone>,
+    /// What is of the run after only.
+    pub only_after: Vec<Alone>,
+}
+
+/// One of the two runs.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Side {
+    /// Version of the report's fields.
+    pub schema: u32,
+    /// Version of sbt that made the report.
+    pub version: String,
+    /// The target's command line.
+    pub command: Vec<String>,
+    /// Where the events came from.
+    pub backend: String,
+    /// Threads that came to a barrier.
+    pub threads: u64,
+    /// Complete episodes.
+    pub episodes: u64,
+    /// As of the report; null if it is not known.
+    pub exit_status: Option<u8>,
+}
+
+/// A figure before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Change {
+    /// Before: of many values the mean.
+    pub before: Option<u64>,
+    /// After, likewise.
+    pub after: Option<u64>,
+    /// By how much it grew, of the value before; null if one is unknown, or that is 0.
+    pub change_pct: Option<f64>,
+    /// Whether that is more than the episodes of a run differ: see `method` at the top.
+    /// Null if it cannot be told.
+    pub beyond_noise: Option<bool>,
+    /// The difference in standard errors, above 0 if it grew; null if it cannot be told,
+    /// and if the error is 0.
+    pub standard_errors: Option<f64>,
+}
+
+/// A share or ratio before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Shares {
+    /// Before.
+    pub before: Option<f64>,
+    /// After.
+    pub after: Option<f64>,
+}
+
+/// Efficiencies: 1 is perfect.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EfficiencyChange {
+    /// Of all that threads could have done, what they did.
+    pub parallel: Shares,
+    /// How even work is over the threads.
+    pub load_balance: Shares,
+    /// What is lost by imbalance that moves between threads.
+    pub serialisation: Shares,
+    /// What is lost by the barriers themselves.
+    pub transfer: Shares,
+}
+
+/// A site that both runs have.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SiteChange {
+    /// What it is called after.
+    pub name: String,
+    /// What it was called before: its lines may have moved.
+    pub name_before: String,
+    /// Its number in the report before.
+    pub before: u32,
+    /// Its number in the report after.
+    pub after: u32,
+    /// Complete episodes; more or fewer are no noise but another program.
+    pub episodes: Change,
+    /// Mean phase time.
+    pub phase_ns: Change,
+    /// Mean time from first to last arrival.
+    pub barrier_ns: Change,
+    /// Sum of idle over threads and episodes.
+    pub lost_ns: Change,
+    /// 0: even, 100: one thread does it all.
+    pub imbalance_pct: Shares,
+    /// By how much longer all its episodes after took than as many would have before.
+    pub cost_ns: Option<i64>,
+}
+
+/// A phase that both runs have.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PhaseChange {
+    /// The site before it, as called after; null from a thread's start.
+    pub from: Option<String>,
+    /// The site that ends it.
+    pub to: String,
+    /// Their numbers in the report before.
+    pub before: Ends,
+    /// Their numbers in the report after.
+    pub after: Ends,
+    /// How often.
+    pub episodes: Change,
+    /// Mean time.
+    pub phase_ns: Change,
+    /// As of a site.
+    pub cost_ns: Option<i64>,
+}
+
+/// The sites at both ends of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Ends {
+    /// The one before; null from a thread's start.
+    pub from: Option<u32>,
+    /// The one that ends it.
+    pub to: u32,
+}
+
+/// What only one of the runs has.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Alone {
+    /// `site` or `phase`.
+    pub what: Word,
+    /// The site before a phase; null at a site, and from a thread's start.
+    pub from: Option<String>,
+    /// The site, or that which ends the phase.
+    pub name: String,
+    /// Complete episodes.
+    pub episodes: u64,
+    /// Mean phase time.
+    pub phase_ns: Option<u64>,
+}
+
+/// Something that is slower by more than was tolerated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Slower<'a> {
+    /// The whole run. It has no noise that is known: the tolerance alone decides.
+    Whole(&'a Change),
+    /// A site, by its mean phase time, beyond the noise.
+    Site(&'a str, &'a Change),
+    /// A phase by the sites at its ends, beyond the noise.
+    Phase(Option<&'a str>, &'a str, &'a Change),
+}
+
+impl Change {
+    fn plain(before: Option<u64>, after: Option<u64>) -> Self {
+        let change = |(before, after): (u64, u64)| {
+            (before > 0).then(|| (after as f64 / before as f64 - 1.0) * 100.0)
+        };
+        Self {
+            before,
+            after,
+            change_pct: before.zip(after).and_then(change),
+            beyond_noise: None,
+            standard_errors: None,
+        }
+    }
+
+    fn of(before: Option<&StatReport>, after: Option<&StatReport>, wider: [f64; 2]) -> Self {
+        let mean = |stat: Option<&StatReport>| stat.map(|stat| stat.mean);
+        let samples = before.zip(after).and_then(|(before, after)| {
+            let before = Sample::new(before, wider[0])?;
+            Some((before, Sample::new(after, wider[1])?))
+        });
+        let judged = samples.map(|(before, after)| before.against(&after));
+        Self {
+            beyond_noise: judged.map(|judged| judged.beyond),
+            standard_errors: judged.and_then(|judged| judged.standard_errors),
+            ..Self::plain(mean(before), mean(after))
+        }
+    }
+
+    /// Whether it grew by more than this many per cent, and beyond the noise.
+    pub fn is_slower_by(&self, tolerance_pct: f64) -> bool {
+        self.beyond_noise == Some(true) && self.exceeds(tolerance_pct)
+    }
+
+    fn exceeds(&self, tolerance_pct: f64) -> bool {
+        self.change_pct.is_some_and(|pct| pct > tolerance_pct)
+    }
+}
+
+impl Comparison {
+    /// What is slower by more than so many per cent: the whole run; and sites and phases,
+    /// where it is beyond the noise.
+    pub fn slower_by(&self, tolerance_pct: f64) -> Vec<Slower<'_>> {
+        let whole = Some(&self.wall_ns).filter(|wall| wall.exceeds(tolerance_pct));
+        let sites = self.sites.iter();
+        let sites = sites.filter(|site| site.phase_ns.is_slower_by(tolerance_pct));
+        let phases = self.phases.iter();
+        let phases = phases.filter(|phase| phase.phase_ns.is_slower_by(tolerance_pct));
+        whole
+            .map(Slower::Whole)
+            .into_iter()
+            .chain(sites.map(|site| Slower::Site(&site.name, &site.phase_ns)))
+            .chain(
+                phases
+                    .map(|phase| Slower::Phase(phase.from.as_deref(), &phase.to, &phase.phase_ns)),
+            )
+            .collect()
+    }
+}
+
+/// Puts two reports side by side.
+pub fn compare(before: &Report, after: &Report) -> Comparison {
+    let matched = matching::sites(before, after);
+    let efficiency = |report: &Report, f: fn(&crate::report::EfficiencyReport) -> f64| {
+        report.efficiency.as_ref().map(f)
+    };
+    let shares = |f| Shares {
+        before: efficiency(before, f),
+        after: efficiency(after, f),
+    };
+    let mut all = Comparison {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        method: METHOD,
+        before: side(before),
+        after: side(after),
+        notes: notes(before, after),
+        wall_ns: Change::plain(Some(before.wall_ns), Some(after.wall_ns)),
+        efficiency: EfficiencyChange {
+            parallel: shares(|it| it.parallel),
+            load_balance: shares(|it| it.load_balance),
+            serialisation: shares(|it| it.serialisation),
+            transfer: shares(|it| it.transfer),
+        },
+        sites: Vec::new(),
+        phases: Vec::new(),
+        only_before: Vec::new(),
+        only_after: Vec::new(),
+    };
+    all.sites = matched.iter().map(|(a, b)| site(a, b)).collect();
+    all.sites.sort_by_key(|site| Reverse(site.cost_ns));
+    let pairs: HashMap<u32, u32> = matched.iter().map(|(a, b)| (a.id, b.id)).collect();
+    all.phases = phases(before, after, &pairs);
+    all.phases.sort_by_key(|phase| Reverse(phase.cost_ns));
+    let (mine, others): (HashSet<u32>, HashSet<u32>) =
+        matched.iter().map(|(a, b)| (a.id, b.id)).unzip();
+    let (done, others_done) = all.phases.iter().map(|it| (it.before, it.after)).unzip();
+    all.only_before = alone(before, &mine, &done);
+    all.only_after = alone(after, &others, &others_done);
+    all
+}
+
+fn side(report: &Report) -> Side {
+    Side {
+        schema: report.schema,
+        version: report.version.into(),
+        command: report.command.clone(),
+        backend: report.backend.clone(),
+        threads: threads(report),
+        episodes: report.episodes,
+        exit_status: report.exit_status,
+    }
+}
+
+fn threads(report: &Report) -> u64 {
+    report.threads.iter().map(|thread| thread.threads).sum()
+}
+
+fn notes(before: &Report, after: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if before.command != after.command {
+        let [a, b] = [before, after].map(|it| command_line(&it.command));
+        notes.push(format!("the commands differ: {a} and {b}"));
+    }
+    let [a, b] = [before, after].map(threads);
+    if a != b {
+        notes.push(format!("the numbers of threads differ: {a} and {b}"));
+    }
+    for (what, a, b) in [
+        ("backends", &before.backend, &after.backend),
+        ("ways of watching", &before.method, &after.method),
+    ] {
+        if a != b {
+            notes.push(format!("the {what} differ: {a} and {b}"));
+        }
+    }
+    if before.schema != after.schema {
+        notes.push(format!(
+            "the reports are of different schemas: {} and {}",
+            before.schema, after.schema
+        ));
+    }
+    if before.version != after.version {
+        notes.push(format!(
+            "they were made by different versions of sbt: {} and {}",
+            before.version, after.version
+        ));
+    }
+    if before.departures != after.departures {
+        notes.push(
+            "departures were not watched alike: phases begin at the last arrival where they were \
+             not"
+            .into(),
+        );
+    }
+    for (report, which) in [(before, "before"), (after, "after")] {
+        if report.estimated {
+            notes.push(format!(
+                "the run {which} was watched for spans of time only; its wall time is that of all"
+            ));
+        }
+        if report.lost_events > 0 {
+            notes.push(format!(
+                "the run {which} lost {} events",
+                report.lost_events
+            ));
+        }
+        match report.exit_status {
+            None if !report.ended => notes.push(format!(
+                "the run {which} was watched for a part of its time: wall times do not compare"
+            )),
+            Some(status) if status > 0 => {
+                notes.push(format!("the run {which} ended with exit status {status}"));
+            }
+            _ => {}
+        }
+    }
+    notes
+}
+
+fn site(before: &SiteReport, after: &SiteReport) -> SiteChange {
+    let (phase, other) = (before.phase_ns.as_ref(), after.phase_ns.as_ref());
+    let phases =
+        [before, after].map(|it| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns));
+    let barriers = [before, after]
+        .map(|it| inflation(&it.trend, it.barrier_ns.as_ref(), |at| Some(at.barrier_ns)));
+    SiteChange {
+        name: after.called(),
+        name_before: before.called(),
+        before: before.id,
+        after: after.id,
+        episodes: Change::plain(Some(before.episodes), Some(after.episodes)),
+        phase_ns: Change::of(phase, other, phases),
+        barrier_ns: Change::of(
+            before.barrier_ns.as_ref(),
+            after.barrier_ns.as_ref(),
+            barriers,
+        ),
+        lost_ns: Change::plain(Some(before.lost_ns), Some(after.lost_ns)),
+        imbalance_pct: Shares {
+            before: before.imbalance_pct,
+            after: after.imbalance_pct,
+        },
+        cost_ns: cost_ns(phase, other),
+    }
+}
+
+/// By how much longer the episodes after took than as many would have before.
+fn cost_ns(before: Option<&StatReport>, after: Option<&StatReport>) -> Option<i64> {
+    let (before, after) = before.zip(after)?;
+    let each = i128::from(after.mean) - i128::from(before.mean);
+    i64::try_from(each.saturating_mul(after.count.into())).ok()
+}
+
+fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<PhaseChange> {
+    let later: HashMap<Ends, &PhaseReport> = after
+        .phases
+        .iter()
+        .map(|phase| (ends(phase), phase))
+        .collect();
+    let widths = |report: &Report| -> HashMap<u32, f64> {
+        let sites = report.sites.iter();
+        let width = |it: &SiteReport| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns);
+        sites.map(|site| (site.id, width(site))).collect()
+    };
+    let (widths, later_widths) = (widths(before), widths(after));
+    let names: HashMap<u32, String> = after
+        .sites
+        .iter()
+        .map(|site| (site.id, site.called()))
+        .collect();
+    let name = |id: u32| names.get(&id).cloned().unwrap_or_default();
+    let one = |phase: &PhaseReport| {
+        let from = match phase.from {
+            Some(from) => Some(*pairs.get(&from)?),
+            None => None,
+        };
+        let to = *pairs.get(&phase.to)?;
+        let other = *later.get(&Ends { from, to })?;
+        let (stat, its) = (phase.phase_ns.as_ref(), other.phase_ns.as_ref());
+        // How much episodes hang together is known of sites only.
+        let width = |of: &HashMap<u32, f64>, id: u32| of.get(&id).copied().unwrap_or(1.0);
+        let wider = [width(&widths, phase.to), width(&later_widths, to)];
+        Some(PhaseChange {
+            from: from.map(name),
+            to: name(to),
+            before: ends(phase),
+            after: ends(other),
+            episodes: Change::plain(Some(phase.episodes), Some(other.episodes)),
+            phase_ns: Change::of(stat, its, wider),
+            cost_ns: cost_ns(stat, its),
+        })
+    };
+    before.phases.iter().filter_map(one).collect()
+}
+
+fn ends(phase: &PhaseReport) -> Ends {
+    Ends {
+        from: phase.from,
+        to: phase.to,
+    }
+}
+
+/// What has no counterpart: sites, and phases between sites.
+fn alone(report: &Report, matched: &HashSet<u32>, done: &HashSet<Ends>) -> Vec<Alone> {
+    let mean = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.mean);
+    let name = |id: u32| report.site(id).map(SiteReport::called).unwrap_or_default();
+    let sites = report.sites.iter();
+    let sites = sites.filter(|site| !matched.contains(&site.id));
+    let sites = sites.map(|site| Alone {
+        what: "site",
+        from: None,
+        name: site.called(),
+        episodes: site.episodes,
+        phase_ns: mean(&site.phase_ns),
+    });
+    let phases = report.phases.iter();
+    let phases = phases.filter(|phase| !done.contains(&ends(phase)));
+    let phases = phases.map(|phase| Alone {
+        what: "phase",
+        from: phase.from.map(name),
+        name: name(phase.to),
+        episodes: phase.episodes,
+        phase_ns: mean(&phase.phase_ns),
+    });
+    sites.chain(phases).collect()
+}

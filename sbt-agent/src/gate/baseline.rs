@@ -1,0 +1,103 @@
+//! A run against one before: what takes longer, by more than is tolerated and more than
+//! chance.
+
+use super::{Amount, Outcome};
+use crate::{
+    compare::{Change, Comparison, compare},
+    report::{Figure, Report},
+};
+
+const NAME: &str = "baseline";
+
+/// The whole run and each site that both have.
+pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outcome> {
+    let comparison = compare(before, after);
+    let mut outcomes = vec![whole(before, after, &comparison, tolerance_pct)];
+    for site in &comparison.sites {
+        let outcome = of(&site.phase_ns, tolerance_pct);
+        outcomes.push(match after.site(site.after) {
+            Some(at) => outcome.at(at),
+            None => outcome,
+        });
+    }
+    if comparison.sites.is_empty() {
+        let none = Outcome::of_run(NAME, "count", Figure::Whole(1));
+        let none = Outcome {
+            is_upper: false,
+            ..none
+        };
+        outcomes.push(none.unknown("no site of the baseline is a site of this run"));
+    }
+    outcomes
+}
+
+/// What `ns` may become.
+fn limit(before_ns: u64, tolerance_pct: f64) -> Figure {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time above zero"
+    )]
+    let limit_ns = (before_ns as f64 * (1.0 + tolerance_pct / 100.0)).round() as u64;
+    Figure::Whole(limit_ns)
+}
+
+/// The whole run: one value, whose noise is not known.
+fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct: f64) -> Outcome {
+    let outcome = Outcome::of_run(NAME, "ns", limit(before.wall_ns, tolerance_pct));
+    let part = [(before, "the baseline"), (after, "this run")];
+    let part = part.into_iter().find(|(report, _)| !report.ended);
+    if let Some((_, which)) = part {
+        return outcome.unknown(format!("{which} was not watched to its end"));
+    }
+    let mut notes = comparison.notes.clone();
+    for (alone, which) in [
+        (&comparison.only_before, "of the baseline only"),
+        (&comparison.only_after, "not in the baseline"),
+    ] {
+        let sites = alone.iter().filter(|it| it.what == "site");
+        let names: Vec<&str> = sites.map(|it| it.name.as_str()).collect();
+        if !names.is_empty() {
+            notes.push(format!("{which}: {}", names.join(", ")));
+        }
+    }
+    Outcome {
+        text: (!notes.is_empty()).then(|| notes.join("; ")),
+        ..outcome.found(Amount::Time(after.wall_ns))
+    }
+}
+
+/// A site, by its mean phase time.
+fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
+    let before_ns = phase.before.unwrap_or(0);
+    let outcome = Outcome::of_run(NAME, "ns", limit(before_ns, tolerance_pct));
+    let (Some(after_ns), Some(pct)) = (phase.after, phase.change_pct) else {
+        return outcome.unknown("the time of its phases is not known of both runs");
+    };
+    let found = outcome.clone().found(Amount::Time(after_ns));
+    match phase.beyond_noise {
+        _ if pct <= tolerance_pct => Outcome {
+            holds: true,
+            status: super::Status::Holds,
+            ..found
+        },
+        Some(true) => Outcome {
+            text: Some(format!("{pct:.0} % slower than the baseline")),
+            ..found
+        },
+        Some(false) => Outcome {
+            holds: true,
+            status: super::Status::Holds,
+            text: Some(format!(
+                "{pct:.0} % slower than the baseline, but its episodes differ by as much"
+            )),
+            ..found
+        },
+        None => Outcome {
+            measured: found.measured,
+            ..outcome.unknown(format!(
+                "{pct:.0} % slower than the baseline, in too few episodes to tell that from chance"
+            ))
+        },
+    }
+}

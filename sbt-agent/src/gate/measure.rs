@@ -1,0 +1,213 @@
+//! The figures that rules are about, taken from a report; or why they are not there.
+
+use super::{Amount, Measure};
+use crate::report::{ConceptualReport, EfficiencyReport, Report, SiteReport, StatReport};
+
+/// Where the probes were on for spans of time only, fewer episodes than this tell too
+/// little of those that nobody saw.
+const ENOUGH: u64 = 100;
+
+/// A figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// It.
+    pub amount: Amount,
+    /// Of times: the mean, ns.
+    pub mean_ns: Option<u64>,
+}
+
+impl From<Amount> for Measured {
+    fn from(amount: Amount) -> Self {
+        let mean_ns = None;
+        Self { amount, mean_ns }
+    }
+}
+
+/// What a measure is at a site; if it is not known, why.
+pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<Measured, String> {
+    if measure == Measure::Episodes {
+        return Ok(Amount::Count(site.episodes).into());
+    }
+    if site.episodes == 0 {
+        return Err(format!(
+            "no complete episode was seen there, and {} incomplete",
+            site.incomplete
+        ));
+    }
+    if site.estimated && site.episodes < ENOUGH {
+        return Err(format!(
+            "only {} episodes were seen there, since the probes were on for {} of the run; \
+             --budget off watches all",
+            site.episodes,
+            seen(report)
+        ));
+    }
+    match measure {
+        Measure::Imbalance => {
+            let known = site.imbalance_pct.map(Amount::Percent);
+            known.map(Into::into).ok_or_else(|| {
+                "there were never two threads whose work is known from its beginning".into()
+            })
+        }
+        Measure::Idle => {
+            let times = Times::of(site)?;
+            Ok(Amount::Percent(times.idle_ns / times.total_ns * 100.0).into())
+        }
+        Measure::Efficiency => {
+            let times = Times::of(site)?;
+            Ok(Amount::Share(times.useful_ns / times.total_ns).into())
+        }
+        Measure::LoadBalance => load_balance(site),
+        Measure::BarrierTime => time(site.barrier_ns.as_ref()),
+        Measure::Phase => time(site.phase_ns.as_ref()),
+        Measure::Episodes => Ok(Amount::Count(site.episodes).into()),
+    }
+}
+
+/// Likewise in a conceptual phase.
+pub fn of_phase(measure: Measure, phase: &ConceptualReport) -> Result<Measured, String> {
+    let none = || {
+        format!(
+            "of a phase from barrier to barrier there is no {}",
+            of(measure)
+        )
+    };
+    match measure {
+        Measure::Phase => {
+            time(phase.phase_ns.as_ref()).map_err(|_| "it never came to an end".into())
+        }
+        Measure::Efficiency | Measure::LoadBalance => {
+            let efficiency = phase
+                .efficiency
+                .as_ref()
+                .ok_or("it was not always the same threads, or not all of their work is known")?;
+            of_efficiency(measure, efficiency).ok_or_else(none)
+        }
+        Measure::Idle => {
+            let (idle, work) = (phase.idle_ns as f64, phase.work_ns as f64);
+            if idle + work > 0.0 {
+                Ok(Amount::Percent(idle / (idle + work) * 100.0).into())
+            } else {
+                Err("it never came to an end".into())
+            }
+        }
+        Measure::Episodes => Ok(Amount::Count(phase.episodes).into()),
+        Measure::Imbalance | Measure::BarrierTime => Err(none()),
+    }
+}
+
+/// Likewise in the whole run, where a measure has a meaning there.
+pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, String> {
+    if measure == Measure::Episodes {
+        return Ok(Amount::Count(report.episodes).into());
+    }
+    let efficiency = report.efficiency.as_ref().ok_or_else(|| {
+        if report.estimated {
+            format!(
+                "the probes were on for {} of the run; --budget off watches all",
+                seen(report)
+            )
+        } else if report.episodes == 0 {
+            "no complete episode was seen".into()
+        } else {
+            format!(
+                "too little was seen: {} of {} episodes are incomplete",
+                report.incomplete_episodes,
+                report.incomplete_episodes + report.episodes
+            )
+        }
+    })?;
+    let none = || format!("of the whole run there is no {}", of(measure));
+    of_efficiency(measure, efficiency).ok_or_else(none)
+}
+
+fn of(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Imbalance => "imbalance",
+        Measure::Idle => "idle share",
+        Measure::Efficiency => "efficiency",
+        Measure::LoadBalance => "load balance",
+        Measure::BarrierTime => "barrier time",
+        Measure::Phase => "phase time",
+        Measure::Episodes => "number of episodes",
+    }
+}
+
+fn of_efficiency(measure: Measure, efficiency: &EfficiencyReport) -> Option<Measured> {
+    match measure {
+        Measure::Efficiency => Some(Amount::Share(efficiency.parallel).into()),
+        Measure::LoadBalance => Some(Amount::Share(efficiency.load_balance).into()),
+        _ => None,
+    }
+}
+
+fn time(stat: Option<&StatReport>) -> Result<Measured, String> {
+    let stat = stat.ok_or("of no episode is it known when the one before had ended")?;
+    Ok(Measured {
+        amount: Amount::Time(stat.p95),
+        mean_ns: Some(stat.mean),
+    })
+}
+
+fn seen(report: &Report) -> String {
+    let thinned = report.own_cost.thinned;
+    thinned.map_or_else(
+        || "a part".into(),
+        |thinned| format!("{:.0} %", thinned.observed_pct),
+    )
+}
+
+/// Where the time of a site's threads went: in the phases that end there, in waiting for
+/// others, and in getting going again.
+struct Times {
+    total_ns: f64,
+    idle_ns: f64,
+    useful_ns: f64,
+}
+
+impl Times {
+    fn of(site: &SiteReport) -> Result<Self, String> {
+        let (mut work_ns, mut ready_ns, mut rest_ns) = (0_u64, 0_u64, 0_u64);
+        let mut idle_ns = 0_u64;
+        for thread in &site.threads {
+            let known = thread.work_ns.ok_or_else(work_unknown)?;
+            work_ns = work_ns.saturating_add(known);
+            // As in the efficiencies of the run: what is not known to be lost is useful.
+            ready_ns = ready_ns.saturating_add(thread.ready_ns.unwrap_or(0));
+            idle_ns = idle_ns.saturating_add(thread.idle_ns);
+            rest_ns = rest_ns.saturating_add(thread.release_ns.unwrap_or(0));
+        }
+        let total_ns = work_ns as f64 + idle_ns as f64 + rest_ns as f64;
+        if total_ns > 0.0 {
+            Ok(Self {
+                total_ns,
+                idle_ns: idle_ns as f64,
+                useful_ns: work_ns.saturating_sub(ready_ns) as f64,
+            })
+        } else {
+            Err("no time has passed there".into())
+        }
+    }
+}
+
+fn work_unknown() -> String {
+    "of some threads it is not known when they began to work".into()
+}
+
+/// Mean / most work of a thread. Only where all threads take part in all episodes has
+/// that a meaning.
+fn load_balance(site: &SiteReport) -> Result<Measured, String> {
+    let work = site.threads.iter().map(|thread| thread.work_ns);
+    let work: Vec<u64> = work.collect::<Option<_>>().ok_or_else(work_unknown)?;
+    let episodes = || site.threads.iter().map(|thread| thread.episodes);
+    let (least, most) = (episodes().min(), episodes().max());
+    if least != most {
+        return Err("its threads do not all take part in all episodes".into());
+    }
+    let sum: f64 = work.iter().map(|work| *work as f64).sum();
+    let most = work.iter().max().copied().unwrap_or(0);
+    if most == 0 || work.len() < 2 {
+        return Err("there are no two threads with work".into());
+    }
+    Ok(Amount::Share(sum / work.len() as f64 / most as f64).into())
+}

@@ -1,0 +1,20 @@
+//! Rules for CI: what a run must not exceed, and whether it did. Pure: a report and rules
+//! in, an outcome for each rule and site out.
+//!
+//! What cannot be measured is broken, and says why: a rule that nobody could check must
+//! not look like one that holds.
+
+mod baseline;
+mod judge;
+mod measure;
+mod outcome;
+pub mod rule;
+#[cfg(test)]
+pub mod samples;
+mod sites;
+#[cfg(test)]
+mod tests;
+
+pub use judge::judge;
+pub use outcome::{CheckReport, Outcome, Status};
+pub use rule::{Amount, Asked, Measure, Rule};

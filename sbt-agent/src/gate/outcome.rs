@@ -1,0 +1,390 @@
+//! What came of the rules: data, of which every view is drawn.
+
+use serde::Serialize;
+
+use super::{Amount, Rule};
+use crate::report::{Figure, Report, SCHEMA, SiteReport, Word};
+
+/// How a check ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// All rules hold.
+    Holds,
+    /// One is broken, or could not be measured.
+    Broken,
+    /// Too much was lost to judge.
+    Lost,
+    /// The program has failed.
+    Failed,
+    /// It hung.
+    Hangs,
+}
+
+impl Status {
+    /// The exit status. Of several the worst tells most: what hung was killed and so has
+    /// failed; of a program that has failed little may have been seen; and what was not
+    /// seen need not break a rule.
+    pub const fn exit(self) -> u8 {
+        match self {
+            Self::Holds => 0,
+            Self::Broken => 1,
+            Self::Hangs => 3,
+            Self::Failed => 4,
+            Self::Lost => 5,
+        }
+    }
+
+    /// A word for it, in JSON and JUnit.
+    pub const fn name(self) -> Word {
+        match self {
+            Self::Holds => "holds",
+            Self::Broken => "broken",
+            Self::Lost => "lost",
+            Self::Failed => "failed",
+            Self::Hangs => "hangs",
+        }
+    }
+}
+
+/// What `sbt check --json` prints: what came of each rule at each site. `null` is unknown
+/// or not measured, never 0. Fields may be added.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "sbt check"))]
+pub struct CheckReport {
+    /// Version of these fields, as in reports.
+    pub schema: u32,
+    /// Version of sbt.
+    pub version: Word,
+    /// The program's command line.
+    pub command: Vec<String>,
+    /// When watching began, ns since 1970 (UTC).
+    pub start_unix_ns: u64,
+    /// How long it was watched, ns.
+    pub wall_ns: u64,
+    /// As of the program: 128 + N if signal N ended it; null if it is not known.
+    pub program_status: Option<u8>,
+    /// `holds`: all rules do. Else the worst: `hangs`, `failed` (the program), `lost` (too
+    /// much was, to judge), `broken`.
+    pub result: Word,
+    /// The exit status of `sbt check`: 0, 3, 4, 5 or 1, in the order of these words.
+    pub exit_status: u8,
+    /// How many of `outcomes` do not hold.
+    pub failures: usize,
+    /// What came of each rule at each site, the worst first.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl CheckReport {
+    /// All outcomes of one report.
+    pub fn new(report: &Report, mut outcomes: Vec<Outcome>) -> Self {
+        // Those alike stay in the order in which they were asked for.
+        outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.status));
+        let worst = outcomes.first().map_or(Status::Holds, |it| it.status);
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            command: report.command.clone(),
+            start_unix_ns: report.start_unix_ns,
+            wall_ns: report.wall_ns,
+            program_status: report.exit_status,
+            result: worst.name(),
+            exit_status: worst.exit(),
+            failures: outcomes.iter().filter(|it| !it.holds).count(),
+            outcomes,
+        }
+    }
+}
+
+/// What came of a rule, at a site or in the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Outcome {
+    /// The rule's name: `max-imbalance`, `max-idle`, `min-efficiency`, `min-load-balance`,
+    /// `max-barrier-time`, `max-phase`, `min-episodes`, `no-hang`, `max-lost`, `baseline`;
+    /// or `program`: that it has not failed.
+    pub rule: Word,
+    /// Whether it holds. With a `text` it may do so beyond the limit: see there.
+    pub holds: bool,
+    /// What a rule that does not hold means: `broken`, `hangs`, `failed` or `lost`;
+    /// `holds` of others.
+    #[serde(rename = "means", serialize_with = "word")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub status: Status,
+    /// Whether it could be measured; what could not does not hold.
+    pub is_measured: bool,
+    /// The site's name, or its places; of what no site was found for, what was asked for.
+    /// Null of the whole run.
+    pub site: Option<String>,
+    /// Source file of the site's first place; null if there is none or it is not known.
+    pub file: Option<String>,
+    /// Line in it.
+    pub line: Option<u32>,
+    /// Of the figures: `pct` (per cent), `share` (of 1), `ns`, `count`, `status` (an exit
+    /// status).
+    pub unit: Word,
+    /// What was measured; null if it was not, and of `no-hang` where nothing hung.
+    pub measured: Option<Figure>,
+    /// What still holds.
+    pub limit: Figure,
+    /// Whether more than the limit breaks the rule, and not less.
+    pub is_upper: bool,
+    /// Of times, whose `measured` is what 95 % do not exceed: the mean, ns.
+    pub mean_ns: Option<u64>,
+    /// Why it does not hold, or what else there is to know.
+    pub text: Option<String>,
+}
+
+fn word<S: serde::Serializer>(status: &Status, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(status.name())
+}
+
+impl Outcome {
+    /// Of the whole run, where nothing was measured yet.
+    pub fn of_run(rule: Word, unit: Word, limit: Figure) -> Self {
+        Self {
+            rule,
+            holds: false,
+            status: Status::Broken,
+            is_measured: false,
+            site: None,
+            file: None,
+            line: None,
+            unit,
+            measured: None,
+            limit,
+            is_upper: true,
+            mean_ns: None,
+            text: None,
+        }
+    }
+
+    /// Of a rule, likewise.
+    pub fn of_rule(rule: &Rule) -> Self {
+        let Rule { measure, limit, .. } = rule;
+        Self {
+            is_upper: measure.is_upper(),
+            ..Self::of_run(measure.name(), limit.unit(), limit.figure())
+        }
+    }
+
+    /// At a site.
+    #[must_use]
+    pub fn at(self, site: &SiteReport) -> Self {
+        Self {
+            site: Some(site.called()),
+            file: site.file.clone(),
+            line: site.line,
+            ..self
+        }
+    }
+
+    /// It holds if so much does.
+    #[must_use]
+    pub fn found(self, amount: Amount) -> Self {
+        let (is, limit) = (amount.number(), number(self.limit));
+        let holds = if self.is_upper {
+            is <= limit
+        } else {
+            is >= limit
+        };
+        Self {
+            holds,
+            status: if holds { Status::Holds } else { self.status },
+            is_measured: true,
+            measured: Some(amount.figure()),
+            ..self
+        }
+    }
+
+    /// It cannot be measured, and so does not hold.
+    #[must_use]
+    pub fn unknown(self, why: impl Into<String>) -> Self {
+        Self {
+            text: Some(format!("cannot be measured: {}", why.into())),
+            ..self
+        }
+    }
+
+    /// The rule with its limit, and where: the same in every run.
+    pub fn title(&self) -> String {
+        let limit = amount_text(self.unit, self.limit);
+        let at = self.site.as_ref().map(|site| format!(" at {site}"));
+        format!("{} {limit}{}", self.rule, at.unwrap_or_default())
+    }
+
+    /// All in one sentence.
+    pub fn sentence(&self) -> String {
+        let measured = self.measured.map(|it| {
+            let [is, limit] = self.texts(it);
+            match (self.unit, self.is_upper) {
+                ("status", _) => format!("ended with {is} instead of {limit}"),
+                (_, true) => format!("is {is}, at most {limit} is allowed"),
+                (_, false) => format!("is {is}, at least {limit} is asked for"),
+            }
+        });
+        let at = self.site.as_ref().map(|site| format!("{site}: "));
+        let what = match (measured, &self.text) {
+            (Some(measured), Some(text)) => format!("{measured}; {text}"),
+            (Some(one), None) => one,
+            (None, Some(one)) => one.clone(),
+            (None, None) => String::new(),
+        };
+        format!("{}{} {what}", at.unwrap_or_default(), self.rule)
+    }
+
+    /// What was measured and the limit, in units for people; they differ if the figures
+    /// do.
+    pub fn texts(&self, measured: Figure) -> [String; 2] {
+        let limit = amount_text(self.unit, self.limit);
+        let is = amount_text(self.unit, measured);
+        if is != limit || number(measured) == number(self.limit) {
+            return [is, limit];
+        }
+        match measured {
+            Figure::Whole(ns) if self.unit == "ns" => [format!("{ns} ns"), limit],
+            Figure::Real(real) if self.unit == "pct" => [format!("{real} %"), limit],
+            Figure::Real(real) => [real.to_string(), limit],
+            Figure::Whole(_) => [is, limit],
+        }
+    }
+}
+
+fn number(figure: Figure) -> f64 {
+    match figure {
+        Figure::Whole(number) => number as f64,
+        Figure::Real(number) => number,
+    }
+}
+
+/// A figure with its unit, three digits of it.
+fn amount_text(unit: Word, figure: Figure) -> String {
+    match (unit, figure) {
+        ("ns", Figure::Whole(ns)) => time_text(ns),
+        ("pct", figure) => {
+            let pct = number(figure);
+            // Of what may be lost more digits are told.
+            let steps = if pct < 1.0 { 1000.0 } else { 10.0 };
+            format!("{} %", rounded(pct, steps))
+        }
+        ("share", figure) => rounded(number(figure), 1000.0).to_string(),
+        (_, Figure::Whole(count)) => count.to_string(),
+        (_, Figure::Real(real)) => real.to_string(),
+    }
+}
+
+fn rounded(number: f64, steps: f64) -> f64 {
+    (number * steps).round() / steps
+}
+
+fn time_text(ns: u64) -> String {
+    let (unit, of) = match ns {
+        0..1_000 => ("ns", 1),
+        1_000..1_000_000 => ("us", 1_000),
+        1_000_000..1_000_000_000 => ("ms", 1_000_000),
+        _ => ("s", 1_000_000_000),
+    };
+    let number = ns as f64 / of as f64;
+    let steps = match number {
+        0.0..10.0 => 100.0,
+        10.0..100.0 => 10.0,
+        _ => 1.0,
+    };
+    format!("{} {unit}", (number * steps).round() / steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Measure;
+
+    fn outcome(measure: Measure, limit: &str) -> Outcome {
+        Outcome::of_rule(&Rule::parse(measure, limit).unwrap())
+    }
+
+    #[test]
+    fn limits_hold_at_the_limit() {
+        for (measure, limit, amount, holds) in [
+            (Measure::Idle, "10%", Amount::Percent(10.0), true),
+            (Measure::Idle, "10%", Amount::Percent(10.001), false),
+            (Measure::Efficiency, "0.8", Amount::Share(0.8), true),
+            (Measure::Efficiency, "0.8", Amount::Share(0.799), false),
+            (Measure::Phase, "1ms", Amount::Time(1_000_000), true),
+            (Measure::Phase, "1ms", Amount::Time(1_000_001), false),
+            (Measure::Episodes, "5", Amount::Count(4), false),
+            (Measure::Idle, "10%", Amount::Percent(f64::NAN), false),
+        ] {
+            let outcome = outcome(measure, limit).found(amount);
+            assert_eq!(outcome.holds, holds, "{limit} {amount:?}");
+            assert_eq!(outcome.status == Status::Holds, holds);
+        }
+    }
+
+    #[test]
+    fn what_breaks_a_limit_by_little_does_not_read_as_if_it_held() {
+        for (measure, limit, amount, expected) in [
+            (
+                Measure::Idle,
+                "10%",
+                Amount::Percent(51.26),
+                ["51.3 %", "10 %"],
+            ),
+            (
+                Measure::Idle,
+                "10%",
+                Amount::Percent(10.001),
+                ["10.001 %", "10 %"],
+            ),
+            (
+                Measure::Efficiency,
+                "0.8",
+                Amount::Share(0.7111),
+                ["0.711", "0.8"],
+            ),
+            (
+                Measure::Efficiency,
+                "0.8",
+                Amount::Share(0.799_99),
+                ["0.79999", "0.8"],
+            ),
+            (
+                Measure::Phase,
+                "5ms",
+                Amount::Time(12_345_678),
+                ["12.3 ms", "5 ms"],
+            ),
+            (
+                Measure::Phase,
+                "5ms",
+                Amount::Time(5_000_001),
+                ["5000001 ns", "5 ms"],
+            ),
+            (Measure::Phase, "5ms", Amount::Time(900), ["900 ns", "5 ms"]),
+            (
+                Measure::Phase,
+                "5ms",
+                Amount::Time(1_500_000_000),
+                ["1.5 s", "5 ms"],
+            ),
+            (Measure::Episodes, "5", Amount::Count(4), ["4", "5"]),
+        ] {
+            let texts = outcome(measure, limit).texts(amount.figure());
+            assert_eq!(texts, expected);
+        }
+        let lost = Outcome::of_run("max-lost", "pct", Figure::Real(0.1));
+        assert_eq!(lost.title(), "max-lost 0.1 %");
+    }
+
+    #[test]
+    fn one_exit_status_tells_of_all() {
+        let order = [
+            Status::Holds,
+            Status::Broken,
+            Status::Lost,
+            Status::Failed,
+            Status::Hangs,
+        ];
+        assert!(order.is_sorted());
+        assert_eq!(order.map(Status::exit), [0, 1, 5, 4, 3]);
+    }
+}

@@ -1,0 +1,492 @@
+//! Rules against made-up reports: what holds, what is broken, what cannot be measured.
+
+use std::time::Duration;
+
+use super::{
+    Asked, CheckReport, Measure, Outcome, Rule, judge,
+    samples::{report, site},
+};
+use crate::{
+    report::{EfficiencyReport, Figure, Report, ThinnedReport, schema},
+    screen::samples::{hung, over, slow},
+};
+
+const MS: u64 = 1_000_000;
+
+fn asked(measure: Measure, text: &str) -> Asked {
+    Asked {
+        rules: vec![Rule::parse(measure, text).unwrap()],
+        ..Asked::default()
+    }
+}
+
+/// What came of one rule, and nothing that is checked anyway.
+#[track_caller]
+fn outcomes(report: &Report, measure: Measure, text: &str) -> Vec<Outcome> {
+    let check = judge(report, &asked(measure, text), None);
+    let is_named = asked(measure, text).rules[0].site.is_some();
+    // That something was measured at all is checked beside a site's own number.
+    let mine = |it: &Outcome| it.rule == measure.name() && (!is_named || it.site.is_some());
+    check.outcomes.into_iter().filter(mine).collect()
+}
+
+#[track_caller]
+fn only(report: &Report, measure: Measure, text: &str) -> Outcome {
+    let mut all = outcomes(report, measure, text);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    all.remove(0)
+}
+
+/// Two threads: one works 30 ms in each of 100 episodes, the other 10 ms.
+fn uneven() -> Report {
+    let mut it = site(7, "factor", 690);
+    it.threads.truncate(2);
+    it.episodes = 100;
+    it.imbalance_pct = Some(60.0);
+    for (thread, ms) in it.threads.iter_mut().zip([10, 30]) {
+        thread.episodes = 100;
+        thread.work_ns = Some(ms * 100 * MS);
+        thread.ready_ns = Some(100 * MS);
+        thread.idle_ns = (30 - ms) * 100 * MS;
+        thread.release_ns = Some(0);
+    }
+    for stat in [&mut it.barrier_ns, &mut it.phase_ns] {
+        let stat = stat.as_mut().unwrap();
+        (stat.mean, stat.p95) = (20 * MS, 25 * MS);
+    }
+    let mut report = report(vec![it]);
+    report.episodes = 100;
+    report.efficiency = Some(EfficiencyReport {
+        parallel: 0.66,
+        load_balance: 0.67,
+        serialisation: 1.0,
+        transfer: 0.99,
+        cpu_availability: None,
+        speedup: 1.33,
+        granularity: None,
+        threads: 2,
+        path_ns: 3_000 * MS,
+    });
+    report
+}
+
+#[test]
+fn a_limit_holds_or_is_broken_by_what_was_measured() {
+    let report = uneven();
+    for (measure, holds, breaks, expected) in [
+        (Measure::Imbalance, "60%", "59.9%", Figure::Real(60.0)),
+        // 2 of 6 seconds.
+        (
+            Measure::Idle,
+            "690:33.4%",
+            "690:33.3%",
+            Figure::Real(100.0 / 3.0),
+        ),
+        // 4 less 0.2 of 6 seconds.
+        (
+            Measure::Efficiency,
+            "factor:0.63",
+            "factor:0.64",
+            Figure::Real(3.8 / 6.0),
+        ),
+        (Measure::Efficiency, "0.66", "0.67", Figure::Real(0.66)),
+        (
+            Measure::LoadBalance,
+            "lu.c:690:0.66",
+            "lu.c:690:0.67",
+            Figure::Real(2.0 / 3.0),
+        ),
+        (Measure::LoadBalance, "0.67", "0.68", Figure::Real(0.67)),
+        (Measure::BarrierTime, "25ms", "24ms", Figure::Whole(25 * MS)),
+        (
+            Measure::Phase,
+            "factor=25ms",
+            "factor=24ms",
+            Figure::Whole(25 * MS),
+        ),
+        (Measure::Episodes, "100", "101", Figure::Whole(100)),
+        (
+            Measure::Episodes,
+            "factor:100",
+            "factor:101",
+            Figure::Whole(100),
+        ),
+    ] {
+        for (text, expect) in [(holds, true), (breaks, false)] {
+            let outcome = only(&report, measure, text);
+            assert_eq!(outcome.holds, expect, "{text}: {outcome:#?}");
+            assert!(outcome.is_measured, "{text}");
+            let close = match (outcome.measured.unwrap(), expected) {
+                (Figure::Real(is), Figure::Real(should)) => (is - should).abs() < 1e-9,
+                (is, should) => is == should,
+            };
+            assert!(close, "{text}: {outcome:#?}");
+            let check = judge(&report, &asked(measure, text), None);
+            assert_eq!(check.exit_status, u8::from(!expect), "{text}");
+        }
+    }
+    let outcome = only(&report, Measure::Phase, "1s");
+    assert_eq!(outcome.mean_ns, Some(20 * MS));
+    assert_eq!(outcome.site.as_deref(), Some("factor lu.c:690"));
+    assert_eq!(
+        (outcome.file.as_deref(), outcome.line),
+        (Some("lu.c"), Some(690))
+    );
+}
+
+#[test]
+fn a_limit_for_all_sites_is_judged_at_each() {
+    let report = report(vec![site(0, "factor", 690), site(1, "solve", 700)]);
+    let all = outcomes(&report, Measure::Phase, "1000h");
+    let sites: Vec<_> = all.iter().filter_map(|it| it.site.as_deref()).collect();
+    assert_eq!(sites, ["factor lu.c:690", "solve lu.c:700"]);
+    assert!(all.iter().all(|it| it.holds));
+}
+
+#[test]
+fn a_rule_for_all_sites_does_not_mind_where_hardly_any_time_is_lost() {
+    let mut begin = site(0, "begin", 7);
+    begin.imbalance_pct = Some(99.0);
+    begin.lost_wall_pct = Some(0.99);
+    let mut report = report(vec![begin]);
+    let outcome = only(&report, Measure::Imbalance, "50%");
+    assert!(outcome.holds, "{outcome:#?}");
+    assert!(outcome.text.unwrap().contains("only 0.99 %"));
+    assert!(!only(&report, Measure::Imbalance, "begin:50%").holds);
+    report.sites[0].lost_wall_pct = Some(1.0);
+    assert!(!only(&report, Measure::Imbalance, "50%").holds);
+    report.sites[0].lost_wall_pct = None;
+    assert!(!only(&report, Measure::Imbalance, "50%").holds);
+    // What is unknown there is unknown.
+    report.sites[0].lost_wall_pct = Some(0.1);
+    report.sites[0].imbalance_pct = None;
+    unknown(&report, Measure::Imbalance, "50%");
+}
+
+/// Why a rule could not be measured.
+#[track_caller]
+fn unknown(report: &Report, measure: Measure, text: &str) -> String {
+    let outcome = only(report, measure, text);
+    assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
+    assert_eq!(outcome.measured, None);
+    let check = judge(report, &asked(measure, text), None);
+    assert_eq!(check.exit_status, 1);
+    outcome.text.unwrap()
+}
+
+#[test]
+fn what_cannot_be_measured_does_not_hold() {
+    let sites = || vec![site(0, "factor", 690), site(1, "solve", 700)];
+    let why = unknown(&report(sites()), Measure::Idle, "lu.c:691:100%");
+    assert_eq!(
+        why,
+        "cannot be measured: no site matches lu.c:691; sites are: factor lu.c:690, solve lu.c:700"
+    );
+    let many = (0..20).map(|id| site(id, "f", 100 + id)).collect();
+    let why = unknown(&report(many), Measure::Idle, "g:100%");
+    assert!(why.ends_with("f lu.c:107, and 12 more"), "{why}");
+
+    let mut nothing = report(sites());
+    nothing.sites.clear();
+    nothing.episodes = 0;
+    nothing.none_found_because = Some("it has no symbols".into());
+    for (measure, text) in [
+        (Measure::Imbalance, "100%"),
+        (Measure::Idle, "factor:100%"),
+        (Measure::BarrierTime, "1000h"),
+    ] {
+        let why = unknown(&nothing, measure, text);
+        assert!(why.contains("it has no symbols"), "{why}");
+    }
+    nothing.efficiency = None;
+    let why = unknown(&nothing, Measure::Efficiency, "0");
+    assert!(why.contains("no complete episode"), "{why}");
+    // That there are none was counted.
+    let none = only(&nothing, Measure::Episodes, "1");
+    assert!(!none.holds && none.is_measured, "{none:#?}");
+    assert_eq!(none.text.as_deref(), Some("it has no symbols"));
+
+    let of = |change: fn(&mut crate::report::SiteReport)| {
+        let mut it = site(0, "factor", 690);
+        change(&mut it);
+        report(vec![it])
+    };
+    for (measure, report, words) in [
+        (
+            Measure::Phase,
+            of(|it| (it.episodes, it.incomplete) = (0, 3)),
+            "no complete episode was seen there, and 3 incomplete",
+        ),
+        (
+            Measure::Imbalance,
+            of(|it| it.imbalance_pct = None),
+            "never two threads",
+        ),
+        (
+            Measure::Idle,
+            of(|it| it.threads[1].work_ns = None),
+            "not known when they began",
+        ),
+        (Measure::Phase, of(|it| it.phase_ns = None), "is it known"),
+    ] {
+        let limit = if measure == Measure::Phase {
+            "factor=1h"
+        } else {
+            "factor:100%"
+        };
+        let why = unknown(&report, measure, limit);
+        assert!(why.contains(words), "{why}");
+    }
+    let apart = of(|it| it.threads[0].episodes += 1);
+    let why = unknown(&apart, Measure::LoadBalance, "factor:0");
+    assert!(why.contains("do not all take part"), "{why}");
+}
+
+#[test]
+fn of_a_run_seen_in_part_little_is_known() {
+    let mut it = site(0, "factor", 690);
+    it.estimated = true;
+    it.episodes = 99;
+    let mut report = report(vec![it]);
+    report.estimated = true;
+    report.efficiency = None;
+    report.own_cost.thinned = Some(ThinnedReport {
+        since_ns: 0,
+        off_ns: 1,
+        observed_pct: 37.4,
+        arrivals_seen: 99,
+        arrivals_exact: true,
+    });
+    for (measure, text) in [
+        (Measure::Phase, "factor=1h"),
+        (Measure::Imbalance, "100%"),
+        (Measure::Efficiency, "0"),
+    ] {
+        let why = unknown(&report, measure, text);
+        assert!(
+            why.contains("37 % of the run") && why.contains("--budget off"),
+            "{why}"
+        );
+    }
+    // So many were seen at least.
+    assert!(only(&report, Measure::Episodes, "factor:99").holds);
+    report.sites[0].episodes = 100;
+    assert!(only(&report, Measure::Phase, "factor=1h").holds);
+}
+
+#[test]
+fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
+    let mut report = report(vec![site(0, "factor", 690)]);
+    report.conceptual_phases[0].phase_ns = report.sites[0].phase_ns.clone();
+    report.conceptual_phases[0].phase_ns.as_mut().unwrap().p95 = 3 * MS;
+    assert!(only(&report, Measure::Phase, "step=3ms").holds);
+    assert!(!only(&report, Measure::Phase, "step=2ms").holds);
+    let why = unknown(&report, Measure::BarrierTime, "step:1h");
+    assert!(why.contains("no barrier time"), "{why}");
+    report.conceptual_phases[0].phase_ns = None;
+    let why = unknown(&report, Measure::Phase, "step=1h");
+    assert!(why.contains("never came to an end"), "{why}");
+}
+
+#[test]
+fn something_was_measured_at_all() {
+    let mut report = uneven();
+    let lost = Asked {
+        max_lost: Some(100.0),
+        ..Asked::default()
+    };
+    let check = judge(&report, &lost, None);
+    assert_eq!(check.exit_status, 0, "{check:#?}");
+    report.episodes = 0;
+    let check = judge(&report, &lost, None);
+    assert_eq!(check.exit_status, 1, "{check:#?}");
+    assert_eq!(check.outcomes[0].rule, "min-episodes");
+}
+
+#[test]
+fn too_much_that_is_lost_says_that_nothing_can_be_judged() {
+    let mut report = uneven();
+    (report.lost_events, report.own_cost.events) = (10, 990);
+    let with = |max_lost| Asked {
+        max_lost,
+        ..asked(Measure::Idle, "0%")
+    };
+    // One per cent holds, also if nobody asks.
+    assert_eq!(judge(&report, &with(None), None).exit_status, 1);
+    let check = judge(&report, &with(Some(0.9)), None);
+    assert_eq!((check.exit_status, check.result), (5, "lost"));
+    assert_eq!(check.outcomes[0].measured, Some(Figure::Real(1.0)));
+    report.lost_events = 11;
+    assert_eq!(judge(&report, &with(None), None).exit_status, 5);
+}
+
+fn no_hang(seconds: u64) -> Asked {
+    Asked {
+        no_hang: Some(Duration::from_secs(seconds)),
+        ..Asked::default()
+    }
+}
+
+fn of_hang(check: &CheckReport) -> Option<&Outcome> {
+    check.outcomes.iter().find(|it| it.rule == "no-hang")
+}
+
+#[test]
+fn who_hangs_for_too_long_is_told_before_all_else() {
+    const S: u64 = 1_000_000_000;
+    let mut report = uneven();
+    report.exit_status = Some(143);
+    report.hang_time_ns = Some(10 * S);
+    let held = |report: &Report, seconds| judge(report, &no_hang(seconds), None);
+    let check = held(&report, 30);
+    assert!(of_hang(&check).unwrap().holds, "{check:#?}");
+    assert_eq!(check.exit_status, 4);
+
+    report.hang = hung().report.hang;
+    report.hang.as_mut().unwrap().lasted_ns = 30 * S;
+    let check = held(&report, 30);
+    assert_eq!((check.exit_status, check.result), (3, "hangs"));
+    let first = &check.outcomes[0];
+    assert_eq!(first.rule, "no-hang");
+    let hang = report.hang.as_ref().unwrap();
+    assert_eq!(first.text.as_ref(), Some(&hang.found.text));
+    assert_eq!(held(&report, 31).exit_status, 4);
+    // It hung when it ended, whatever the limit.
+    let any = asked(Measure::Episodes, "1");
+    assert_eq!(judge(&report, &any, None).exit_status, 3);
+
+    report.exit_status = Some(0);
+    report.hang = over().report.hang;
+    report.hang.as_mut().unwrap().lasted_ns = 30 * S;
+    assert_eq!(held(&report, 30).exit_status, 3);
+    assert_eq!(judge(&report, &any, None).exit_status, 0);
+
+    // Who uses a CPU may be slow.
+    report.hang.as_mut().unwrap().found.kind = "unclear";
+    assert_eq!(held(&report, 30).exit_status, 0);
+    assert_eq!(held(&report, 15).exit_status, 3);
+    report.hang = slow().report.hang;
+    report.hang.as_mut().unwrap().lasted_ns = 3600 * S;
+    assert_eq!(held(&report, 30).exit_status, 0);
+}
+
+#[test]
+fn where_nobody_looked_for_hangs_it_is_not_known_that_there_were_none() {
+    let mut report = uneven();
+    for (looked_ns, words) in [
+        (None, "--hang-time off"),
+        (Some(11_000_000_000), "shorter --hang-time"),
+    ] {
+        report.hang_time_ns = looked_ns;
+        let check = judge(&report, &no_hang(10), None);
+        let outcome = of_hang(&check).unwrap();
+        assert!(!outcome.holds && !outcome.is_measured);
+        assert!(
+            outcome.text.as_ref().unwrap().contains(words),
+            "{outcome:#?}"
+        );
+        // It is not known that it hung, either.
+        assert_eq!(check.exit_status, 1);
+    }
+}
+
+#[test]
+fn a_program_that_fails_is_told_before_what_was_lost() {
+    let mut report = uneven();
+    report.lost_events = 1_000_000;
+    let check = |report: &Report| judge(report, &asked(Measure::Idle, "0%"), None);
+    assert_eq!(check(&report).exit_status, 5);
+    report.exit_status = Some(134);
+    let failed = check(&report);
+    assert_eq!((failed.exit_status, failed.result), (4, "failed"));
+    assert_eq!(failed.program_status, Some(134));
+    let text = failed.outcomes[0].text.as_deref();
+    assert_eq!(text, Some("signal 6 ended it"));
+    // Of one that was joined nobody knows how it ended.
+    report.exit_status = None;
+    assert_eq!(check(&report).exit_status, 5);
+}
+
+/// What came of the comparison, by site.
+fn compared(before: &Report, after: &Report, tolerance: Option<f64>) -> Vec<Outcome> {
+    let asked = Asked {
+        tolerance,
+        ..asked(Measure::Episodes, "1")
+    };
+    let check = judge(after, &asked, Some(before));
+    let mine = check.outcomes.into_iter();
+    mine.filter(|it| it.rule == "baseline").collect()
+}
+
+#[test]
+fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
+    let before = uneven();
+    let all = compared(&before, &before.clone(), None);
+    assert_eq!(all.len(), 2, "{all:#?}");
+    assert!(all.iter().all(|it| it.holds && it.is_measured));
+
+    let mut after = before.clone();
+    let stat = |report: &mut Report, mean: u64, stddev: u64| {
+        let stat = report.sites[0].phase_ns.as_mut().unwrap();
+        (stat.mean, stat.stddev, stat.count) = (mean, stddev, 100);
+        report.sites[0].trend.clear();
+    };
+    let mut before = before;
+    stat(&mut before, 20 * MS, MS);
+    stat(&mut after, 24 * MS, MS);
+    let site = |before: &Report, after: &Report, tolerance| {
+        let all = compared(before, after, tolerance);
+        all.into_iter().find(|it| it.site.is_some()).unwrap()
+    };
+    let slower = site(&before, &after, None);
+    assert!(!slower.holds && slower.is_measured, "{slower:#?}");
+    assert_eq!(slower.limit, Figure::Whole(22 * MS));
+    assert!(site(&before, &after, Some(20.0)).holds);
+    // As much as its episodes differ.
+    stat(&mut after, 24 * MS, 50 * MS);
+    let noisy = site(&before, &after, None);
+    assert!(noisy.holds, "{noisy:#?}");
+    assert!(noisy.text.unwrap().contains("differ by as much"));
+    // Of a few episodes nobody knows.
+    after.sites[0].phase_ns.as_mut().unwrap().count = 3;
+    let few = site(&before, &after, None);
+    assert!(!few.holds && !few.is_measured, "{few:#?}");
+    assert!(few.text.unwrap().contains("too few episodes"));
+
+    after.wall_ns = before.wall_ns * 2;
+    let whole = compared(&before, &after, None).remove(0);
+    assert!(!whole.holds && whole.site.is_none(), "{whole:#?}");
+    after.ended = false;
+    let whole = compared(&before, &after, None).remove(0);
+    assert!(whole.text.unwrap().contains("not watched to its end"));
+}
+
+#[test]
+fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
+    let before = report(vec![site(0, "factor", 690), site(1, "old", 700)]);
+    let after = report(vec![site(0, "factor", 690), site(1, "new", 900)]);
+    let all = compared(&before, &after, None);
+    let whole = all.iter().find(|it| it.site.is_none()).unwrap();
+    let text = whole.text.as_ref().unwrap();
+    assert!(
+        text.contains("of the baseline only: old lu.c:700"),
+        "{text}"
+    );
+    assert!(text.contains("not in the baseline: new lu.c:900"), "{text}");
+    let mut other = after.clone();
+    other.sites.clear();
+    let all = compared(&before, &other, None);
+    let none = all.iter().find(|it| !it.holds).unwrap();
+    assert!(
+        none.text
+            .as_ref()
+            .unwrap()
+            .contains("no site of the baseline"),
+        "{none:#?}"
+    );
+}
+
+#[test]
+fn the_schema_in_the_documents_is_that_of_the_code() {
+    schema::is_that_of::<CheckReport>("check.schema.json");
+}

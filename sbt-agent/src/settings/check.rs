@@ -1,0 +1,72 @@
+//! The table `[check]` of a `sbt.toml`: the rules of `sbt check`, named as its options.
+
+use toml::de::DeValue;
+
+use super::{
+    file::{File, Value},
+    value,
+};
+use crate::{
+    gate::{Asked, Measure, Rule, rule},
+    pattern::nearest,
+};
+
+/// Those that are no limits of a [`Measure`].
+const OTHERS: [&str; 4] = ["no-hang", "max-lost", "baseline", "tolerance"];
+
+impl File<'_> {
+    /// Reads it.
+    pub(super) fn check(&self, value: &Value) -> Result<Asked, String> {
+        let mut asked = Asked::default();
+        for (key, value) in self.table("check", value)? {
+            let name = key.get_ref().as_ref();
+            let share = |read: fn(&str) -> Result<f64, String>| {
+                let text = self.number_or_text(name, value, "a share such as \"10%\"")?;
+                self.read(name, value, &text, read)
+            };
+            match name {
+                "no-hang" => {
+                    let text = self.text_of(name, value, "a time such as \"30s\"")?;
+                    let time = self.read(name, value, &text, rule::no_hang)?;
+                    asked.no_hang = Some(time.value);
+                }
+                "max-lost" => asked.max_lost = Some(share(rule::lost)?.value),
+                "tolerance" => asked.tolerance = Some(share(value::tolerance)?.value),
+                "baseline" => asked.baseline = Some(self.file(name, value)?.value),
+                _ => match Measure::ALL.iter().find(|measure| measure.name() == name) {
+                    Some(measure) => {
+                        let rules = self.limits(*measure, value)?;
+                        asked = asked.with(rules);
+                    }
+                    None => return Err(self.at(&key.span(), &no_such_rule(name))),
+                },
+            }
+        }
+        Ok(asked)
+    }
+
+    /// One limit, or a list of several.
+    fn limits(&self, measure: Measure, value: &Value) -> Result<Asked, String> {
+        let name = measure.name();
+        let read = |text: &str| Rule::parse(measure, text);
+        let rules = if let DeValue::Array(_) = value.get_ref() {
+            self.list(name, value, "[\"25%\", \"lu.c:120:10%\"]", read)?
+        } else {
+            let text = self.number_or_text(name, value, "a limit, or a list of them")?;
+            vec![self.read(name, value, &text, read)?]
+        };
+        Ok(Asked {
+            rules: rules.into_iter().map(|given| given.value).collect(),
+            ..Asked::default()
+        })
+    }
+}
+
+fn no_such_rule(unknown: &str) -> String {
+    let known = || Measure::ALL.map(Measure::name).into_iter().chain(OTHERS);
+    let near = nearest(unknown, known()).map_or_else(
+        || format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+        |near| format!("is `{near}` meant?"),
+    );
+    format!("there is no rule `{unknown}`; {near}")
+}

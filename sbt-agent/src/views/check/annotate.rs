@@ -1,0 +1,157 @@
+//! Remarks at lines of the source, as CI services read them from what a step writes.
+
+use super::safe;
+use crate::gate::{CheckReport, Outcome};
+
+/// A service that reads remarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// GitHub Actions, and what does as it does (Gitea, Forgejo).
+    GitHub,
+    /// Azure Pipelines.
+    Azure,
+    /// `TeamCity`.
+    TeamCity,
+}
+
+impl Service {
+    /// The one that has started us, by the variables that it sets. GitLab has none: it
+    /// reads JUnit.
+    pub fn by(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let is = |name: &str, value: &str| {
+            variable(name).is_some_and(|it| it.eq_ignore_ascii_case(value))
+        };
+        if is("GITHUB_ACTIONS", "true") {
+            Some(Self::GitHub)
+        } else if is("TF_BUILD", "true") {
+            Some(Self::Azure)
+        } else {
+            let team_city = variable("TEAMCITY_VERSION");
+            team_city
+                .filter(|version| !version.is_empty())
+                .map(|_| Self::TeamCity)
+        }
+    }
+}
+
+/// A line for each outcome that does not hold.
+pub fn render(check: &CheckReport, service: Service) -> String {
+    let broken = check.outcomes.iter().filter(|outcome| !outcome.holds);
+    let lines = broken.map(|outcome| line(outcome, service) + "\n");
+    lines.collect()
+}
+
+/// Text for people in which such a service finds nothing to obey, whatever the target
+/// calls its functions.
+pub fn harmless(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        // Azure finds its commands, and GitHub its older ones, in the middle of lines too.
+        let line = line.replace("##", "# #");
+        match line.trim_start().strip_prefix("::") {
+            Some(rest) => format!(": :{rest}"),
+            None => line,
+        }
+    });
+    lines.collect()
+}
+
+fn line(outcome: &Outcome, service: Service) -> String {
+    let text = safe(&outcome.sentence());
+    let file = outcome.file.as_deref().map(safe);
+    let line = outcome.line.filter(|_| file.is_some());
+    match service {
+        Service::GitHub => {
+            let mut properties = format!("title={}", github_property(&safe(&title(outcome))));
+            if let Some(file) = file {
+                properties.push_str(&format!(",file={}", github_property(&file)));
+            }
+            if let Some(line) = line {
+                properties.push_str(&format!(",line={line}"));
+            }
+            format!("::error {properties}::{}", github(&text))
+        }
+        Service::Azure => {
+            let mut properties = String::from("type=error");
+            if let Some(file) = file {
+                properties.push_str(&format!(";sourcepath={}", azure_property(&file)));
+            }
+            if let Some(line) = line {
+                properties.push_str(&format!(";linenumber={line}"));
+            }
+            format!("##vso[task.logissue {properties}]{}", azure(&text))
+        }
+        Service::TeamCity => {
+            let place = match (file, line) {
+                (Some(file), Some(line)) => format!("{file}:{line}: "),
+                _ => String::new(),
+            };
+            let text = format!("{place}sbt check: {text}");
+            format!(
+                "##teamcity[buildProblem description='{}']",
+                team_city(&text)
+            )
+        }
+    }
+}
+
+fn title(outcome: &Outcome) -> String {
+    format!("sbt check: {}", outcome.rule)
+}
+
+/// Characters replaced by what stands for them, each once.
+fn replaced(text: &str, by: impl Fn(char) -> Option<&'static str>) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match by(letter) {
+            Some(other) => out.push_str(other),
+            None => out.push(letter),
+        }
+    }
+    out
+}
+
+fn github(text: &str) -> String {
+    replaced(text, |letter| match letter {
+        '%' => Some("%25"),
+        '\r' => Some("%0D"),
+        '\n' => Some("%0A"),
+        _ => None,
+    })
+}
+
+fn github_property(text: &str) -> String {
+    replaced(&github(text), |letter| match letter {
+        ':' => Some("%3A"),
+        ',' => Some("%2C"),
+        _ => None,
+    })
+}
+
+fn azure(text: &str) -> String {
+    replaced(text, |letter| match letter {
+        '%' => Some("%AZP25"),
+        '\r' => Some("%0D"),
+        '\n' => Some("%0A"),
+        _ => None,
+    })
+}
+
+fn azure_property(text: &str) -> String {
+    replaced(&azure(text), |letter| match letter {
+        ';' => Some("%3B"),
+        ']' => Some("%5D"),
+        _ => None,
+    })
+}
+
+fn team_city(text: &str) -> String {
+    replaced(text, |letter| match letter {
+        '|' => Some("||"),
+        '\'' => Some("|'"),
+        '[' => Some("|["),
+        ']' => Some("|]"),
+        '\n' => Some("|n"),
+        '\r' => Some("|r"),
+        _ => None,
+    })
+}
