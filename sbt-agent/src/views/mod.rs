@@ -1,5 +1,6 @@
 //! The report as a reader wants it.
 
 pub mod episode;
+pub mod scale_html;
 pub mod table;
 pub mod text;
