@@ -12,6 +12,7 @@ use crate::{
     counters::{self, Events},
     output::Color,
     pattern::Pattern,
+    scale::counts::{self, Counts, Variable},
     session::{Departures, Futexes, States},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
 };
@@ -154,6 +155,12 @@ pub enum Command {
         #[command(flatten)]
         rules: Box<Rules>,
     },
+    /// Run a program at several numbers of threads: how much faster it gets, and which phase
+    /// stops doing so.
+    ///
+    /// `{n}` in its arguments or in --env becomes the number; without any, OpenMP programs
+    /// get it in OMP_NUM_THREADS.
+    Scale(Box<Scale>),
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,
     /// Show which barriers a program or process has; without one, which counters this
@@ -176,6 +183,40 @@ pub enum Command {
         #[arg(long)]
         patient: bool,
     },
+}
+
+/// What `sbt scale` is told.
+#[derive(Args, Debug)]
+pub struct Scale {
+    /// Numbers of threads: 1,2,4,8.
+    #[arg(short = 'n', long = "threads", value_name = "LIST", value_parser = counts::list,
+          allow_hyphen_values = true)]
+    pub counts: Counts,
+    /// Runs at each number; medians count.
+    #[arg(long, default_value_t = 3, value_name = "TIMES", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
+    /// Set a variable of the program's environment: NAME={n}.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = counts::variable)]
+    pub variables: Vec<Variable>,
+    /// Write a page with plots to a file as well.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// How to watch and report.
+    #[command(flatten)]
+    pub options: Options,
+    /// Keep root for the program, where sudo was used to start sbt.
+    #[arg(long)]
+    pub as_root: bool,
+    /// The number of the one run that this process is for.
+    #[arg(long, hide = true, requires = "into")]
+    pub one: Option<u32>,
+    /// Where its report goes.
+    #[arg(long, hide = true, requires = "one")]
+    pub into: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROG")]
+    pub program: Vec<OsString>,
 }
 
 /// See [`crate::settings::Settings::budget`].

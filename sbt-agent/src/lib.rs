@@ -26,6 +26,7 @@ pub mod place;
 pub mod recognise;
 pub mod record;
 pub mod report;
+pub mod scale;
 pub mod screen;
 pub mod session;
 pub mod settings;

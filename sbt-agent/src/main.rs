@@ -13,20 +13,21 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
     check::{Check, To, Usage},
-    cli::{Cli, Command, Options},
+    cli::{Cli, Command, Options, Scale},
     compare, counters, demo, doctor,
     gate::Asked,
     hang, look, output,
     place::printable,
     record,
+    scale::{counts, series::Series},
     screen::Look,
-    session::{self, Narration, Target},
+    session::{self, Narration, Target, signals},
     settings::{self, Detail, Environment, Settings},
     target::{
         launch::{self, ExecError, Invoker},
         libraries, offers, process,
     },
-    views::text,
+    views::{scale_html, text},
     words::without_codes,
 };
 
@@ -37,7 +38,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let is_run = matches!(
         cli.command,
-        Command::Run { .. } | Command::Attach { .. } | Command::Demo { .. } | Command::Check { .. }
+        Command::Run { .. }
+            | Command::Attach { .. }
+            | Command::Demo { .. }
+            | Command::Check { .. }
+            | Command::Scale(_)
     );
     match act(cli.command) {
         Ok(status) => ExitCode::from(status),
@@ -152,6 +157,10 @@ fn act(command: Command) -> anyhow::Result<u8> {
                 None => check_program((*rules).into(), to, &options, as_root, program),
             }
         }
+        Command::Scale(scale) => match (scale.one, &scale.into) {
+            (Some(threads), Some(into)) => scale_once(&scale, threads, into),
+            _ => run_scale(&scale),
+        },
         Command::List { of: None } => {
             output::print(&counters::list::text(&counters::list::machine()))?;
             Ok(0)
@@ -303,6 +312,99 @@ fn check_program(
     check.tell(&report)
 }
 
+/// Runs a program at several numbers of threads, and tells how it scales.
+fn run_scale(scale: &Scale) -> anyhow::Result<u8> {
+    let options = &scale.options;
+    for (is_there, option, instead) in [
+        (
+            options.record.is_some(),
+            "-o",
+            "record one with `sbt run -o FILE`",
+        ),
+        (
+            options.folded.is_some(),
+            "--folded",
+            "take `sbt run --folded FILE`",
+        ),
+        (
+            options.duration.is_some(),
+            "--duration",
+            "each goes to its end",
+        ),
+        (options.tui, "--tui", "take `sbt run --tui`"),
+    ] {
+        anyhow::ensure!(!is_there, "{option} is not for several runs; {instead}");
+    }
+    let program = scale.program.first();
+    let program =
+        program.and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    let wish = wish(options, false, program.as_deref())?;
+    if let Some(path) = &scale.html {
+        output::check_file(path, program.as_deref())?;
+    }
+    // What is wrong with them shows before anything runs.
+    let Some(_settings) = settings(options, None)? else {
+        anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to see how a program scales");
+    };
+    let series = Series {
+        counts: scale.counts.clone(),
+        repeat: scale.repeat,
+        program: scale.program.clone(),
+        variables: scale.variables.clone(),
+        quiet: options.quiet,
+    };
+    let outcome = series.run()?;
+    if let Some(found) = &outcome.scaling {
+        output::deliver_beside(found, &wish, text::scale)?;
+        if let Some(path) = &scale.html {
+            output::write_page(path, &scale_html::page(found))?;
+        }
+    }
+    if let Some(failure) = outcome.failure {
+        say(&format!("sbt: {}\n", printable(&failure)));
+    }
+    Ok(outcome.status)
+}
+
+/// One of those runs, in a process of its own.
+fn scale_once(scale: &Scale, threads: u32, into: &Path) -> anyhow::Result<u8> {
+    signals::unblock().context("cannot let signals through")?;
+    let invoker = if scale.as_root {
+        None
+    } else {
+        Invoker::from_sudo()
+    };
+    let command = scale
+        .program
+        .iter()
+        .map(|it| counts::put(it, threads))
+        .collect();
+    let target = Target::Run {
+        command,
+        invoker,
+        shown: None,
+    };
+    let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
+    let (effective, _) = effective(&scale.options, environment)?;
+    // Single episodes of so many runs are for nobody to read.
+    let narration = Narration {
+        style: None,
+        keep: false,
+    };
+    let wish = output::Wish {
+        json: true,
+        file: Some(into.into()),
+        color: output::Color::Never,
+        quiet: true,
+        compensated: false,
+    };
+    let settings = effective.settings;
+    let status = session::watch(&target, settings, narration, None, None, |report| {
+        output::deliver(report, &wish)
+    })?;
+    Ok(status.unwrap_or(0))
+}
+
 /// The effective settings, shown if the user wants to see them; `None` if
 /// nothing is to be watched at all. `hang_time`: what suits a demo, if nobody has said
 /// otherwise.
@@ -311,10 +413,7 @@ fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Op
     if environment.no_debug {
         return Ok(None);
     }
-    let detail = Detail::of(options.verbose, environment.options, environment.verbose);
-    let folder = std::env::current_dir().ok();
-    let mut effective =
-        settings::effective(folder.as_deref(), environment, options).map_err(anyhow::Error::msg)?;
+    let (mut effective, detail) = effective(options, environment)?;
     if let Some(time) = hang_time {
         effective.suggest_hang_time(time);
     }
@@ -323,6 +422,18 @@ fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Op
     }
     say(&settings::table(&effective, detail));
     Ok(Some(effective.settings))
+}
+
+/// The effective settings, and how much of them is to be shown.
+fn effective(
+    options: &Options,
+    environment: Environment,
+) -> anyhow::Result<(settings::Effective, Detail)> {
+    let detail = Detail::of(options.verbose, environment.options, environment.verbose);
+    let folder = std::env::current_dir().ok();
+    let effective =
+        settings::effective(folder.as_deref(), environment, options).map_err(anyhow::Error::msg)?;
+    Ok((effective, detail))
 }
 
 /// How single episodes and warnings are told while the program runs. Who wants

@@ -107,24 +107,35 @@ fn terminal_width() -> usize {
 
 /// Writes a report where it belongs.
 pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
+    deliver_beside(report, wish, |report, style| wish.text(report, style))
+}
+
+/// Writes what was found while a program ran: not to standard output, which is the
+/// program's, unless JSON is wanted and no program runs. `text`: how it is written for
+/// people.
+pub fn deliver_beside<T: Serialize>(
+    found: &T,
+    wish: &Wish,
+    text: impl Fn(&T, Style) -> String,
+) -> anyhow::Result<()> {
     if let Some(path) = &wish.file {
         let text = if wish.json {
-            to_json(report)?
+            to_json(found)?
         } else {
             let style = Style {
                 color: wish.color == Color::Always,
                 ..PLAIN
             };
-            wish.text(report, style)
+            text(found, style)
         };
         return write_file(path, &text);
     }
     if wish.json {
-        return print(&to_json(report)?);
+        return print(&to_json(found)?);
     }
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
-        let text = wish.text(report, style(wish.color, terminal));
+        let text = text(found, style(wish.color, terminal));
         let result = io::stderr().lock().write_all(text.as_bytes());
         // So a terminal answers that is gone.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
@@ -175,6 +186,11 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
 /// Writes to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
+}
+
+/// Writes a page to a file.
+pub fn write_page(path: &Path, page: &str) -> anyhow::Result<()> {
+    write_file(path, page)
 }
 
 /// As JSON, on lines of its own.

@@ -39,7 +39,7 @@ mod recognition;
 mod recording;
 mod result;
 mod sampling;
-mod signals;
+pub mod signals;
 mod spinning;
 mod states;
 mod taking;

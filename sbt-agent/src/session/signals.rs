@@ -40,6 +40,11 @@ enum AsyncFdLater {
     Async(AsyncFd<SignalFd>),
 }
 
+/// Lets through again what whoever started us had blocked for itself.
+pub fn unblock() -> nix::Result<()> {
+    SigSet::from_iter(ENDING).thread_unblock()
+}
+
 /// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {

@@ -2,5 +2,6 @@
 
 pub mod check;
 pub mod episode;
+pub mod scale_html;
 pub mod table;
 pub mod text;

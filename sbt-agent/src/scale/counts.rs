@@ -1,0 +1,114 @@
+//! Numbers of threads as they are typed, and put into a command.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+};
+
+/// Where the number of threads goes.
+pub const PLACE: &str = "{n}";
+
+/// More threads than that no program is run with.
+const MOST: u32 = 4096;
+
+/// Reads `1,2,4,8`; the least comes first.
+///
+/// # Errors
+/// It is no such list.
+pub fn list(text: &str) -> Result<Counts, String> {
+    let number = |part: &str| -> Option<u32> {
+        let number = part.trim().parse().ok()?;
+        (1..=MOST).contains(&number).then_some(number)
+    };
+    let numbers: Option<Vec<u32>> = text.split(',').map(number).collect();
+    let mut numbers = numbers
+        .ok_or_else(|| format!("expected numbers of threads, 1 to {MOST}, such as 1,2,4,8"))?;
+    numbers.sort_unstable();
+    if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!(
+            "{} is there twice; --repeat runs each several times",
+            twice[0]
+        ));
+    }
+    Ok(Counts(numbers))
+}
+
+/// Numbers of threads, each once, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts(pub Vec<u32>);
+
+/// A variable of the program's environment, `NAME=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value, with [`PLACE`] in it or not.
+    pub value: String,
+}
+
+/// Reads `NAME=VALUE`.
+///
+/// # Errors
+/// It is not that.
+pub fn variable(text: &str) -> Result<Variable, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.contains('\0') => Ok(Variable {
+            name: name.into(),
+            value: value.into(),
+        }),
+        _ => Err("expected NAME=VALUE, such as MY_THREADS={n}".into()),
+    }
+}
+
+/// Whether the number of threads goes in there.
+pub fn has_place(text: &OsStr) -> bool {
+    memchr::memmem::find(text.as_bytes(), PLACE.as_bytes()).is_some()
+}
+
+/// The text with the number in all places.
+pub fn put(text: &OsStr, threads: u32) -> OsString {
+    let bytes = text.as_bytes();
+    let number = threads.to_string();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut done = 0;
+    for at in memchr::memmem::find_iter(bytes, PLACE.as_bytes()) {
+        out.extend_from_slice(&bytes[done..at]);
+        out.extend_from_slice(number.as_bytes());
+        done = at + PLACE.len();
+    }
+    out.extend_from_slice(&bytes[done..]);
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_sorted_and_without_repetition() {
+        assert_eq!(list("8, 1,2"), Ok(Counts(vec![1, 2, 8])));
+        assert_eq!(list("3"), Ok(Counts(vec![3])));
+        for wrong in ["", "0", "1,,2", "-1", "1-4", "5000", "two"] {
+            assert!(list(wrong).unwrap_err().contains("1,2,4,8"), "{wrong}");
+        }
+        assert!(list("2,2").unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn numbers_are_put_everywhere_and_nothing_else_is_touched() {
+        let put_into = |text: &[u8]| put(OsStr::from_bytes(text), 16).into_vec();
+        assert_eq!(put_into(b"-t{n}"), b"-t16");
+        assert_eq!(put_into(b"{n}{n}x{n"), b"1616x{n");
+        assert_eq!(put_into(b"\xff{n}\xfe"), b"\xff16\xfe");
+        assert_eq!(put_into(b""), b"");
+        assert!(has_place(OsStr::new("a{n}")) && !has_place(OsStr::new("{N}")));
+    }
+
+    #[test]
+    fn variables_have_a_name() {
+        assert_eq!(variable("A={n}=").unwrap().value, "{n}=");
+        for wrong in ["A", "=1", ""] {
+            assert!(variable(wrong).unwrap_err().contains("NAME=VALUE"));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What keeps a program from getting faster with more threads.
+
+use serde::Serialize;
+
+use super::{AtCount, PhaseAt, PhaseScaling};
+use crate::report::{Report, SiteReport, VerdictReport};
+
+/// Efficiency against the ideal from which on a program scales. POP calls 0.8 acceptable.
+pub const GOOD: f64 = 0.8;
+/// A step that gains less than this part of what it could gains nothing worth it.
+const WORTH: f64 = 0.5;
+
+/// The phase that loses most at the largest number of threads.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Limit {
+    /// The site before it; null from a thread's start.
+    pub from: Option<String>,
+    /// The site that ends it; null for what is in no phase.
+    pub to: Option<String>,
+    /// Up to how many threads it still got faster; null if it never did.
+    pub scales_to: Option<u32>,
+    /// What it loses against the ideal.
+    pub lost_ns: u64,
+    /// Of what all phases lose.
+    pub lost_pct: Option<f64>,
+    /// Why, as far as it can be told: the verdicts there, or those of the whole run.
+    pub why: Vec<VerdictReport>,
+}
+
+/// `phases`: what loses most first; `reference`: the run at the largest number.
+pub fn limit(counts: &[AtCount], phases: &[PhaseScaling], reference: &Report) -> Option<Limit> {
+    let last = counts.last().filter(|_| counts.len() > 1)?;
+    if last.scaling_efficiency? >= GOOD {
+        return None;
+    }
+    let worst = phases.first()?;
+    let lost_ns = worst.lost_ns.filter(|ns| *ns > 0)?;
+    Some(Limit {
+        from: worst.from.clone(),
+        to: worst.to.clone(),
+        scales_to: scales_to(&worst.at),
+        lost_ns,
+        lost_pct: worst.lost_pct,
+        why: why(worst, reference),
+    })
+}
+
+/// The number of threads before the first step that is not worth it.
+fn scales_to(at: &[PhaseAt]) -> Option<u32> {
+    let known: Vec<(u32, f64)> = at
+        .iter()
+        .filter_map(|at| Some((at.threads, at.speedup?)))
+        .collect();
+    let is_worth = |step: &[(u32, f64)]| {
+        let could = f64::from(step[1].0) / f64::from(step[0].0) - 1.0;
+        step[1].1 / step[0].1 - 1.0 >= WORTH * could
+    };
+    let steps = known.windows(2).take_while(|step| is_worth(step)).count();
+    (steps > 0).then(|| known[steps].0)
+}
+
+fn why(worst: &PhaseScaling, reference: &Report) -> Vec<VerdictReport> {
+    let verdicts = || reference.verdicts.iter().flatten();
+    let is_there = |verdict: &&VerdictReport| {
+        let site = verdict.site.and_then(|id| reference.site(id));
+        worst.to.is_some() && site.map(SiteReport::called) == worst.to
+    };
+    let there: Vec<VerdictReport> = verdicts().filter(is_there).cloned().collect();
+    let whole = verdicts().filter(|it| it.site.is_none() && it.kind != "no-problem");
+    // What is wrong with the whole run may be why nothing gets faster anywhere.
+    there.into_iter().chain(whole.cloned()).collect()
+}

@@ -1,0 +1,433 @@
+//! One program at several numbers of threads: how much faster it gets, which phase stops
+//! doing so, and why.
+//!
+//! [`scaling`] is pure: it makes a table of reports. [`series`] runs the program. The
+//! comments of the fields are their documentation, as in [`crate::report`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use crate::{
+    compare::{Ends, matching},
+    report::{PhaseReport, Report, SiteReport, VerdictReport, Word, counters::Counts},
+};
+
+pub mod counts;
+mod limit;
+pub mod series;
+#[cfg(test)]
+mod tests;
+
+pub use limit::{GOOD, Limit};
+
+/// Version of the JSON fields.
+pub const SCHEMA: u32 = 1;
+
+/// A run that went to its end.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The number of threads that it was told.
+    pub threads: u32,
+    /// What was seen.
+    pub report: Report,
+}
+
+/// One program at several numbers of threads. Times are integers of nanoseconds and end in
+/// `_ns`, shares are per cent and end in `_pct`; where there are several runs they are
+/// medians. `null` is unknown or not measured, never 0. Fields may be added.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "sbt scale"))]
+pub struct Scaling {
+    /// Version of these fields: 1. It changes if one is removed or comes to mean
+    /// something else.
+    pub schema: u32,
+    /// Version of sbt.
+    pub version: Word,
+    /// The command line, with `{n}` where the number of threads was put.
+    pub command: Vec<String>,
+    /// CPUs that the program could run on; null if that could not be asked.
+    pub cpus: Option<u32>,
+    /// By the number of threads, the least first.
+    pub counts: Vec<AtCount>,
+    /// What lies between two barriers, what loses most time against the ideal first.
+    pub phases: Vec<PhaseScaling>,
+    /// Counters that were asked for.
+    pub counters: Vec<CounterName>,
+    /// What keeps it from scaling; null if it scales, if there is only one number of
+    /// threads, or if it cannot be told.
+    pub limit: Option<Limit>,
+    /// Why threads waited at the largest number of threads; null if it cannot be said.
+    pub verdicts: Option<Vec<VerdictReport>>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// A counter that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CounterName {
+    /// As perf has it.
+    pub name: String,
+    /// `ns`, or `count` for a number of something.
+    pub unit: Word,
+}
+
+/// The whole run at a number of threads.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AtCount {
+    /// What the program was told.
+    pub threads: u32,
+    /// How many came to a barrier, in the run of median time.
+    pub seen_threads: u64,
+    /// Runs that went to their end.
+    pub runs: u32,
+    /// From the program's start to its end.
+    pub wall_ns: u64,
+    /// That of the fastest run.
+    pub min_wall_ns: u64,
+    /// That of the slowest run.
+    pub max_wall_ns: u64,
+    /// How many times faster than with the least number of threads.
+    pub speedup: Option<f64>,
+    /// `speedup` against the ideal one: 1 if as many times the threads make it as many
+    /// times faster.
+    pub scaling_efficiency: Option<f64>,
+    /// As `efficiency.parallel` of a report: what threads did of what they could have done.
+    pub parallel_efficiency: Option<f64>,
+    /// As `efficiency.load_balance` of a report.
+    pub load_balance: Option<f64>,
+    /// All that counters counted of all threads.
+    pub counters: Counts,
+}
+
+/// What lies between two consecutive episodes, by the sites at both ends.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PhaseScaling {
+    /// The site before it, as called at the largest number; null from a thread's start.
+    pub from: Option<String>,
+    /// The site that ends it; null for what is in no phase: what comes after the last
+    /// barrier, and getting going again after each.
+    pub to: Option<String>,
+    /// The least number of threads at which it is known: speed-ups are against that.
+    pub base_threads: Option<u32>,
+    /// By number of threads, as `counts`.
+    pub at: Vec<PhaseAt>,
+    /// At the largest number, what all its episodes took longer than they would have in
+    /// the ideal case; 0 if they did not, null if it is unknown.
+    pub lost_ns: Option<u64>,
+    /// `lost_ns` of that of all phases.
+    pub lost_pct: Option<f64>,
+}
+
+/// A phase at a number of threads.
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PhaseAt {
+    /// What the program was told.
+    pub threads: u32,
+    /// How often the phase came; null if it did not.
+    pub episodes: Option<u64>,
+    /// Mean time.
+    pub mean_ns: Option<u64>,
+    /// Time of all its episodes.
+    pub sum_ns: Option<u64>,
+    /// How many times less that is than at `base_threads`.
+    pub speedup: Option<f64>,
+    /// What counters said of its work, of all threads.
+    pub counters: Counts,
+}
+
+/// Makes the table. `command`: as typed; `runs`: in any order; `notes`: what else the user
+/// should know. `None` without runs.
+pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Option<Scaling> {
+    let threads: BTreeSet<u32> = runs.iter().map(|run| run.threads).collect();
+    let by_count: Vec<Vec<&Report>> = threads
+        .iter()
+        .map(|threads| {
+            let mine = runs.iter().filter(|run| run.threads == *threads);
+            mine.map(|run| &run.report).collect()
+        })
+        .collect();
+    let reference = typical(by_count.last()?)?;
+    let mut counts: Vec<AtCount> = threads
+        .iter()
+        .zip(&by_count)
+        .filter_map(|(n, of)| at_count(*n, of))
+        .collect();
+    compare_wall_times(&mut counts);
+    for (at, of) in counts.iter().zip(&by_count) {
+        notes.extend(notes_of(at, of));
+    }
+    if let Some(cpus) = reference.cpus
+        && let Some(most) = counts.last().filter(|most| most.threads > cpus)
+    {
+        notes.push(format!(
+            "{} threads share {cpus} CPUs: more threads than CPUs make nothing faster",
+            most.threads
+        ));
+    }
+    let mut phases = phases(reference, &threads, &by_count);
+    phases.extend(outside(&threads, &by_count));
+    for phase in &mut phases {
+        compare_times(phase);
+    }
+    share_losses(&mut phases);
+    phases.sort_by_key(|phase| std::cmp::Reverse(phase.lost_ns));
+    Some(Scaling {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        command,
+        cpus: reference.cpus,
+        limit: limit::limit(&counts, &phases, reference),
+        counts,
+        phases,
+        counters: counters(reference),
+        verdicts: reference.verdicts.clone(),
+        notes,
+    })
+}
+
+/// The run whose time is the median, the faster of two.
+fn typical<'a>(runs: &[&'a Report]) -> Option<&'a Report> {
+    let mut runs = runs.to_vec();
+    runs.sort_by_key(|run| run.wall_ns);
+    runs.get(runs.len().checked_sub(1)? / 2).copied()
+}
+
+fn at_count(threads: u32, runs: &[&Report]) -> Option<AtCount> {
+    let walls = || runs.iter().map(|run| run.wall_ns);
+    let efficiencies = |f: fn(&crate::report::EfficiencyReport) -> f64| {
+        median_of_real(runs.iter().filter_map(|run| run.efficiency.as_ref()).map(f))
+    };
+    let seen = typical(runs)?.threads.iter().map(|thread| thread.threads);
+    Some(AtCount {
+        threads,
+        seen_threads: seen.sum(),
+        runs: u32::try_from(runs.len()).ok()?,
+        wall_ns: median(walls())?,
+        min_wall_ns: walls().min()?,
+        max_wall_ns: walls().max()?,
+        speedup: None,
+        scaling_efficiency: None,
+        parallel_efficiency: efficiencies(|it| it.parallel),
+        load_balance: efficiencies(|it| it.load_balance),
+        counters: medians(runs.iter().map(|run| {
+            let counters = run.counters.iter();
+            counters.map(|it| (it.name.clone(), it.total)).collect()
+        })),
+    })
+}
+
+fn compare_wall_times(counts: &mut [AtCount]) {
+    let Some((least, base_ns)) = counts.first().map(|at| (at.threads, at.wall_ns)) else {
+        return;
+    };
+    for at in counts {
+        at.speedup = ratio(base_ns, at.wall_ns);
+        let ideal = f64::from(at.threads) / f64::from(least);
+        at.scaling_efficiency = at.speedup.map(|speedup| speedup / ideal);
+    }
+}
+
+fn ratio(of: u64, by: u64) -> Option<f64> {
+    (by > 0).then(|| of as f64 / by as f64)
+}
+
+/// What makes the figures of a number of threads doubtful.
+fn notes_of(at: &AtCount, runs: &[&Report]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let n = at.threads;
+    if at.seen_threads > 0 && at.seen_threads != u64::from(n) {
+        let seen = at.seen_threads;
+        notes.push(format!("told to use {n} threads, {seen} came to a barrier"));
+    }
+    if runs.iter().any(|run| run.lost_events > 0) {
+        notes.push(format!("with {n} threads events were lost"));
+    }
+    if runs.iter().any(|run| run.estimated) {
+        notes.push(format!(
+            "with {n} threads the probes were on for spans of time only, to stay within the \
+             budget: times of phases are not those of all episodes (--budget off watches all)"
+        ));
+    }
+    notes
+}
+
+fn counters(report: &Report) -> Vec<CounterName> {
+    let counters = report.counters.iter();
+    let name = |it: &crate::report::counters::CounterReport| CounterName {
+        name: it.name.clone(),
+        unit: it.unit,
+    };
+    counters.map(name).collect()
+}
+
+/// The phases of the run at the largest number of threads, and the same of the others.
+fn phases(
+    reference: &Report,
+    threads: &BTreeSet<u32>,
+    by_count: &[Vec<&Report>],
+) -> Vec<PhaseScaling> {
+    let found: Vec<Vec<HashMap<Ends, &PhaseReport>>> = by_count
+        .iter()
+        .map(|runs| runs.iter().map(|run| by_ends(run, reference)).collect())
+        .collect();
+    let name = |id: u32| {
+        reference
+            .site(id)
+            .map(SiteReport::called)
+            .unwrap_or_default()
+    };
+    let one = |phase: &PhaseReport| {
+        let ends = Ends {
+            from: phase.from,
+            to: phase.to,
+        };
+        let at = threads.iter().zip(&found).map(|(threads, runs)| {
+            let same: Vec<&PhaseReport> = runs
+                .iter()
+                .filter_map(|run| run.get(&ends).copied())
+                .collect();
+            phase_at(*threads, &same)
+        });
+        PhaseScaling {
+            from: phase.from.map(name),
+            to: Some(name(phase.to)),
+            base_threads: None,
+            at: at.collect(),
+            lost_ns: None,
+            lost_pct: None,
+        }
+    };
+    reference.phases.iter().map(one).collect()
+}
+
+/// A run's phases by the numbers that another one has for their sites.
+fn by_ends<'a>(run: &'a Report, reference: &Report) -> HashMap<Ends, &'a PhaseReport> {
+    let same: HashMap<u32, u32> = matching::sites(run, reference)
+        .into_iter()
+        .map(|(site, other)| (site.id, other.id))
+        .collect();
+    let phases = run.phases.iter();
+    phases
+        .filter_map(|phase| {
+            let from = match phase.from {
+                Some(from) => Some(*same.get(&from)?),
+                None => None,
+            };
+            let to = *same.get(&phase.to)?;
+            Some((Ends { from, to }, phase))
+        })
+        .collect()
+}
+
+fn phase_at(threads: u32, same: &[&PhaseReport]) -> PhaseAt {
+    let stats = || same.iter().filter_map(|phase| phase.phase_ns.as_ref());
+    PhaseAt {
+        threads,
+        episodes: median(same.iter().map(|phase| phase.episodes)),
+        mean_ns: median(stats().map(|stat| stat.mean)),
+        sum_ns: median(stats().map(|stat| stat.sum)),
+        speedup: None,
+        counters: medians(same.iter().map(|phase| phase.counters.clone())),
+    }
+}
+
+/// The wall time that is in no phase; `None` if phases of several teams overlap, so that it
+/// cannot be told, or if no barrier was met.
+fn outside(threads: &BTreeSet<u32>, by_count: &[Vec<&Report>]) -> Option<PhaseScaling> {
+    let outside = |run: &&Report| {
+        let stats = run
+            .phases
+            .iter()
+            .filter_map(|phase| phase.phase_ns.as_ref());
+        let inside = stats.fold(0_u64, |sum, stat| sum.saturating_add(stat.sum));
+        (!run.estimated)
+            .then(|| run.wall_ns.checked_sub(inside))
+            .flatten()
+    };
+    let at = threads.iter().zip(by_count).map(|(threads, runs)| {
+        let times: Option<Vec<u64>> = runs.iter().map(outside).collect();
+        Some(PhaseAt {
+            threads: *threads,
+            sum_ns: Some(median(times?)?),
+            ..PhaseAt::default()
+        })
+    });
+    let has_phases = by_count.iter().flatten().any(|run| !run.phases.is_empty());
+    let at = at.collect::<Option<Vec<_>>>().filter(|_| has_phases)?;
+    Some(PhaseScaling {
+        from: None,
+        to: None,
+        base_threads: None,
+        at,
+        lost_ns: None,
+        lost_pct: None,
+    })
+}
+
+/// Speed-ups of a phase, and what is lost at the largest number of threads.
+fn compare_times(phase: &mut PhaseScaling) {
+    let base = phase
+        .at
+        .iter()
+        .find_map(|at| Some((at.threads, at.sum_ns?)));
+    let Some((base_threads, base_ns)) = base else {
+        return;
+    };
+    phase.base_threads = Some(base_threads);
+    for at in &mut phase.at {
+        at.speedup = at.sum_ns.and_then(|ns| ratio(base_ns, ns));
+    }
+    let last = phase.at.last().filter(|last| last.threads > base_threads);
+    phase.lost_ns = last.and_then(|last| {
+        let ideal = u128::from(base_ns) * u128::from(base_threads) / u128::from(last.threads);
+        Some(last.sum_ns?.saturating_sub(u64::try_from(ideal).ok()?))
+    });
+}
+
+fn share_losses(phases: &mut [PhaseScaling]) {
+    let all: u64 = phases
+        .iter()
+        .filter_map(|phase| phase.lost_ns)
+        .fold(0, u64::saturating_add);
+    for phase in phases {
+        let share = |ns| (all > 0).then(|| ns as f64 / all as f64 * 100.0);
+        phase.lost_pct = phase.lost_ns.and_then(share);
+    }
+}
+
+/// The one in the middle, or the mean of the two.
+fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let mut values: Vec<u64> = values.into_iter().collect();
+    values.sort_unstable();
+    let upper = *values.get(values.len() / 2)?;
+    let lower = values[(values.len() - 1) / 2];
+    Some(lower.midpoint(upper))
+}
+
+fn median_of_real(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    Some(f64::midpoint(values[(values.len() - 1) / 2], upper))
+}
+
+/// Medians of counters, by name; unknown if they are in any run.
+fn medians(runs: impl Iterator<Item = Counts>) -> Counts {
+    let mut all: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
+    for (name, value) in runs.flatten() {
+        all.entry(name).or_default().push(value);
+    }
+    let median = |values: Vec<Option<u64>>| {
+        let known: Option<Vec<u64>> = values.into_iter().collect();
+        median(known?)
+    };
+    all.into_iter()
+        .map(|(name, values)| (name, median(values)))
+        .collect()
+}
