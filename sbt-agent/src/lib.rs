@@ -12,6 +12,7 @@ pub mod counters;
 pub mod demo;
 pub mod doctor;
 pub mod event;
+pub mod export;
 pub mod hang;
 pub mod live;
 pub mod look;

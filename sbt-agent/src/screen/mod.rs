@@ -20,7 +20,7 @@ mod list;
 pub mod look;
 mod pager;
 #[cfg(test)]
-mod samples;
+pub mod samples;
 mod tabs;
 pub mod terminal;
 #[cfg(test)]
