@@ -22,6 +22,7 @@ mod condvars;
 mod counters;
 mod demo;
 mod efficiency;
+mod exports;
 mod families;
 mod futex;
 mod hang;

@@ -263,8 +263,11 @@ mod tests {
         let pairs: usize = report.sites.iter().map(|site| site.threads.len()).sum();
         assert_eq!(rows.len(), pairs);
         let idle = titles.split(',').position(|it| it == "idle_ns").unwrap();
-        let sum: u64 = rows.iter().map(|row| row[idle].parse::<u64>().unwrap()).sum();
-        let expected = report.sites.iter().map(|site| site.lost_ns).sum();
+        let sum: u64 = rows
+            .iter()
+            .map(|row| row[idle].parse::<u64>().unwrap())
+            .sum();
+        let expected: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
         assert_eq!(sum, expected);
     }
 

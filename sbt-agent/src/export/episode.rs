@@ -146,9 +146,7 @@ impl Numbers {
             index: told.index,
             first_ns: self.since(done.first_ns),
             last_ns: self.since(done.last_ns),
-            phase: done
-                .phase
-                .map(|(from, ns)| (from.map(|SiteId(id)| id), ns)),
+            phase: done.phase.map(|(from, ns)| (from.map(|SiteId(id)| id), ns)),
             straggler: done
                 .straggler
                 .map(|(thread, lead_ns)| (self.order.number(thread), lead_ns)),

@@ -169,7 +169,8 @@ impl Timeline {
         let whole = (to_ns - from_ns).max(1) as f64;
         // A release may end after the watching did.
         let first = usize::try_from(from_ns / self.step_ns).unwrap_or(usize::MAX);
-        for (at, cell) in (0_u64..).zip(lane).skip(first) {
+        let cells = lane.get_mut(first..).unwrap_or_default();
+        for (at, cell) in (first as u64..).zip(cells) {
             let begin_ns = at * self.step_ns;
             if begin_ns >= to_ns {
                 break;
@@ -268,7 +269,11 @@ mod tests {
         let kept = timeline.kept();
         assert_eq!(kept.len(), MOST_ARRIVALS);
         assert_eq!(kept[0].index, 17, "the worst of all");
-        assert!(kept[..MOST_ARRIVALS / 2].iter().all(|it| it.lost_ns() >= 96));
+        assert!(
+            kept[..MOST_ARRIVALS / 2]
+                .iter()
+                .all(|it| it.lost_ns() >= 96)
+        );
         assert_eq!(kept.last().map(|it| it.index), Some(99_999));
         let last = &kept[MOST_ARRIVALS / 2..];
         assert!(last.is_sorted_by(|a, b| a.index + 1 == b.index));

@@ -181,7 +181,11 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
     Ok(report)
 }
 
-fn stacks(report: &Report, folded: Option<Vec<String>>, out: &mut impl Write) -> anyhow::Result<()> {
+fn stacks(
+    report: &Report,
+    folded: Option<Vec<String>>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
     anyhow::ensure!(
         report.sampling.is_some(),
         "--folded needs samples, and none were recorded: `sbt run --sample 200 -o FILE` takes some"
@@ -197,12 +201,7 @@ fn stacks(report: &Report, folded: Option<Vec<String>>, out: &mut impl Write) ->
 }
 
 /// Goes through the recording once more, for what is made of single episodes.
-fn episodes(
-    file: &Path,
-    report: &Report,
-    order: Order,
-    files: &mut Files,
-) -> anyhow::Result<()> {
+fn episodes(file: &Path, report: &Report, order: Order, files: &mut Files) -> anyhow::Result<()> {
     const TRACE: &str = "cannot write the trace";
     const TABLE: &str = "cannot write the table of episodes";
     let mut progress = Progress::of("writing".into());

@@ -40,7 +40,11 @@ impl Progress {
         }
         self.due = Some(Instant::now() + EVERY);
         self.shown = true;
-        write(&format!("\r\x1b[Ksbt: {} {:.0} %", self.doing, share * 100.0));
+        write(&format!(
+            "\r\x1b[Ksbt: {} {:.0} %",
+            self.doing,
+            share * 100.0
+        ));
     }
 }
 

@@ -80,10 +80,7 @@ impl Replacement {
                 ) =>
             {
                 let name = beside(&path);
-                (
-                    options.create_new(true).open(&name)?,
-                    Form::Named(name),
-                )
+                (options.create_new(true).open(&name)?, Form::Named(name))
             }
             Err(error) => return Err(error),
         };
@@ -183,11 +180,7 @@ fn own(file: &File, path: &Path) -> io::Result<()> {
         return file.set_permissions(Permissions::from_mode(there.mode() & 0o7777));
     }
     if let Some(invoker) = Invoker::from_sudo() {
-        fchown(
-            file,
-            Some(invoker.uid.as_raw()),
-            Some(invoker.gid.as_raw()),
-        )?;
+        fchown(file, Some(invoker.uid.as_raw()), Some(invoker.gid.as_raw()))?;
     }
     Ok(())
 }

@@ -24,7 +24,9 @@ pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
                 "No timeline: this page was made from a report. Make it from a recording (" span class="mono" { "sbt run -o FILE" } ") to have one."
             }
         },
-        Told::Timeline(_) if report.episodes == 0 => html! { p { "There was no complete episode." } },
+        Told::Timeline(_) if report.episodes == 0 => {
+            html! { p { "There was no complete episode." } }
+        }
         Told::Timeline(timeline) => drawn(report, timeline),
     };
     section("timeline", "Timeline", &body)
@@ -124,7 +126,14 @@ fn episode(it: &Episode) -> Value {
         .filter(|seen| (seen.thread as usize) < MOST_THREADS)
         .map(|seen| json!([seen.thread, seen.arrived_ns, seen.work_ns, seen.release_ns]))
         .collect();
-    json!([it.site, it.index, it.first_ns, it.last_ns, it.lost_ns(), seen])
+    json!([
+        it.site,
+        it.index,
+        it.first_ns,
+        it.last_ns,
+        it.lost_ns(),
+        seen
+    ])
 }
 
 #[cfg(test)]

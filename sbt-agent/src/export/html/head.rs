@@ -5,7 +5,6 @@ use maud::{Markup, html};
 
 use super::{count, percent, section, time, unbroken};
 use crate::{
-    place::printable,
     report::{EfficiencyReport, HangThreadReport, Report},
     words::command_line,
 };
@@ -15,7 +14,7 @@ const GOOD: f64 = 0.8;
 
 /// The header.
 pub fn head(report: &Report) -> Markup {
-    let command = printable(&command_line(&report.command));
+    let command = command_line(&report.command);
     let status = match report.exit_status {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
@@ -55,9 +54,24 @@ fn fact(name: &str, value: &str) -> Markup {
 
 fn efficiency(it: &EfficiencyReport) -> Markup {
     let factors = [
-        ("=", "load balance", it.load_balance, "small if one thread has more work than the others over the whole run"),
-        ("×", "serialisation", it.serialisation, "small if now one, now another thread has more, and at serial parts"),
-        ("×", "transfer", it.transfer, "what getting going again after barriers, and a lack of CPUs, leave"),
+        (
+            "=",
+            "load balance",
+            it.load_balance,
+            "small if one thread has more work than the others over the whole run",
+        ),
+        (
+            "×",
+            "serialisation",
+            it.serialisation,
+            "small if now one, now another thread has more, and at serial parts",
+        ),
+        (
+            "×",
+            "transfer",
+            it.transfer,
+            "what getting going again after barriers, and a lack of CPUs, leave",
+        ),
     ];
     html! {
         div class="factors" role="group" aria-label="efficiency and its factors" {
@@ -102,11 +116,11 @@ pub fn hang(report: &Report) -> Markup {
         (false, _) => "■ Slow",
     };
     let body = html! {
-        p class="lead" { (printable(&hang.text)) }
+        p class="lead" { (hang.text) }
         p { "It lasted " (time(it.lasted_ns)) @if it.outcome == "lasts" { " and went on" } "." }
         @if let Some(site) = &hang.site {
             p {
-                "Barrier at " strong { (printable(site)) }
+                "Barrier at " strong { (site) }
                 @if let Some(all) = hang.participants {
                     ": " (hang.arrived.len()) " of " (all) " are there."
                 }
@@ -119,9 +133,9 @@ pub fn hang(report: &Report) -> Markup {
             }
         }
         @if !hang.chain.is_empty() {
-            pre { @for line in &hang.chain { (printable(line)) "\n" } }
+            pre { @for line in &hang.chain { (line) "\n" } }
         }
-        @for note in &hang.notes { p class="hint" { (printable(note)) } }
+        @for note in &hang.notes { p class="hint" { (note) } }
     };
     html! { div class="hang" { (section("hang", title, &body)) } }
 }
@@ -129,9 +143,9 @@ pub fn hang(report: &Report) -> Markup {
 fn hung(thread: &HangThreadReport) -> Markup {
     html! {
         li {
-            strong { (printable(&thread.who.name)) } " "
-            (printable(&thread.does))
-            @if let Some(at) = &thread.at { " at " span class="mono" { (printable(at)) } }
+            strong { (thread.who.name) } " "
+            (thread.does)
+            @if let Some(at) = &thread.at { " at " span class="mono" { (at) } }
         }
     }
 }
@@ -141,11 +155,11 @@ pub fn verdicts(report: &Report) -> Markup {
     let all = report.verdicts.iter().flatten();
     let body = html! {
         @if let Some(because) = &report.no_verdict_because {
-            p { "No verdict: " (printable(because)) "." }
+            p { "No verdict: " (because) "." }
         }
         ol class="verdicts" {
             @for verdict in all {
-                @let text = printable(&verdict.text);
+                @let text = verdict.text;
                 @let (what, rest) = text.split_once(": ").unwrap_or((&text, ""));
                 li class=(if verdict.kind == "no-problem" { "good" } else { "bad" }) {
                     p {

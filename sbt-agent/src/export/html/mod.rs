@@ -54,7 +54,16 @@ pub enum Told<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &Report, told: &Told<'_>, out: &mut impl Write) -> io::Result<()> {
-    out.write_all(page(report, told).into_string().as_bytes())
+    let page = page(report, told).into_string();
+    // Here for all of it, so that no name is forgotten.
+    for line in page.split_inclusive('\n') {
+        let text = line.strip_suffix('\n');
+        out.write_all(printable(text.unwrap_or(line)).as_bytes())?;
+        if text.is_some() {
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
 }
 
 /// What a browser is to do with the page: load nothing, and run nothing but our script.
@@ -68,7 +77,7 @@ fn policy() -> String {
 }
 
 fn page(report: &Report, told: &Told<'_>) -> Markup {
-    let command = printable(&command_line(&report.command));
+    let command = command_line(&report.command);
     html! {
         (DOCTYPE)
         html lang="en" {

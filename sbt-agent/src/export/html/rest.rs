@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, count, further, percent, scrolling, section, td_count, td_time, th, time};
-use crate::{place::printable, report::Report};
+use crate::report::Report;
 
 /// Locks for which threads waited, if anybody looked.
 pub fn locks(report: &Report) -> Markup {
@@ -24,7 +24,7 @@ pub fn locks(report: &Report) -> Markup {
             tbody {
                 @for lock in all.iter().take(MOST_ROWS) {
                     tr {
-                        th scope="row" class="site" { (lock.site.as_deref().map_or_else(|| lock.address.clone(), printable)) }
+                        th scope="row" class="site" { (lock.site.as_ref().unwrap_or(&lock.address)) }
                         td { (lock.kind) }
                         (td_count(lock.waits)) (td_time(lock.total_ns)) (td_time(lock.mean_ns))
                         (td_time(lock.max_ns)) (td_count(lock.waiters_max))
@@ -68,7 +68,9 @@ pub fn notes(report: &Report) -> Markup {
     let cost = &report.own_cost;
     let departures = match report.departures {
         Some(true) => "watched",
-        Some(false) => "not watched: how long it took to get going again is unknown, and in the work",
+        Some(false) => {
+            "not watched: how long it took to get going again is unknown, and in the work"
+        }
         None => "watched in part",
     };
     let body = html! {
@@ -81,9 +83,9 @@ pub fn notes(report: &Report) -> Markup {
             div { dt { "CPU time of sbt" } dd { (time(cost.cpu_ns)) } }
         }
         p { "Departures were " (departures) "." }
-        @if let Some(because) = &cost.unknown_because { p { "What probes cost is unknown: " (printable(because)) "." } }
+        @if let Some(because) = &cost.unknown_because { p { "What probes cost is unknown: " (because) "." } }
         @if !report.notes.is_empty() {
-            ul class="notes" { @for note in report.notes.iter().take(MOST_ROWS) { li { (printable(note)) } } }
+            ul class="notes" { @for note in report.notes.iter().take(MOST_ROWS) { li { (note) } } }
         }
         p class="hint" { "“?” stands for what is unknown or was not measured." }
     };

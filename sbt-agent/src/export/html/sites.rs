@@ -23,12 +23,17 @@ pub fn barriers(report: &Report) -> Markup {
         let body = html! {
             p {
                 "No barrier was used in " (time(report.wall_ns)) " that could be found."
-                @if let Some(because) = &report.none_found_because { " " (crate::place::printable(because)) "." }
+                @if let Some(because) = &report.none_found_because { " " (because) "." }
             }
         };
         return section("barriers", "Barriers", &body);
     }
-    let most = report.sites.iter().map(|site| site.lost_ns).max().unwrap_or(0);
+    let most = report
+        .sites
+        .iter()
+        .map(|site| site.lost_ns)
+        .max()
+        .unwrap_or(0);
     let table = html! {
         table class="sortable" {
             thead {
@@ -158,7 +163,10 @@ fn details(report: &Report, site: &SiteReport) -> Markup {
 
 /// Against the thread that did most.
 fn work_and_idle(site: &SiteReport, work_ns: Option<u64>, idle_ns: u64) -> Markup {
-    let sums = site.threads.iter().map(|it| it.work_ns.unwrap_or(0) + it.idle_ns);
+    let sums = site
+        .threads
+        .iter()
+        .map(|it| it.work_ns.unwrap_or(0) + it.idle_ns);
     let most = sums.max().unwrap_or(0).max(1) as f64;
     let label = format!("work {}, idle {}", time(work_ns), time(idle_ns));
     let parts = [

@@ -3,10 +3,7 @@
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, bars, further, scrolling, section, td_count, td_time, th, time};
-use crate::{
-    place::printable,
-    report::{Report, ThreadReport},
-};
+use crate::report::{Report, ThreadReport};
 
 /// The table of threads.
 pub fn threads(report: &Report) -> Markup {
@@ -70,7 +67,7 @@ fn row(thread: &ThreadReport, most: f64) -> Markup {
         tr {
             th scope="row" { (thread.label) }
             td class="name" {
-                (printable(&thread.name))
+                (thread.name)
                 @if thread.threads > 1 { " (" (thread.threads) " threads)" }
             }
             td class="n" data-v=(thread.tid) { (thread.tid) }

@@ -3,10 +3,7 @@
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, bars, further, percent, scrolling, section, td_percent, td_time, th, time};
-use crate::{
-    place::printable,
-    report::{ParallelismReport, PhaseReport, Report},
-};
+use crate::report::{ParallelismReport, PhaseReport, Report};
 
 /// Functions that are shown, at most.
 const MOST_FUNCTIONS: usize = 100;
@@ -33,7 +30,13 @@ pub fn parallelism(report: &Report) -> Markup {
 
 fn busy(it: &ParallelismReport) -> Markup {
     let whole = it.times.iter().map(|time| time.ns).sum::<u64>().max(1) as f64;
-    let most = it.times.iter().map(|time| time.ns).max().unwrap_or(0).max(1) as f64;
+    let most = it
+        .times
+        .iter()
+        .map(|time| time.ns)
+        .max()
+        .unwrap_or(0)
+        .max(1) as f64;
     let table = html! {
         table {
             thead { tr { (th("busy threads")) (th("wall time")) (th("share")) th scope="col" { span class="quiet" { "of the longest" } } } }
@@ -104,7 +107,11 @@ fn mean(it: Option<&ParallelismReport>) -> Option<f64> {
 }
 
 fn phase_name(report: &Report, phase: &PhaseReport) -> String {
-    let site = |id| report.site(id).map_or_else(|| "?".into(), |site| site.called());
+    let site = |id| {
+        report
+            .site(id)
+            .map_or_else(|| "?".into(), |site| site.called())
+    };
     let from = phase.from.map_or_else(|| "start".into(), site);
     format!("{from} → {}", site(phase.to))
 }
@@ -127,7 +134,7 @@ fn sites(report: &Report) -> Markup {
 
 fn threads(report: &Report) -> Markup {
     let rows = report.threads.iter().map(|thread| {
-        let name = format!("{} {}", thread.label, printable(&thread.name));
+        let name = format!("{} {}", thread.label, thread.name);
         (name, thread.npt_ns, None)
     });
     npt("By thread", "thread", rows.collect())
@@ -150,8 +157,8 @@ fn functions(report: &Report) -> Markup {
             tbody {
                 @for it in all.iter().take(MOST_FUNCTIONS) {
                     tr {
-                        th scope="row" class="site" { (printable(&it.function)) }
-                        td class="name" { (printable(&it.binary)) }
+                        th scope="row" class="site" { (it.function) }
+                        td class="name" { (it.binary) }
                         (td_time(it.npt_ns)) (td_percent(Some(it.npt_pct))) (td_time(it.self_npt_ns))
                         (td_percent(Some(it.cpu_pct))) (td_percent(it.path_pct))
                     }
@@ -178,8 +185,12 @@ pub fn path(report: &Report) -> Markup {
         (site.called(), site.path_ns, shares)
     });
     let threads = report.threads.iter().map(|thread| {
-        let name = format!("{} {}", thread.label, printable(&thread.name));
-        (name, thread.path_ns, (thread.path_pct, thread.weighted_path_pct))
+        let name = format!("{} {}", thread.label, thread.name);
+        (
+            name,
+            thread.path_ns,
+            (thread.path_pct, thread.weighted_path_pct),
+        )
     });
     let (sites, threads): (Vec<_>, Vec<_>) = (sites.collect(), threads.collect());
     let body = html! {

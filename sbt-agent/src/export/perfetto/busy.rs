@@ -39,7 +39,8 @@ impl Busy {
         });
         for (from_ns, to_ns) in alone.chain(all) {
             let first = usize::try_from(from_ns / self.step_ns).unwrap_or(usize::MAX);
-            for (at, work) in (0_u64..).zip(&mut self.work).skip(first) {
+            let pieces = self.work.get_mut(first..).unwrap_or_default();
+            for (at, work) in (first as u64..).zip(pieces) {
                 let begin_ns = at * self.step_ns;
                 if begin_ns >= to_ns {
                     break;

@@ -133,7 +133,8 @@ fn structure(trace: proto::Trace) -> Read {
             names.insert(name.iid.unwrap(), name.name.unwrap());
         }
         for text in interned.debug_annotation_string_values {
-            out.texts.insert(String::from_utf8(text.str.unwrap()).unwrap());
+            out.texts
+                .insert(String::from_utf8(text.str.unwrap()).unwrap());
         }
         if let Some(track) = packet.track_descriptor {
             let thread = track.thread.iter().filter_map(|it| it.thread_name.clone());
@@ -144,7 +145,9 @@ fn structure(trace: proto::Trace) -> Read {
         }
         if let Some(event) = packet.track_event {
             assert!(out.tracks.contains_key(&event.track_uuid.unwrap()));
-            let name = event.name_iid.map_or_else(String::new, |it| names[&it].clone());
+            let name = event
+                .name_iid
+                .map_or_else(String::new, |it| names[&it].clone());
             events.push((packet.timestamp.unwrap(), event, name));
         }
     }
@@ -205,7 +208,10 @@ fn threads_work_wait_and_go_on() {
     assert_eq!((slices[1].0, slices[1].1), (3 * MS, 5 * MS));
     assert!(slices.iter().all(|it| it.3 == 0), "side by side");
     // Whoever comes last does not wait.
-    assert_eq!(found.names(found.track("T3 worker"))[..2], ["work", "release"]);
+    assert_eq!(
+        found.names(found.track("T3 worker"))[..2],
+        ["work", "release"]
+    );
     let process = found.tracks[&thread].parent_uuid.unwrap();
     let process = found.tracks[&process].process.as_ref().unwrap();
     assert_eq!(process.pid, Some(4242));
@@ -296,7 +302,12 @@ fn busy_threads_and_counters_are_counted() {
     let busy = &found.counts[&found.track("busy threads")];
     let at = |time_ns: u64| busy.iter().rfind(|it| it.0 <= time_ns).unwrap().1;
     let values = [MS, 2 * MS + MS / 2, 4 * MS + MS / 2, 6 * MS].map(at);
-    assert!(values.iter().zip([4.0, 3.0, 1.0, 0.0]).all(|(a, b)| (a - b).abs() < 0.01));
+    assert!(
+        values
+            .iter()
+            .zip([4.0, 3.0, 1.0, 0.0])
+            .all(|(a, b)| (a - b).abs() < 0.01)
+    );
     let thread = Some(found.track("T0 lu"));
     let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
     let counter = below.next().unwrap();
@@ -328,7 +339,10 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
     let drawn = drawn.iter().filter(|name| **name == "work").count();
     assert_eq!(drawn as u64, 2 * STRETCH);
     let busy = &found.counts[&found.track("busy threads")];
-    assert!(busy.last().unwrap().0 > report.wall_ns * 4 / 5, "of all that was");
+    assert!(
+        busy.last().unwrap().0 > report.wall_ns * 4 / 5,
+        "of all that was"
+    );
 }
 
 #[test]
@@ -358,7 +372,10 @@ fn names_of_any_kind_are_text_and_threads_of_any_number_are_apart() {
     let found = read(&written(&report, all));
     for text in &found.texts {
         let turns = |c: char| ('\u{202a}'..='\u{202e}').contains(&c);
-        assert!(!text.contains(|c: char| c.is_control() || turns(c)), "{text:?}");
+        assert!(
+            !text.contains(|c: char| c.is_control() || turns(c)),
+            "{text:?}"
+        );
     }
     let threads = found.tracks.values().filter(|it| it.thread.is_some());
     assert_eq!(threads.count(), 1, "the others share numbers or have none");

@@ -175,10 +175,7 @@ impl Tracks {
 }
 
 /// Describes the processes; their tracks by number.
-fn processes(
-    report: &Report,
-    packets: &mut Packets<impl Write>,
-) -> io::Result<HashMap<u32, u64>> {
+fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<HashMap<u32, u64>> {
     let mut all: Vec<(u32, String)> = Vec::new();
     let command = printable(&command_line(&report.command));
     for process in &report.processes {
