@@ -98,6 +98,9 @@ pub enum Command {
         /// Also tell the figures as they would be without the cost of watching.
         #[arg(long)]
         compensated: bool,
+        /// Other forms.
+        #[command(flatten)]
+        exports: Exports,
         /// Where the answer goes.
         #[command(flatten)]
         to: Asked,
@@ -379,6 +382,38 @@ mod tests {
         let error = Cli::try_parse_from(["sbt", "attach", "-1"]).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("the number of a process"), "{error}");
+    }
+}
+
+/// Files for other programs. With any of them the report itself is only told where --json or
+/// --output asks for it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Exports {
+    /// Write a page for browsers: one file, which needs no network.
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
+    /// Write a trace for ui.perfetto.dev.
+    #[arg(long, value_name = "OUT")]
+    pub perfetto: Option<PathBuf>,
+    /// Write a table with a row for each site and thread.
+    #[arg(long, value_name = "OUT")]
+    pub csv: Option<PathBuf>,
+    /// Write a table with a row for each arrival.
+    #[arg(long, value_name = "OUT")]
+    pub csv_episodes: Option<PathBuf>,
+    /// Write folded stacks of the samples, for flame graphs.
+    #[arg(long, value_name = "OUT")]
+    pub folded: Option<PathBuf>,
+}
+
+impl Exports {
+    /// Whether any is wanted.
+    pub const fn any(&self) -> bool {
+        self.html.is_some()
+            || self.perfetto.is_some()
+            || self.csv.is_some()
+            || self.csv_episodes.is_some()
+            || self.folded.is_some()
     }
 }
 

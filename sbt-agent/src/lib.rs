@@ -14,6 +14,7 @@ pub mod counters;
 pub mod demo;
 pub mod doctor;
 pub mod event;
+pub mod export;
 pub mod gate;
 pub mod hang;
 pub mod live;

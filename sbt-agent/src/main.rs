@@ -116,9 +116,18 @@ fn act(command: Command) -> anyhow::Result<u8> {
         Command::Report {
             file,
             compensated,
+            exports,
             to,
         } => {
-            let report = record::report(&file)?;
+            let report = if exports.any() {
+                let report = output::exports::write(&file, &exports)?;
+                if !to.json && to.output.is_none() {
+                    return Ok(0);
+                }
+                report
+            } else {
+                record::report(&file)?
+            };
             output::deliver_asked(&report, &to, |report, style| {
                 text::with(report, style, compensated)
             })?;

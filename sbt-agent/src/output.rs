@@ -19,6 +19,10 @@ use crate::{
     views::{table::Style, text},
 };
 
+pub mod exports;
+mod progress;
+mod replace;
+
 /// How a file wants its text.
 pub const PLAIN: Style = Style {
     width: 80,

@@ -24,6 +24,7 @@ mod counters;
 mod demo;
 mod diff;
 mod efficiency;
+mod exports;
 mod families;
 mod futex;
 mod hang;

@@ -393,6 +393,7 @@ impl Model {
                     idle_ns: part.idle_ns,
                     release_ns: part.release_ns,
                     work_ns: part.work_ns,
+                    split: part.split,
                     counts: member.counts.clone(),
                 }
             })

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     site::{Done, PlaceId, SiteId},
-    thread::ThreadId,
+    thread::{Split, ThreadId},
 };
 use crate::event::Reading;
 
@@ -51,6 +51,9 @@ pub struct Arrival {
     pub release_ns: Option<u64>,
     /// `a_i - start_i`, ns, if the start is known.
     pub work_ns: Option<u64>,
+    /// How that splits up; recordings of older versions do not have it.
+    #[serde(default)]
+    pub split: Split,
     /// What counters said of that work, if anything is counted.
     pub counts: Option<Reading>,
 }

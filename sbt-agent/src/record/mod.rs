@@ -25,7 +25,7 @@ mod rows;
 mod write;
 
 pub use read::{ReadError, Reader};
-pub use replay::Replay;
+pub use replay::{Replay, Whole};
 pub use rows::{Begin, Row};
 pub use write::Recorder;
 
@@ -37,11 +37,30 @@ pub const FORMAT: u32 = 1;
 const FORMAT_KEY: &str = "sbt.format";
 const VERSION_KEY: &str = "sbt.version";
 
+/// What a file holds.
+pub enum Source {
+    /// A recording, of which nothing is told yet.
+    Recording(Box<Replay>),
+    /// A report in JSON.
+    Report(Box<Report>),
+}
+
 /// The report of a recording, or of a report in JSON.
 ///
 /// # Errors
 /// It is neither; see [`ReadError`].
 pub fn report(path: &Path) -> anyhow::Result<Report> {
+    Ok(match open(path)? {
+        Source::Recording(replay) => replay.report()?,
+        Source::Report(report) => *report,
+    })
+}
+
+/// Opens a recording, or reads a report in JSON.
+///
+/// # Errors
+/// It is neither; see [`ReadError`].
+pub fn open(path: &Path) -> anyhow::Result<Source> {
     let shown = printable(&path.to_string_lossy());
     let mut begin = [0];
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
@@ -53,9 +72,10 @@ pub fn report(path: &Path) -> anyhow::Result<Report> {
         .read_exact(&mut begin)
         .is_ok_and(|()| begin == *b"{");
     if !is_json {
-        return Ok(Replay::open(path)?.report()?);
+        return Ok(Source::Recording(Box::new(Replay::open(path)?)));
     }
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    clean::read(&text)
-        .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))
+    let report = clean::read(&text)
+        .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
+    Ok(Source::Report(Box::new(report)))
 }

@@ -73,6 +73,8 @@ pub struct Reader {
     /// That of the sbt that wrote it.
     version: String,
     batches: StreamReader<BufReader<Take<File>>>,
+    /// Those that are whole messages.
+    bytes: u64,
     read: usize,
     rows: std::vec::IntoIter<Cells>,
     torn: bool,
@@ -117,6 +119,7 @@ impl Reader {
             path: shown,
             version,
             batches,
+            bytes: whole.bytes,
             read: 0,
             rows: Vec::new().into_iter(),
             torn: whole.torn,
@@ -126,6 +129,12 @@ impl Reader {
             Some(_) => Err(this.damaged()),
             None => Err(ReadError::Empty { path: this.path }),
         }
+    }
+
+    /// How much of it has been read, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        let left = self.batches.get_ref().get_ref().limit();
+        1.0 - left as f64 / self.bytes.max(1) as f64
     }
 
     /// Something behind the last whole batch is missing: whoever wrote it was killed, or

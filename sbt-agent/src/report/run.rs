@@ -61,6 +61,8 @@ pub struct Run {
     pub locks: Option<Vec<locks::Found>>,
     /// Samples of where threads were, if any were taken.
     pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
+    /// Folded stacks of the samples, a line each; known at the end only.
+    pub folded: Option<Vec<String>>,
     /// What may be barriers that spin, if anybody looked.
     pub spins: Option<Vec<spin::Found>>,
     /// What stands still, or stood.

@@ -108,6 +108,11 @@ impl Session {
         }
     }
 
+    /// Whether it is being written down.
+    pub(super) const fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
     /// Writes down what has come in. Where that cannot be, the watching goes on.
     pub(super) fn write_down(&mut self) {
         let Some(mut recording) = self.recording.take() else {

@@ -43,6 +43,7 @@ impl Session {
             lost: totals.lost,
             none_found_because,
             notes: std::mem::take(&mut self.notes),
+            folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
         };
         self.end_recording(&mut run);

@@ -148,6 +148,12 @@ impl Sampling {
         Some((sampling, functions))
     }
 
+    /// Folded stacks, a line each.
+    pub fn folded(&self, model: &Model) -> Option<Vec<String>> {
+        let text = folded(model.samples()?, &self.chains);
+        Some(text.lines().map(str::to_owned).collect())
+    }
+
     /// Writes folded stacks.
     fn write(&self, mut file: &File, path: &Path, model: &Model) -> anyhow::Result<()> {
         let Some(samples) = model.samples() else {
@@ -165,6 +171,12 @@ impl Session {
         if let Some(sampling) = &mut self.sampling {
             sampling.take(&mut self.resolver, &mut self.model);
         }
+    }
+
+    /// The folded stacks, if there is a recording to keep them in.
+    pub(super) fn recorded_stacks(&self) -> Option<Vec<String>> {
+        let sampling = self.sampling.as_ref().filter(|_| self.is_recording())?;
+        sampling.folded(&self.model)
     }
 
     /// Writes the folded stacks, if they were asked for.

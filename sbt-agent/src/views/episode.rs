@@ -109,6 +109,7 @@ mod tests {
     use super::*;
     use crate::model::{
         site::{Done, PlaceId, SiteId},
+        thread::Split,
         told::Arrival,
     };
 
@@ -120,6 +121,7 @@ mod tests {
             idle_ns: 1_002_000_000 - time_ns,
             release_ns,
             work_ns: None,
+            split: Split::default(),
             counts: None,
         };
         Told {

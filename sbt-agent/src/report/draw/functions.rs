@@ -10,6 +10,7 @@ use super::{
 use crate::{
     chains::{Chains, FunctionId, OTHER, TRUNCATED},
     model::{busy::Busy, sampled::Samples},
+    place::printable,
 };
 
 /// Functions in a report, and callers of one, at most.
@@ -131,7 +132,7 @@ pub fn folded(samples: &Samples, chains: &Chains) -> String {
             let us = ns(sums.normalised_ns / 1e3);
             let names = chains.chain(id).iter();
             // These characters have a meaning there.
-            let names = names.map(|id| chains.named(*id).function.replace(';', ":"));
+            let names = names.map(|id| printable(&chains.named(*id).function).replace(';', ":"));
             let names: Vec<String> = names.collect();
             (us > 0).then(|| format!("{} {us}\n", names.join(";")))
         })

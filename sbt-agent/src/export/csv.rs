@@ -1,0 +1,302 @@
+//! Tables as comma-separated values (RFC 4180), for spreadsheets and scripts. What is
+//! unknown is an empty cell. docs/exports.md has the columns.
+
+use std::io::Write;
+
+use csv::{Terminator, Writer, WriterBuilder};
+
+use super::Episode;
+use crate::{
+    place::printable,
+    report::{Report, SiteReport, SiteThreadReport, WaitsReport},
+};
+
+/// A cell of text. Spreadsheets take what begins with one of these characters for a formula;
+/// with an apostrophe before them they do not.
+fn text(text: &str) -> String {
+    let text = printable(text);
+    match text.chars().next() {
+        Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}') => {
+            format!("'{text}")
+        }
+        _ => text,
+    }
+}
+
+fn number(value: impl Into<Option<u64>>) -> String {
+    value.into().map_or_else(String::new, |it| it.to_string())
+}
+
+fn writer<W: Write>(out: W) -> Writer<W> {
+    WriterBuilder::new()
+        .terminator(Terminator::CRLF)
+        .from_writer(out)
+}
+
+/// The first columns of the table of sites and threads; counters follow.
+const SITES: [&str; 27] = [
+    "site",
+    "name",
+    "kind",
+    "function",
+    "file",
+    "line",
+    "binary",
+    "thread",
+    "label",
+    "tid",
+    "pid",
+    "thread_name",
+    "site_episodes",
+    "site_lost_ns",
+    "episodes",
+    "last",
+    "work_ns",
+    "idle_ns",
+    "release_ns",
+    "running_ns",
+    "ready_ns",
+    "blocked_ns",
+    "spinning_ns",
+    "asleep_ns",
+    "alone_ns",
+    "path_ns",
+    "npt_ns",
+];
+
+/// One row for each site and thread; a site that no thread is known of has one without.
+///
+/// # Errors
+/// Those of `out`.
+pub fn sites(report: &Report, out: impl Write) -> csv::Result<()> {
+    let mut out = writer(out);
+    let counters: Vec<&str> = report.counters.iter().map(|it| it.name.as_str()).collect();
+    let titles = SITES.iter().map(|it| (*it).to_owned());
+    out.write_record(titles.chain(counters.iter().map(|it| text(it))))?;
+    for site in &report.sites {
+        if site.threads.is_empty() {
+            out.write_record(row(report, site, None, &counters))?;
+        }
+        for thread in &site.threads {
+            out.write_record(row(report, site, Some(thread), &counters))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn row(
+    report: &Report,
+    site: &SiteReport,
+    it: Option<&SiteThreadReport>,
+    counters: &[&str],
+) -> Vec<String> {
+    let thread = it.and_then(|it| report.thread(it.thread));
+    let of = |f: fn(&SiteThreadReport) -> Option<u64>| number(it.and_then(f));
+    let maybe = |it: &Option<String>| text(it.as_deref().unwrap_or(""));
+    let waits = |f: fn(&WaitsReport) -> Option<u64>| number(it.and_then(|it| f(&it.waits)));
+    let mut row = vec![
+        site.id.to_string(),
+        text(&site.called()),
+        site.kind.to_owned(),
+        maybe(&site.function),
+        maybe(&site.file),
+        number(site.line.map(u64::from)),
+        text(&site.binary),
+        number(it.map(|it| it.thread.into())),
+        text(&it.map_or_else(String::new, |it| report.label(it.thread))),
+        number(thread.map(|it| it.tid.into())),
+        number(thread.map(|it| it.pid.into())),
+        text(thread.map_or("", |it| &it.name)),
+        number(site.episodes),
+        number(site.lost_ns),
+        of(|it| Some(it.episodes)),
+        of(|it| Some(it.last)),
+        of(|it| it.work_ns),
+        of(|it| Some(it.idle_ns)),
+        of(|it| it.release_ns),
+        of(|it| it.running_ns),
+        of(|it| it.ready_ns),
+        of(|it| it.blocked_ns),
+        waits(|it| it.spinning_ns),
+        waits(|it| it.asleep_ns),
+        of(|it| it.alone_ns),
+        of(|it| Some(it.path_ns)),
+        of(|it| Some(it.npt_ns)),
+    ];
+    let counts = counters.iter().map(|name| {
+        let count = it.and_then(|it| it.counters.get(*name).copied().flatten());
+        number(count)
+    });
+    row.extend(counts);
+    row
+}
+
+/// The first columns of the table of episodes; counters follow.
+const EPISODES: [&str; 19] = [
+    "site",
+    "name",
+    "episode",
+    "from_site",
+    "first_ns",
+    "last_ns",
+    "phase_ns",
+    "barrier_ns",
+    "order",
+    "thread",
+    "label",
+    "arrived_ns",
+    "gap_ns",
+    "idle_ns",
+    "release_ns",
+    "work_ns",
+    "running_ns",
+    "ready_ns",
+    "blocked_ns",
+];
+
+/// One row for each arrival, in the order in which episodes were completed.
+pub struct Episodes<'a, W: Write> {
+    out: Writer<W>,
+    report: &'a Report,
+    /// Names by number, as cells.
+    sites: Vec<(u32, String)>,
+    threads: Vec<String>,
+}
+
+impl<'a, W: Write> Episodes<'a, W> {
+    /// Writes the titles.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(report: &'a Report, out: W) -> csv::Result<Self> {
+        let mut sites: Vec<(u32, String)> = report
+            .sites
+            .iter()
+            .map(|site| (site.id, text(&site.called())))
+            .collect();
+        sites.sort_unstable();
+        let mut this = Self {
+            out: writer(out),
+            report,
+            sites,
+            threads: report.threads.iter().map(|it| text(&it.label)).collect(),
+        };
+        let titles = EPISODES.iter().map(|it| (*it).to_owned());
+        let counters = report.counters.iter().map(|it| text(&it.name));
+        this.out.write_record(titles.chain(counters))?;
+        Ok(this)
+    }
+
+    /// Writes an episode.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn add(&mut self, episode: &Episode) -> csv::Result<()> {
+        let site = self.sites.binary_search_by_key(&episode.site, |it| it.0);
+        let name = site.map_or("", |at| &self.sites[at].1);
+        let mut before_ns = episode.first_ns;
+        for (order, seen) in (1_u64..).zip(&episode.seen) {
+            let counts = (0..self.report.counters.len())
+                .map(|at| number(seen.counts.get(at).copied().flatten()));
+            let label = self.threads.get(seen.thread as usize);
+            let known = label.is_some().then_some(u64::from(seen.thread));
+            let cells = [
+                episode.site.to_string(),
+                name.to_owned(),
+                number(episode.index),
+                number(episode.phase.and_then(|(from, _)| from.map(u64::from))),
+                number(episode.first_ns),
+                number(episode.last_ns),
+                number(episode.phase.map(|(_, ns)| ns)),
+                number(episode.barrier_ns()),
+                number(order),
+                number(known),
+                label.cloned().unwrap_or_default(),
+                number(seen.arrived_ns),
+                number(seen.arrived_ns.saturating_sub(before_ns)),
+                number(seen.idle_ns),
+                number(seen.release_ns),
+                number(seen.work_ns),
+                number(seen.split.running_ns),
+                number(seen.split.ready_ns),
+                number(seen.split.blocked_ns),
+            ];
+            self.out.write_record(cells.into_iter().chain(counts))?;
+            before_ns = seen.arrived_ns;
+        }
+        Ok(())
+    }
+
+    /// Writes out what is left.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(mut self) -> csv::Result<()> {
+        Ok(self.out.flush()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::samples;
+
+    fn table(report: &Report) -> (String, Vec<csv::StringRecord>) {
+        let mut out = Vec::new();
+        sites(report, &mut out).unwrap();
+        let rows = csv::ReaderBuilder::new()
+            .from_reader(out.as_slice())
+            .records()
+            .map(Result::unwrap)
+            .collect();
+        (String::from_utf8(out).unwrap(), rows)
+    }
+
+    #[test]
+    fn a_row_for_each_site_and_thread() {
+        let report = samples::imbalanced().report;
+        let (text, rows) = table(&report);
+        let titles = text.lines().next().unwrap();
+        assert!(titles.starts_with("site,name,kind,function,file,line,"));
+        assert!(text.contains("\r\n"));
+        let pairs: usize = report.sites.iter().map(|site| site.threads.len()).sum();
+        assert_eq!(rows.len(), pairs);
+        let idle = titles.split(',').position(|it| it == "idle_ns").unwrap();
+        let sum: u64 = rows
+            .iter()
+            .map(|row| row[idle].parse::<u64>().unwrap())
+            .sum();
+        let expected: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
+        assert_eq!(sum, expected);
+    }
+
+    #[test]
+    fn what_is_unknown_is_empty() {
+        let report = samples::lossy().report;
+        let (text, rows) = table(&report);
+        let titles: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let at = |title| titles.iter().position(|it| *it == title).unwrap();
+        assert_eq!(&rows[0][at("work_ns")], "");
+        assert_eq!(&rows[0][at("release_ns")], "");
+    }
+
+    #[test]
+    fn names_are_no_formulas_and_break_no_row() {
+        let mut report = samples::hostile().report;
+        report.threads[0].name = "=HYPERLINK(\"http://x\",\"y\")".into();
+        report.threads[1].name = "a,b\r\n\"c\"".into();
+        report.threads[2].name = "@sum".into();
+        report.threads[3].name = "-1+2".into();
+        report.sites[0].name = Some("+1".into());
+        let (text, rows) = table(&report);
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+        for cell in rows.iter().flatten() {
+            let first = cell.chars().next();
+            assert!(!first.is_some_and(|c| "=+-@".contains(c)), "{cell}");
+            assert!(!cell.contains(char::is_control), "{cell:?}");
+        }
+        assert!(text.contains("'=HYPERLINK"), "{text}");
+        assert!(rows.iter().any(|row| &row[1] == "'+1"));
+    }
+}

@@ -1,0 +1,177 @@
+//! What stands on top: which run it was, how well its threads were used, and what to make of
+//! it.
+
+use maud::{Markup, html};
+
+use super::{count, percent, section, time, unbroken};
+use crate::{
+    report::{EfficiencyReport, HangThreadReport, Report},
+    words::command_line,
+};
+
+/// Factors below this are no longer good: that of POP.
+const GOOD: f64 = 0.8;
+
+/// The header.
+pub fn head(report: &Report) -> Markup {
+    let command = command_line(&report.command);
+    let status = match report.exit_status {
+        Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
+        Some(status) => format!("exit status {status}"),
+        None if report.ended => "has ended".into(),
+        None => "was still running".into(),
+    };
+    let threads = report.threads.iter().map(|thread| thread.threads).sum();
+    let parts = &report.thread_time;
+    html! {
+        header {
+            p class="kind" { "sbt · where threads waited for each other" }
+            h1 { (command) }
+            dl class="facts" {
+                (fact("watched", &time(report.wall_ns)))
+                (fact("threads", &count(threads)))
+                @if report.processes.len() > 1 {
+                    (fact("processes", &count(report.processes.len() as u64)))
+                }
+                (fact("episodes", &count(report.episodes)))
+                (fact("waiting", &percent(parts.idle_pct)))
+                (fact("work", &percent(parts.work_pct)))
+                (fact("pid", &report.pid.to_string()))
+                (fact("status", &unbroken(&status)))
+                (fact("own cost", &percent(report.own_cost.share_pct)))
+            }
+            @if let Some(it) = &report.efficiency { (efficiency(it)) }
+            @if report.estimated {
+                p class="note" { "Estimated: the probes were on for spans of time only, so that watching stays cheap. Times and shares are of what was seen." }
+            }
+        }
+    }
+}
+
+fn fact(name: &str, value: &str) -> Markup {
+    html! { div { dt { (name) } dd { (value) } } }
+}
+
+fn efficiency(it: &EfficiencyReport) -> Markup {
+    let factors = [
+        (
+            "=",
+            "load balance",
+            it.load_balance,
+            "small if one thread has more work than the others over the whole run",
+        ),
+        (
+            "×",
+            "serialisation",
+            it.serialisation,
+            "small if now one, now another thread has more, and at serial parts",
+        ),
+        (
+            "×",
+            "transfer",
+            it.transfer,
+            "what getting going again after barriers, and a lack of CPUs, leave",
+        ),
+    ];
+    html! {
+        div class="factors" role="group" aria-label="efficiency and its factors" {
+            (factor("", "efficiency", it.parallel, "useful work of all threads, of threads × wall time"))
+            @for (sign, name, value, meaning) in factors {
+                (factor(sign, name, value, meaning))
+            }
+            p class="hint" {
+                "Speed-up " (format!("{:.1}", it.speedup)) " of " (it.threads) " threads. From 0.80 on a factor passes for good."
+                @if let Some(cpus) = it.cpu_availability.filter(|cpus| *cpus < 0.98) {
+                    " Of the work, " (percent(Some((1.0 - cpus) * 100.0))) " had no CPU."
+                }
+            }
+        }
+    }
+}
+
+fn factor(sign: &str, name: &str, value: f64, meaning: &str) -> Markup {
+    let (class, mark) = if value >= GOOD {
+        ("factor", "")
+    } else {
+        ("factor low", "▼ ")
+    };
+    html! {
+        @if !sign.is_empty() { span class="sign" aria-hidden="true" { (sign) } }
+        div class=(class) title=(meaning) {
+            span class="value" { (mark) (format!("{value:.2}")) }
+            span class="name" { (name) }
+        }
+    }
+}
+
+/// What stands still, or stood.
+pub fn hang(report: &Report) -> Markup {
+    let Some(it) = &report.hang else {
+        return html! {};
+    };
+    let hang = &it.found;
+    let title = match (it.is_hang(), it.outcome) {
+        (true, "over") => "■ A hang that was over later",
+        (true, _) => "■ Hang",
+        (false, _) => "■ Slow",
+    };
+    let body = html! {
+        p class="lead" { (hang.text) }
+        p { "It lasted " (time(it.lasted_ns)) @if it.outcome == "lasts" { " and went on" } "." }
+        @if let Some(site) = &hang.site {
+            p {
+                "Barrier at " strong { (site) }
+                @if let Some(all) = hang.participants {
+                    ": " (hang.arrived.len()) " of " (all) " are there."
+                }
+            }
+        }
+        @for (title, threads) in [("Missing", &hang.missing), ("Arrived", &hang.arrived)] {
+            @if !threads.is_empty() {
+                h3 { (title) }
+                ul { @for thread in threads.iter().take(super::MOST_ROWS) { (hung(thread)) } }
+            }
+        }
+        @if !hang.chain.is_empty() {
+            pre { @for line in &hang.chain { (line) "\n" } }
+        }
+        @for note in &hang.notes { p class="hint" { (note) } }
+    };
+    html! { div class="hang" { (section("hang", title, &body)) } }
+}
+
+fn hung(thread: &HangThreadReport) -> Markup {
+    html! {
+        li {
+            strong { (thread.who.name) } " "
+            (thread.does)
+            @if let Some(at) = &thread.at { " at " span class="mono" { (at) } }
+        }
+    }
+}
+
+/// Why threads waited.
+pub fn verdicts(report: &Report) -> Markup {
+    let all = report.verdicts.iter().flatten();
+    let body = html! {
+        @if let Some(because) = &report.no_verdict_because {
+            p { "No verdict: " (because) "." }
+        }
+        ol class="verdicts" {
+            @for verdict in all {
+                @let text = verdict.text;
+                @let (what, rest) = text.split_once(": ").unwrap_or((&text, ""));
+                li class=(if verdict.kind == "no-problem" { "good" } else { "bad" }) {
+                    p {
+                        strong { (what) }
+                        @if !rest.is_empty() { ": " (rest) }
+                    }
+                    @if let Some(site) = verdict.site.and_then(|id| report.site(id)) {
+                        p class="hint" { a href=(format!("#site-{}", site.id)) { "its row in the table" } " · " (verdict.kind) }
+                    }
+                }
+            }
+        }
+    };
+    section("verdicts", "Why threads waited", &body)
+}

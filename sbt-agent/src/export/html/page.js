@@ -1,0 +1,425 @@
+"use strict";
+// Sorts tables, and draws the timeline. All else on the page does without.
+
+(() => {
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0];
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => sort(body, heads, head, column));
+    });
+  }
+
+  function sort(body, heads, head, column) {
+    const isFigure = head.classList.contains("n");
+    const first = isFigure ? "descending" : "ascending";
+    const second = isFigure ? "ascending" : "descending";
+    const order = head.getAttribute("aria-sort") === first ? second : first;
+    for (const other of heads) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const key = (row) => {
+      const cell = row.cells[column];
+      if (!isFigure) return cell.textContent.trim();
+      return cell.dataset.v === undefined ? null : Number(cell.dataset.v);
+    };
+    const rows = [...body.rows].map((row) => [key(row), row]);
+    rows.sort(([a], [b]) => {
+      // What is unknown comes last, whichever way.
+      if (a === null || b === null) return (a === null) - (b === null);
+      return sign * (isFigure ? a - b : a.localeCompare(b, undefined, { numeric: true }));
+    });
+    body.append(...rows.map(([, row]) => row));
+  }
+})();
+
+(() => {
+  const source = document.getElementById("tl-data");
+  if (!source) return;
+  const data = JSON.parse(source.textContent);
+  const root = document.getElementById("tl");
+  const canvas = document.getElementById("tl-canvas");
+  const tip = document.getElementById("tl-tip");
+  const range = document.getElementById("tl-range");
+  const context = canvas.getContext("2d");
+  const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const KINDS = ["work", "ready", "blocked", "release", "idle"];
+  const wall = Math.max(data.wall, 1);
+  const columns = data.threads.length ? data.threads[0].cells.length / KINDS.length : 0;
+  const LEAST = 100;
+  const BUSY = 44;
+  const AXIS = 24;
+
+  // Shares of each kind, summed up from the start, so that any span is one subtraction.
+  const value = new Uint8Array(128);
+  [...DIGITS].forEach((digit, at) => { value[digit.charCodeAt(0)] = at; });
+  const sums = data.threads.map((thread) => {
+    const out = new Float64Array((columns + 1) * KINDS.length);
+    for (let at = 0; at < columns; at++) {
+      const shares = KINDS.map((_, kind) => value[thread.cells.charCodeAt(at * KINDS.length + kind)]);
+      const all = shares.reduce((sum, share) => sum + share, 0);
+      const scale = Math.max(all, 63);
+      shares.forEach((share, kind) => {
+        const index = at * KINDS.length + kind;
+        out[index + KINDS.length] = out[index] + share / scale;
+      });
+    }
+    thread.cells = null;
+    return out;
+  });
+  const episodes = data.episodes.map(([site, index, first, last, lost, seen]) => ({ site, index, first, last, lost, seen }));
+
+  let view = [0, wall];
+  let box = { width: 0, height: 0, left: 0, lane: 0, gap: 0 };
+  let colours = {};
+  let patterns = {};
+  let waiting = false;
+
+  function sum(lane, position, kind) {
+    const at = Math.min(Math.max(position, 0), columns);
+    const whole = Math.floor(at);
+    const from = sums[lane][whole * KINDS.length + kind];
+    const rest = at - whole;
+    return rest === 0 ? from : from + (sums[lane][(whole + 1) * KINDS.length + kind] - from) * rest;
+  }
+
+  function shares(lane, from, to) {
+    const [a, b] = [from / data.step, to / data.step];
+    return KINDS.map((_, kind) => (sum(lane, b, kind) - sum(lane, a, kind)) / (b - a));
+  }
+
+  function duration(ns) {
+    const write = (number, unit) => {
+      const digits = number < 10 ? 2 : number < 100 ? 1 : 0;
+      return number.toFixed(digits) + "\u00a0" + unit;
+    };
+    if (ns < 10e3) return ns.toFixed(0) + "\u00a0ns";
+    if (ns < 10e6) return write(ns / 1e3, "µs");
+    if (ns < 10e9) return write(ns / 1e6, "ms");
+    return write(ns / 1e9, "s");
+  }
+
+  function moment(ns, step) {
+    const [unit, name] = step < 1e3 ? [1, "ns"] : step < 1e6 ? [1e3, "µs"] : step < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+    return String(Math.round((ns / unit) * 1000) / 1000) + "\u00a0" + name;
+  }
+
+  function pattern(kind, draw) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 12;
+    const inner = tile.getContext("2d");
+    inner.fillStyle = colours[kind];
+    inner.fillRect(0, 0, 12, 12);
+    inner.strokeStyle = inner.fillStyle = colours[kind + "-ink"];
+    inner.lineWidth = 1.6;
+    inner.beginPath();
+    draw(inner);
+    inner.stroke();
+    return context.createPattern(tile, "repeat");
+  }
+
+  function dress() {
+    const style = getComputedStyle(document.documentElement);
+    const names = ["card", "ink", "soft", "line", "work", "idle", "idle-ink", "ready", "ready-ink", "blocked", "blocked-ink", "release", "release-ink", "none"];
+    colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
+    patterns = {
+      work: colours.work,
+      ready: pattern("ready", (it) => { for (const [x, y] of [[3, 3], [9, 9]]) it.fillRect(x - 1.2, y - 1.2, 2.4, 2.4); }),
+      blocked: pattern("blocked", (it) => { it.moveTo(0, 0); it.lineTo(12, 12); it.moveTo(12, 0); it.lineTo(0, 12); }),
+      release: pattern("release", (it) => { it.moveTo(3, 0); it.lineTo(3, 12); it.moveTo(9, 0); it.lineTo(9, 12); }),
+      idle: pattern("idle", (it) => { it.moveTo(-3, 15); it.lineTo(15, -3); it.moveTo(-3, 3); it.lineTo(3, -3); it.moveTo(9, 15); it.lineTo(15, 9); }),
+    };
+  }
+
+  function fit() {
+    const ratio = window.devicePixelRatio || 1;
+    const width = Math.max(canvas.parentElement.clientWidth, 100);
+    const count = data.threads.length;
+    const lane = count <= 16 ? 26 : count <= 64 ? 16 : 10;
+    const gap = count <= 64 ? 4 : 1;
+    const height = BUSY + 8 + count * (lane + gap) + AXIS;
+    canvas.style.height = height + "px";
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    box = { width, height, left: width < 560 ? 46 : 128, lane, gap };
+  }
+
+  const plot = () => box.width - box.left;
+  const x = (ns) => box.left + ((ns - view[0]) / (view[1] - view[0])) * plot();
+  const at = (pixel) => view[0] + ((pixel - box.left) / plot()) * (view[1] - view[0]);
+  const top = (lane) => BUSY + 8 + lane * (box.lane + box.gap);
+
+  function text(words, px, py, most, align) {
+    context.textAlign = align || "left";
+    let shown = words;
+    while (shown.length > 1 && context.measureText(shown).width > most) shown = shown.slice(0, -2) + "…";
+    context.fillText(shown, px, py);
+  }
+
+  function stack(lane, left, width, parts) {
+    let bottom = top(lane) + box.lane;
+    parts.forEach((share, kind) => {
+      const height = share * box.lane;
+      if (height < 0.05) return;
+      context.fillStyle = patterns[KINDS[kind]];
+      context.fillRect(left, bottom - height, width, height);
+      bottom -= height;
+    });
+  }
+
+  function drawBusy() {
+    const count = Math.max(data.threads.length, 1);
+    context.fillStyle = colours.none;
+    context.fillRect(box.left, 0, plot(), BUSY);
+    context.fillStyle = colours.work;
+    context.beginPath();
+    context.moveTo(box.left, BUSY);
+    for (let pixel = 0; pixel < plot(); pixel++) {
+      const [from, to] = [at(box.left + pixel), at(box.left + pixel + 1)];
+      let busy = 0;
+      for (let lane = 0; lane < data.threads.length; lane++) {
+        for (let kind = 0; kind < 3; kind++) busy += sum(lane, to / data.step, kind) - sum(lane, from / data.step, kind);
+      }
+      const share = busy / ((to - from) / data.step) / count;
+      const y = BUSY - Math.min(share, 1) * BUSY;
+      context.lineTo(box.left + pixel, y);
+      context.lineTo(box.left + pixel + 1, y);
+    }
+    context.lineTo(box.width, BUSY);
+    context.fill();
+    context.fillStyle = colours.soft;
+    text("busy", 0, 18, box.left - 8);
+    text("0 to " + count, 0, 36, box.left - 8);
+  }
+
+  function draw() {
+    waiting = false;
+    context.font = "12px system-ui, sans-serif";
+    context.textBaseline = "alphabetic";
+    context.fillStyle = colours.card;
+    context.fillRect(0, 0, box.width, box.height);
+    drawBusy();
+    const wide = data.threads.length > 64 ? 2 : 1;
+    data.threads.forEach((thread, lane) => {
+      context.fillStyle = colours.none;
+      context.fillRect(box.left, top(lane), plot(), box.lane);
+      for (let pixel = 0; pixel < plot(); pixel += wide) {
+        const [from, to] = [at(box.left + pixel), at(box.left + pixel + wide)];
+        stack(lane, box.left + pixel, Math.min(wide, plot() - pixel), shares(lane, from, to));
+      }
+    });
+    drawEpisodes();
+    context.fillStyle = colours.card;
+    context.fillRect(0, BUSY + 4, box.left, box.height);
+    data.threads.forEach((thread, lane) => {
+      if (box.lane < 12 && lane % 4) return;
+      context.fillStyle = colours.ink;
+      const words = box.left < 100 ? thread.label : thread.label + " " + thread.name;
+      text(words, 0, top(lane) + box.lane / 2 + 4, box.left - 8);
+    });
+    drawAxis();
+    range.textContent = moment(view[0], (view[1] - view[0]) / 100) + " to " + moment(view[1], (view[1] - view[0]) / 100);
+  }
+
+  // Where a piece of time is wide, what is known of an episode is drawn as it was.
+  function drawEpisodes() {
+    if ((data.step / (view[1] - view[0])) * plot() < 2) return;
+    for (const episode of episodes) {
+      for (const [lane, arrived, work, release] of episode.seen) {
+        const from = work === null ? arrived : arrived - work;
+        const to = episode.last + (release || 0);
+        if (to < view[0] || from > view[1]) continue;
+        const part = (kind, a, b) => {
+          const [left, right] = [Math.max(x(a), box.left), Math.min(x(b), box.width)];
+          if (right <= left) return;
+          context.fillStyle = colours.card;
+          context.fillRect(left, top(lane), right - left, box.lane);
+          context.fillStyle = patterns[kind];
+          context.fillRect(left, top(lane), right - left, box.lane);
+        };
+        part("work", from, arrived);
+        part("idle", arrived, episode.last);
+        part("release", episode.last, to);
+      }
+      const line = x(episode.last);
+      if (line < box.left || line > box.width) continue;
+      context.fillStyle = colours.ink;
+      context.fillRect(line - 0.5, BUSY + 4, 1, top(data.threads.length) - BUSY - 4);
+    }
+  }
+
+  function drawAxis() {
+    const span = view[1] - view[0];
+    const rough = (span / plot()) * 110;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = Math.max(power * [1, 2, 5, 10].find((factor) => power * factor >= rough), 1);
+    context.fillStyle = colours.soft;
+    const y = top(data.threads.length);
+    for (let tick = Math.ceil(view[0] / step) * step; tick <= view[1]; tick += step) {
+      const pixel = x(tick);
+      context.fillRect(pixel, y, 1, 5);
+      const words = moment(tick, step);
+      const width = context.measureText(words).width;
+      if (pixel + width / 2 <= box.width && pixel - width / 2 >= box.left - 20) text(words, pixel, y + 18, 200, "center");
+    }
+  }
+
+  function later() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(draw);
+  }
+
+  function show(from, to) {
+    const span = Math.min(Math.max(to - from, LEAST), wall);
+    const middle = (from + to) / 2;
+    const begin = Math.min(Math.max(middle - span / 2, 0), wall - span);
+    view = [begin, begin + span];
+    tip.hidden = true;
+    later();
+  }
+
+  function zoom(factor, around) {
+    const centre = around === undefined ? (view[0] + view[1]) / 2 : around;
+    const span = Math.min(Math.max((view[1] - view[0]) * factor, LEAST), wall);
+    const share = (centre - view[0]) / (view[1] - view[0]);
+    const begin = centre - share * span;
+    show(begin, begin + span);
+  }
+
+  const move = (share) => {
+    const by = (view[1] - view[0]) * share;
+    show(view[0] + by, view[1] + by);
+  };
+
+  function focus(episode) {
+    if (!episode) return;
+    const begins = episode.seen.map(([, arrived, work]) => arrived - (work || 0));
+    const from = Math.min(episode.first, ...begins);
+    const margin = Math.max((episode.last - from) * 0.15, LEAST);
+    show(from - margin, episode.last + margin);
+  }
+
+  const worst = () => episodes.reduce((a, b) => (a && a.lost >= b.lost ? a : b), null);
+  const acts = {
+    in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.25), right: () => move(0.25),
+    all: () => show(0, wall), worst: () => focus(worst()), last: () => focus(episodes[episodes.length - 1]),
+  };
+  for (const button of root.querySelectorAll("button[data-act]")) {
+    button.disabled = !episodes.length && ["worst", "last"].includes(button.dataset.act);
+    button.addEventListener("click", () => acts[button.dataset.act]());
+  }
+  const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", w: "worst", l: "last" };
+  canvas.addEventListener("keydown", (event) => {
+    const act = keys[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    acts[act]();
+  });
+  canvas.addEventListener("wheel", (event) => {
+    // The plain wheel scrolls the page.
+    if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+    event.preventDefault();
+    if (event.ctrlKey || event.metaKey) zoom(Math.exp(event.deltaY / 300), at(event.offsetX));
+    else move(event.deltaX / plot());
+  }, { passive: false });
+
+  const held = new Map();
+  canvas.addEventListener("pointerdown", (event) => {
+    held.set(event.pointerId, event.offsetX);
+    canvas.setPointerCapture(event.pointerId);
+    canvas.classList.add("held");
+  });
+  const release = (event) => {
+    held.delete(event.pointerId);
+    if (!held.size) canvas.classList.remove("held");
+  };
+  canvas.addEventListener("pointerup", release);
+  canvas.addEventListener("pointercancel", release);
+  canvas.addEventListener("pointermove", (event) => {
+    const before = held.get(event.pointerId);
+    if (before === undefined) return explain(event);
+    if (held.size === 2) {
+      const [other] = [...held].filter(([id]) => id !== event.pointerId).map(([, px]) => px);
+      const [was, is] = [Math.abs(before - other), Math.abs(event.offsetX - other)];
+      if (was > 8 && is > 8) zoom(was / is, at((event.offsetX + other) / 2));
+    } else {
+      move((before - event.offsetX) / plot());
+    }
+    held.set(event.pointerId, event.offsetX);
+  });
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+
+  function explain(event) {
+    const lane = Math.floor((event.offsetY - BUSY - 8) / (box.lane + box.gap));
+    const thread = data.threads[lane];
+    if (!thread || event.offsetX < box.left) {
+      tip.hidden = true;
+      return;
+    }
+    const ns = at(event.offsetX);
+    const lines = [thread.label + " " + thread.name];
+    const found = (data.step / (view[1] - view[0])) * plot() >= 2 && exact(lane, ns);
+    if (found) {
+      lines.push(...found);
+    } else {
+      const half = Math.max((view[1] - view[0]) / plot(), data.step) / 2;
+      lines.push(moment(ns, half) + " ± " + duration(half));
+      const parts = shares(lane, Math.max(ns - half, 0), Math.min(ns + half, wall));
+      KINDS.forEach((kind, at) => {
+        if (parts[at] > 0.001) lines.push(kind + " " + (parts[at] * 100).toFixed(parts[at] < 0.1 ? 1 : 0) + "\u00a0%");
+      });
+      if (lines.length === 2) lines.push("not known, or between parallel regions");
+    }
+    tip.textContent = lines.join("\n");
+    tip.hidden = false;
+    const right = event.offsetX > box.width / 2;
+    const left = right ? event.offsetX - tip.offsetWidth - 12 : event.offsetX + 12;
+    tip.style.left = Math.max(left, 0) + "px";
+    tip.style.top = Math.min(event.offsetY + 12, Math.max(box.height - tip.offsetHeight, 0)) + "px";
+  }
+
+  function exact(lane, ns) {
+    for (const episode of episodes) {
+      const mine = episode.seen.find(([thread]) => thread === lane);
+      if (!mine) continue;
+      const [, arrived, work, release] = mine;
+      const parts = [
+        ["work", work === null ? arrived : arrived - work, arrived],
+        ["idle", arrived, episode.last],
+        ["release", episode.last, episode.last + (release || 0)],
+      ];
+      const part = parts.find(([, from, to]) => from <= ns && ns < to);
+      if (!part) continue;
+      const site = data.sites[episode.site] || "?";
+      return [part[0] + " " + duration(part[2] - part[1]), site + ", episode " + (episode.index + 1)];
+    }
+    return null;
+  }
+
+  function anew() {
+    dress();
+    fit();
+    draw();
+  }
+  root.hidden = false;
+  anew();
+  new ResizeObserver(() => { if (canvas.parentElement.clientWidth !== box.width) anew(); }).observe(canvas.parentElement);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", anew);
+  // Paper is white.
+  const paper = (on) => () => {
+    document.documentElement.classList.toggle("paper", on);
+    for (const part of document.querySelectorAll("details")) part.open = on || part.dataset.open === "1";
+    anew();
+  };
+  addEventListener("beforeprint", () => {
+    for (const part of document.querySelectorAll("details")) part.dataset.open = part.open ? "1" : "0";
+    paper(true)();
+  });
+  addEventListener("afterprint", paper(false));
+})();

@@ -1,0 +1,93 @@
+//! Locks, what had not ended, and what one ought to know of the figures.
+
+use maud::{Markup, html};
+
+use super::{MOST_ROWS, count, further, percent, scrolling, section, td_count, td_time, th, time};
+use crate::report::Report;
+
+/// Locks for which threads waited, if anybody looked.
+pub fn locks(report: &Report) -> Markup {
+    let Some(all) = report.locks.as_ref().filter(|all| !all.is_empty()) else {
+        return html! {};
+    };
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { "waited for at" }
+                    th scope="col" { "kind" }
+                    (th("waits"))
+                    th scope="col" class="n" aria-sort="descending" { "time" }
+                    (th("mean")) (th("longest")) (th("at a time"))
+                }
+            }
+            tbody {
+                @for lock in all.iter().take(MOST_ROWS) {
+                    tr {
+                        th scope="row" class="site" { (lock.site.as_ref().unwrap_or(&lock.address)) }
+                        td { (lock.kind) }
+                        (td_count(lock.waits)) (td_time(lock.total_ns)) (td_time(lock.mean_ns))
+                        (td_time(lock.max_ns)) (td_count(lock.waiters_max))
+                    }
+                }
+            }
+        }
+    };
+    let body = html! { (scrolling("Locks", &table)) (further(all.len(), "locks")) };
+    section("locks", "Locks", &body)
+}
+
+/// Episodes that had not ended.
+pub fn unfinished(report: &Report) -> Markup {
+    if report.unfinished.is_empty() {
+        return html! {};
+    }
+    let labels = |ids: &[u32]| {
+        let named: Vec<String> = ids.iter().take(32).map(|id| report.label(*id)).collect();
+        match ids.len() {
+            0 => "nobody known".to_owned(),
+            0..=32 => named.join(", "),
+            all => format!("{} and {} more", named.join(", "), all - 32),
+        }
+    };
+    let body = html! {
+        ul {
+            @for it in report.unfinished.iter().take(MOST_ROWS) {
+                li {
+                    strong { (report.site(it.site).map_or_else(|| "?".into(), |site| site.called())) }
+                    ": there " (labels(&it.arrived)) "; missing " (labels(&it.missing)) "; waiting for " (time(it.waiting_ns))
+                }
+            }
+        }
+    };
+    section("unfinished", "Not ended", &body)
+}
+
+/// What was lost or is unknown, and what watching cost.
+pub fn notes(report: &Report) -> Markup {
+    let cost = &report.own_cost;
+    let departures = match report.departures {
+        Some(true) => "watched",
+        Some(false) => {
+            "not watched: how long it took to get going again is unknown, and in the work"
+        }
+        None => "watched in part",
+    };
+    let body = html! {
+        dl class="facts" {
+            div { dt { "events lost" } dd { (count(report.lost_events)) } }
+            div { dt { "incomplete episodes" } dd { (count(report.incomplete_episodes)) } }
+            div { dt { "arrivals" } dd { (count(report.arrivals)) } }
+            div { dt { "cost of a probe" } dd { (time(cost.ns_per_event)) } }
+            div { dt { "of thread time" } dd { (percent(cost.share_pct)) } }
+            div { dt { "CPU time of sbt" } dd { (time(cost.cpu_ns)) } }
+        }
+        p { "Departures were " (departures) "." }
+        @if let Some(because) = &cost.unknown_because { p { "What probes cost is unknown: " (because) "." } }
+        @if !report.notes.is_empty() {
+            ul class="notes" { @for note in report.notes.iter().take(MOST_ROWS) { li { (note) } } }
+        }
+        p class="hint" { "“?” stands for what is unknown or was not measured." }
+    };
+    section("notes", "Losses, notes, own cost", &body)
+}

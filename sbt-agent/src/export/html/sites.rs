@@ -1,0 +1,177 @@
+//! Barriers by what was lost at them, with the threads of the worst.
+
+use maud::{Markup, html};
+
+use super::{
+    MOST_ROWS, bars, further, percent, scrolling, section, td, td_count, td_percent, td_time, th,
+    time,
+};
+use crate::report::{Report, SiteReport, StatReport, StragglerReport};
+
+/// Sites whose threads are shown.
+const DETAILED: usize = 8;
+/// Threads of one, at most.
+const MOST_THREADS: usize = 128;
+
+fn mean(stat: Option<&StatReport>) -> Option<u64> {
+    stat.map(|it| it.mean)
+}
+
+/// The table, and what there is of the worst.
+pub fn barriers(report: &Report) -> Markup {
+    if report.sites.is_empty() {
+        let body = html! {
+            p {
+                "No barrier was used in " (time(report.wall_ns)) " that could be found."
+                @if let Some(because) = &report.none_found_because { " " (because) "." }
+            }
+        };
+        return section("barriers", "Barriers", &body);
+    }
+    let most = report
+        .sites
+        .iter()
+        .map(|site| site.lost_ns)
+        .max()
+        .unwrap_or(0);
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { "site" }
+                    th scope="col" { "kind" }
+                    (th("episodes")) (th("phase, mean")) (th("barrier, mean"))
+                    th scope="col" class="n" aria-sort="descending" { "lost" }
+                    (th("of wall")) (th("gain")) (th("imbalance"))
+                    th scope="col" { "last to arrive" }
+                }
+            }
+            tbody {
+                @for site in report.sites.iter().take(MOST_ROWS) { (row(report, site, most)) }
+            }
+        }
+    };
+    let body = html! {
+        p class="hint" {
+            "Lost: the waiting of all threads together; the worst first. Gain: wall time that perfect balance would save."
+        }
+        (scrolling("Barriers", &table))
+        (further(report.sites.len(), "sites"))
+        @for site in report.sites.iter().filter(|site| site.lost_ns > 0).take(DETAILED) {
+            (details(report, site))
+        }
+    };
+    section("barriers", "Barriers", &body)
+}
+
+fn row(report: &Report, site: &SiteReport, most: u64) -> Markup {
+    let lost = site.lost_ns as f64;
+    html! {
+        tr id=(format!("site-{}", site.id)) {
+            th scope="row" class="site" {
+                @if site.name.is_some() {
+                    (site.called())
+                    span class="places" { (site.places.join(" | ")) }
+                } @else { (site.called()) }
+                (bars::single("share of the most that was lost", lost / most.max(1) as f64))
+            }
+            td { (site.kind) }
+            (td_count(site.episodes))
+            (td_time(mean(site.phase_ns.as_ref())))
+            (td_time(mean(site.barrier_ns.as_ref())))
+            (td_time(site.lost_ns))
+            (td_percent(site.lost_wall_pct))
+            (td_time(site.gain_ns))
+            (td_percent(site.imbalance_pct))
+            td { (last(report, site.straggler.as_ref())) }
+        }
+    }
+}
+
+fn last(report: &Report, it: Option<&StragglerReport>) -> Markup {
+    html! {
+        @match it {
+            Some(it) => {
+                (report.label(it.thread)) " " (percent(Some(it.share_pct)))
+                @if it.pattern != "none" { span class="places" { (it.pattern) } }
+            },
+            None => "?",
+        }
+    }
+}
+
+fn details(report: &Report, site: &SiteReport) -> Markup {
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { "thread" }
+                    (th("work, mean")) (th("idle, mean")) (th("idle, sum")) (th("release, mean"))
+                    (th("last"))
+                    th scope="col" { "work and idle" }
+                }
+            }
+            tbody {
+                @for thread in site.threads.iter().take(MOST_THREADS) {
+                    @let each = &thread.each;
+                    tr {
+                        th scope="row" { (report.label(thread.thread)) }
+                        (td_time(mean(each.work_ns.as_ref())))
+                        (td_time(mean(each.idle_ns.as_ref())))
+                        (td_time(thread.idle_ns))
+                        (td_time(mean(each.release_ns.as_ref())))
+                        (td(&thread.last.to_string(), Some(thread.last as f64)))
+                        td class="wide" { (work_and_idle(site, thread.work_ns, thread.idle_ns)) }
+                    }
+                }
+            }
+        }
+    };
+    let stat = |name: &str, it: Option<&StatReport>| {
+        html! {
+            @if let Some(it) = it {
+                tr {
+                    th scope="row" { (name) }
+                    (td_time(it.min)) (td_time(it.p50)) (td_time(it.mean)) (td_time(it.p95)) (td_time(it.p99)) (td_time(it.max))
+                }
+            }
+        }
+    };
+    let stats = html! {
+        table {
+            thead { tr { th scope="col" { "time" } (th("least")) (th("median")) (th("mean")) (th("95 %")) (th("99 %")) (th("most")) } }
+            tbody {
+                (stat("phase", site.phase_ns.as_ref()))
+                (stat("barrier", site.barrier_ns.as_ref()))
+                (stat("idle, a thread", site.idle_ns.as_ref()))
+                (stat("work, a thread", site.work_ns.as_ref()))
+                (stat("release, a thread", site.release_ns.as_ref()))
+            }
+        }
+    };
+    html! {
+        details {
+            summary { (site.called()) ": its threads" }
+            (scrolling("Times of this site", &stats))
+            (scrolling("Threads of this site", &table))
+            @if site.threads.len() > MOST_THREADS {
+                p class="hint" { (site.threads.len() - MOST_THREADS) " further threads are not shown." }
+            }
+        }
+    }
+}
+
+/// Against the thread that did most.
+fn work_and_idle(site: &SiteReport, work_ns: Option<u64>, idle_ns: u64) -> Markup {
+    let sums = site
+        .threads
+        .iter()
+        .map(|it| it.work_ns.unwrap_or(0) + it.idle_ns);
+    let most = sums.max().unwrap_or(0).max(1) as f64;
+    let label = format!("work {}, idle {}", time(work_ns), time(idle_ns));
+    let parts = [
+        ("work", work_ns.unwrap_or(0) as f64 / most),
+        ("idle", idle_ns as f64 / most),
+    ];
+    bars::stacked(&label, &parts)
+}

@@ -1,0 +1,198 @@
+use super::*;
+use crate::{
+    export::{Episode, Seen},
+    live::Snapshot,
+    model::thread::Split,
+    screen::samples,
+};
+
+fn written(report: &Report, told: &Told<'_>) -> String {
+    let mut out = Vec::new();
+    write(report, told, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn from_report(snapshot: &Snapshot) -> String {
+    written(&snapshot.report, &Told::Nothing)
+}
+
+/// Two threads of so many episodes.
+fn timeline(report: &mut Report, episodes: u64) -> Timeline {
+    report.wall_ns = episodes * 10_000;
+    let mut timeline = Timeline::new(report.wall_ns, report.threads.len());
+    for index in 0..episodes {
+        let last_ns = index * 10_000 + 9_000;
+        let seen = |thread: u32| Seen {
+            thread,
+            is_shared: false,
+            arrived_ns: last_ns - u64::from(thread) * 1_000,
+            idle_ns: u64::from(thread) * 1_000,
+            release_ns: Some(500),
+            work_ns: Some(6_000),
+            split: Split::default(),
+            counts: Vec::new(),
+        };
+        timeline.add(Episode {
+            site: 0,
+            index,
+            first_ns: last_ns - 3_000,
+            last_ns,
+            phase: None,
+            straggler: None,
+            alone: None,
+            seen: (0..4).rev().map(seen).collect(),
+        });
+    }
+    timeline
+}
+
+#[test]
+fn it_has_all_its_sections_and_loads_nothing() {
+    let mut snapshot = samples::imbalanced();
+    let timeline = timeline(&mut snapshot.report, 100);
+    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    for id in [
+        "verdicts",
+        "barriers",
+        "timeline",
+        "threads",
+        "parallelism",
+        "path",
+        "locks",
+        "notes",
+    ] {
+        assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
+    }
+    for outside in ["http:", "https:", "src=", "url(//", "@import", "href=\"/"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    // The policy would not let it: no styles on elements, and no handlers.
+    for inline in [" style=", " onclick=", " onload=", "javascript:"] {
+        assert!(!page.contains(inline), "{inline}");
+    }
+    assert!(page.contains("static imbalance at update_rows lu.c:715"));
+    assert!(page.contains("load balance"));
+}
+
+#[test]
+fn each_reference_has_its_target() {
+    let page = from_report(&samples::imbalanced());
+    for part in page.split("href=\"#").skip(1) {
+        let id = part.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    for part in page.split("aria-labelledby=\"").skip(1) {
+        let id = part.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+}
+
+#[test]
+fn the_policy_is_that_of_the_styles_and_the_script_on_the_page() {
+    let page = from_report(&samples::calm());
+    let between = |from: &str, to: &str| {
+        let rest = page.split_once(from).unwrap().1;
+        rest.split_once(to).unwrap().0.to_owned()
+    };
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    let policy = between("Content-Security-Policy\" content=\"", "\">").replace("&#39;", "'");
+    let style = hash(&between("<style>", "</style>"));
+    let script = hash(&between("<script>", "</script>"));
+    assert!(policy.starts_with("default-src 'none';"), "{policy}");
+    assert!(policy.contains(&format!("style-src 'sha256-{style}'")));
+    assert!(policy.contains(&format!("script-src 'sha256-{script}'")));
+}
+
+#[test]
+fn names_are_text_and_no_markup() {
+    const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&";
+    let mut snapshot = samples::imbalanced();
+    let report = &mut snapshot.report;
+    report.command = vec![EVIL.into()];
+    report.notes = vec![EVIL.into()];
+    report.threads[0].name = EVIL.into();
+    report.threads[1].label = EVIL.into();
+    report.sites[0].name = Some(EVIL.into());
+    report.sites[1].places = vec![EVIL.into()];
+    report.sites[2].function = Some(EVIL.into());
+    for verdict in report.verdicts.iter_mut().flatten() {
+        verdict.text = EVIL.into();
+    }
+    for function in report.functions.iter_mut().flatten() {
+        function.function = EVIL.into();
+    }
+    for lock in report.locks.iter_mut().flatten() {
+        lock.site = Some(EVIL.into());
+    }
+    let timeline = timeline(report, 10);
+    let page = written(report, &Told::Timeline(&timeline));
+    assert!(!page.contains("<script>alert"), "it would run");
+    assert!(!page.contains("<img"));
+    // Ours: the data and the program.
+    assert_eq!(page.matches("<script").count(), 2);
+    assert_eq!(page.matches("</script>").count(), 2);
+    assert!(page.contains("&lt;/script&gt;"));
+}
+
+#[test]
+fn what_drives_terminals_or_turns_text_around_is_taken_out() {
+    for snapshot in [samples::hostile(), samples::hostile_hang()] {
+        let page = from_report(&snapshot);
+        let bad = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
+        let at = page.find(bad);
+        assert_eq!(
+            at.map(|at| page[at..].chars().take(20).collect::<String>()),
+            None
+        );
+    }
+}
+
+#[test]
+fn what_is_unknown_is_said_to_be() {
+    let page = from_report(&samples::lossy());
+    assert!(page.contains("<td class=\"n\">?</td>"));
+    assert!(page.contains("12\u{a0}345"), "events lost");
+    assert!(page.contains("watched in part"));
+    let empty = from_report(&samples::empty());
+    assert!(empty.contains("that could be found"));
+}
+
+#[test]
+fn a_report_alone_has_no_timeline_and_says_so() {
+    let page = from_report(&samples::imbalanced());
+    assert!(page.contains("No timeline: this page was made from a report"));
+    assert!(!page.contains("id=\"tl-data\""));
+}
+
+#[test]
+fn a_hang_stands_on_top() {
+    let page = from_report(&samples::hung());
+    let hang = page.find("<section id=\"hang\"").unwrap();
+    assert!(hang < page.find("<section id=\"verdicts\"").unwrap());
+    assert!(page.contains("■ Hang"));
+    assert!(from_report(&samples::slow()).contains("■ Slow"));
+    assert!(from_report(&samples::over()).contains("over later"));
+}
+
+#[test]
+fn a_million_episodes_make_no_larger_page_than_three_megabytes() {
+    let mut snapshot = samples::imbalanced();
+    let timeline = timeline(&mut snapshot.report, 1_000_000);
+    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    assert!(page.len() < 3_000_000, "{}", page.len());
+    let data = page.split("id=\"tl-data\">").nth(1).unwrap();
+    let data = data.split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["threads"].as_array().unwrap().len(), 4);
+    let last = data["episodes"].as_array().unwrap().last().unwrap();
+    assert_eq!(last[1], 999_999);
+}
+
+#[test]
+fn many_threads_and_sites_do_neither() {
+    for mut snapshot in [samples::many_threads(), samples::many_sites()] {
+        let timeline = timeline(&mut snapshot.report, 50_000);
+        let page = written(&snapshot.report, &Told::Timeline(&timeline));
+        assert!(page.len() < 3_000_000, "{}", page.len());
+    }
+}

@@ -1,0 +1,277 @@
+//! How many threads were busy at a time, and what lay on the critical path.
+
+use maud::{Markup, html};
+
+use super::{MOST_ROWS, bars, further, percent, scrolling, section, td_percent, td_time, th, time};
+use crate::report::{ParallelismReport, PhaseReport, Report};
+
+/// Functions that are shown, at most.
+const MOST_FUNCTIONS: usize = 100;
+
+/// Time by the number of busy threads, and normalised processor time.
+pub fn parallelism(report: &Report) -> Markup {
+    let body = html! {
+        p class="hint" {
+            "A thread is busy between barriers. Normalised processor time (NPT): each moment divided by the number of threads that were busy then; that of all phases is the time in which at least one was."
+        }
+        @match &report.parallelism {
+            Some(it) => (busy(it)),
+            None => p { "How many threads were busy is not known: of no episode all beginnings were seen." },
+        }
+        div class="columns" {
+            (phases(report))
+            (sites(report))
+            (threads(report))
+        }
+        (functions(report))
+    };
+    section("parallelism", "Parallelism", &body)
+}
+
+fn busy(it: &ParallelismReport) -> Markup {
+    let whole = it.times.iter().map(|time| time.ns).sum::<u64>().max(1) as f64;
+    let most = it
+        .times
+        .iter()
+        .map(|time| time.ns)
+        .max()
+        .unwrap_or(0)
+        .max(1) as f64;
+    let table = html! {
+        table {
+            thead { tr { (th("busy threads")) (th("wall time")) (th("share")) th scope="col" { span class="quiet" { "of the longest" } } } }
+            tbody {
+                @for at in &it.times {
+                    tr {
+                        th scope="row" class="n" { (at.busy) }
+                        (td_time(at.ns))
+                        (td_percent(Some(at.ns as f64 / whole * 100.0)))
+                        td class="wide" { (bars::single(&format!("{} busy", at.busy), at.ns as f64 / most)) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        p { "At least one thread was busy for " strong { (time(it.busy_ns)) } ", " strong { (format!("{:.1}", it.mean_busy)) } " on average." }
+        (scrolling("Time by the number of busy threads", &table))
+    }
+}
+
+/// What, its normalised processor time, and how many were busy on average.
+type Row = (String, u64, Option<f64>);
+
+fn npt(title: &str, what: &str, mut rows: Vec<Row>) -> Markup {
+    rows.retain(|row| row.1 > 0);
+    if rows.is_empty() {
+        return html! {};
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    let all = rows.iter().map(|row| row.1).sum::<u64>().max(1) as f64;
+    let has_busy = rows.iter().any(|row| row.2.is_some());
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { (what) }
+                    th scope="col" class="n" aria-sort="descending" { "NPT" }
+                    (th("share"))
+                    @if has_busy { (th("busy, mean")) }
+                }
+            }
+            tbody {
+                @for (name, ns, mean) in rows.iter().take(MOST_ROWS) {
+                    tr {
+                        th scope="row" class="site" { (name) (bars::single("share", *ns as f64 / all)) }
+                        (td_time(*ns))
+                        (td_percent(Some(*ns as f64 / all * 100.0)))
+                        @if has_busy {
+                            (super::td(&mean.map_or("?".into(), |mean| format!("{mean:.1}")), *mean))
+                        }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        div {
+            h3 { (title) }
+            (scrolling(title, &table))
+            (further(rows.len(), what))
+        }
+    }
+}
+
+fn mean(it: Option<&ParallelismReport>) -> Option<f64> {
+    it.map(|it| it.mean_busy)
+}
+
+fn phase_name(report: &Report, phase: &PhaseReport) -> String {
+    let site = |id| {
+        report
+            .site(id)
+            .map_or_else(|| "?".into(), |site| site.called())
+    };
+    let from = phase.from.map_or_else(|| "start".into(), site);
+    format!("{from} → {}", site(phase.to))
+}
+
+fn phases(report: &Report) -> Markup {
+    let rows = report.phases.iter().filter_map(|phase| {
+        let it = phase.parallelism.as_ref()?;
+        Some((phase_name(report, phase), it.busy_ns, Some(it.mean_busy)))
+    });
+    npt("By phase", "phase", rows.collect())
+}
+
+fn sites(report: &Report) -> Markup {
+    let rows = report.sites.iter().filter_map(|site| {
+        let it = site.parallelism.as_ref()?;
+        Some((site.called(), it.busy_ns, mean(Some(it))))
+    });
+    npt("By site", "site", rows.collect())
+}
+
+fn threads(report: &Report) -> Markup {
+    let rows = report.threads.iter().map(|thread| {
+        let name = format!("{} {}", thread.label, thread.name);
+        (name, thread.npt_ns, None)
+    });
+    npt("By thread", "thread", rows.collect())
+}
+
+fn functions(report: &Report) -> Markup {
+    let Some(all) = report.functions.as_ref().filter(|all| !all.is_empty()) else {
+        return html! {};
+    };
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { "function" }
+                    th scope="col" { "in" }
+                    th scope="col" class="n" aria-sort="descending" { "NPT" }
+                    (th("share")) (th("itself")) (th("CPU")) (th("of the path"))
+                }
+            }
+            tbody {
+                @for it in all.iter().take(MOST_FUNCTIONS) {
+                    tr {
+                        th scope="row" class="site" { (it.function) }
+                        td class="name" { (it.binary) }
+                        (td_time(it.npt_ns)) (td_percent(Some(it.npt_pct))) (td_time(it.self_npt_ns))
+                        (td_percent(Some(it.cpu_pct))) (td_percent(it.path_pct))
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        h3 { "By function" }
+        @if let Some(it) = &report.sampling {
+            p class="hint" { (it.samples) " samples, " (it.hz) " a second of run time; " (it.working) " of them in work." }
+        }
+        (scrolling("Functions", &table))
+        @if all.len() > MOST_FUNCTIONS {
+            p class="hint" { (all.len() - MOST_FUNCTIONS) " further functions are not shown: they are in the JSON report." }
+        }
+    }
+}
+
+/// Shares of the critical path.
+pub fn path(report: &Report) -> Markup {
+    let sites = report.sites.iter().map(|site| {
+        let shares = (site.path_pct, site.weighted_path_pct);
+        (site.called(), site.path_ns, shares)
+    });
+    let threads = report.threads.iter().map(|thread| {
+        let name = format!("{} {}", thread.label, thread.name);
+        (
+            name,
+            thread.path_ns,
+            (thread.path_pct, thread.weighted_path_pct),
+        )
+    });
+    let (sites, threads): (Vec<_>, Vec<_>) = (sites.collect(), threads.collect());
+    let body = html! {
+        p class="hint" {
+            "In each episode the path runs through the work of whoever came last. Weighted: each moment counts as often as threads did not work, and once more, so that what one thread does alone weighs most."
+        }
+        div class="columns" {
+            (shares("By site", "site", sites))
+            (shares("By thread", "thread", threads))
+        }
+        (what_if(report))
+    };
+    section("path", "Critical path", &body)
+}
+
+type Shares = (Option<f64>, Option<f64>);
+
+fn shares(title: &str, what: &str, mut rows: Vec<(String, u64, Shares)>) -> Markup {
+    rows.retain(|row| row.1 > 0);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { (what) }
+                    th scope="col" class="n" aria-sort="descending" { "on the path" }
+                    (th("share")) (th("weighted"))
+                }
+            }
+            tbody {
+                @for (name, ns, (share, weighted)) in rows.iter().take(MOST_ROWS) {
+                    tr {
+                        th scope="row" class="site" { (name) (bars::single(&percent(*share), share.unwrap_or(0.0) / 100.0)) }
+                        (td_time(*ns)) (td_percent(*share)) (td_percent(*weighted))
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        div {
+            h3 { (title) }
+            @if rows.is_empty() { p { "Nothing is known." } } @else { (scrolling(title, &table)) }
+            (further(rows.len(), what))
+        }
+    }
+}
+
+fn what_if(report: &Report) -> Markup {
+    let worth = |ns: u64| ns as f64 >= 0.001 * report.wall_ns as f64;
+    let rows: Vec<_> = report
+        .sites
+        .iter()
+        .filter(|site| worth(site.what_if.straggler_25_pct_faster_ns) || worth(site.gain_ns))
+        .take(MOST_ROWS)
+        .collect();
+    if rows.is_empty() {
+        return html! {};
+    }
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { "site" }
+                    (th("last 10 % faster")) (th("25 %")) (th("50 %")) (th("perfect balance")) (th("no release time"))
+                }
+            }
+            tbody {
+                @for site in rows {
+                    @let it = &site.what_if;
+                    tr {
+                        th scope="row" class="site" { (site.called()) }
+                        (td_time(it.straggler_10_pct_faster_ns)) (td_time(it.straggler_25_pct_faster_ns))
+                        (td_time(it.straggler_50_pct_faster_ns)) (td_time(site.gain_ns)) (td_time(it.no_release_ns))
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        h3 { "Wall time that would be saved" }
+        (scrolling("What would be saved", &table))
+    }
+}

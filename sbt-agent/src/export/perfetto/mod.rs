@@ -1,0 +1,316 @@
+//! A trace for Perfetto (ui.perfetto.dev), in its own format: track events. A track for each
+//! thread, with what it did; phases and episodes; how many threads were busy, and counters;
+//! and arrows from whoever came last to those that could go on then.
+//!
+//! It is written as episodes come. Packets need not be in the order of time, but for those
+//! of one track at one moment.
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+    ops::Range,
+    rc::Rc,
+};
+
+use super::{Doing, Episode, Piece, Seen};
+use crate::{model::thread::Split, report::Report};
+
+mod busy;
+mod packets;
+#[allow(
+    missing_docs,
+    reason = "their names and meanings are Perfetto's, and documented there"
+)]
+mod proto;
+#[cfg(test)]
+mod tests;
+mod tracks;
+
+use busy::Busy;
+use packets::{Arg, Packets, Value, count, text};
+use tracks::{Lanes, Tracks};
+
+/// Arrivals that are drawn, at most: of a longer run only some stretches are, evenly spread
+/// over it. What browsers open with ease.
+const MOST_ARRIVALS: u64 = 400_000;
+
+/// Episodes in such a stretch.
+const STRETCH: u64 = 200;
+
+/// A trace that is being written.
+pub struct Trace<'a, W> {
+    packets: Packets<W>,
+    tracks: Tracks,
+    report: &'a Report,
+    busy: Busy,
+    episodes: Lanes,
+    phases: Lanes,
+    /// Names of sites by their number.
+    sites: Vec<Option<Rc<str>>>,
+    labels: Vec<Rc<str>>,
+    counters: Vec<String>,
+    /// Of so many stretches one is drawn.
+    every: u64,
+    serial: u64,
+    /// Those that were not, since when, ns.
+    left_out: u64,
+    drawn_until_ns: u64,
+    /// By thread: until when something is drawn, ns.
+    until_ns: Vec<u64>,
+    flow: u64,
+}
+
+impl<'a, W: Write> Trace<'a, W> {
+    /// Writes the tracks.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(report: &'a Report, out: W) -> io::Result<Self> {
+        Self::with_at_most(report, out, MOST_ARRIVALS)
+    }
+
+    fn with_at_most(report: &'a Report, out: W, arrivals: u64) -> io::Result<Self> {
+        let mut packets = Packets::new(out)?;
+        let busy = Busy::new(report.wall_ns);
+        let tracks = Tracks::new(report, &mut packets, busy.step_ns())?;
+        let all: u64 = report.threads.iter().map(|thread| thread.episodes).sum();
+        let most = report.sites.iter().map(|site| site.id).max();
+        let mut sites = vec![None; most.map_or(0, |most| most as usize + 1)];
+        for site in &report.sites {
+            sites[site.id as usize] = Some(site.called().into());
+        }
+        let labels = report.threads.iter().map(tracks::thread_name);
+        Ok(Self {
+            packets,
+            busy,
+            episodes: Lanes::new(tracks.episodes),
+            phases: Lanes::new(tracks.phases),
+            labels: labels.map(Rc::from).collect(),
+            counters: report.counters.iter().map(|it| it.name.clone()).collect(),
+            until_ns: vec![0; report.threads.len()],
+            tracks,
+            report,
+            sites,
+            every: all.div_ceil(arrivals).max(1),
+            serial: 0,
+            left_out: 0,
+            drawn_until_ns: 0,
+            flow: 0,
+        })
+    }
+
+    /// Takes an episode in.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn add(&mut self, episode: &Episode) -> io::Result<()> {
+        self.busy.add(episode);
+        let drawn = self.serial % (STRETCH * self.every) < STRETCH;
+        self.serial += 1;
+        if !drawn {
+            self.left_out += 1;
+            return Ok(());
+        }
+        self.leave_out(episode.first_ns)?;
+        self.drawn_until_ns = self.drawn_until_ns.max(episode.last_ns);
+        self.draw_episode(episode)?;
+        self.draw_threads(episode)
+    }
+
+    /// Says that episodes are not drawn, up to a time.
+    fn leave_out(&mut self, until_ns: u64) -> io::Result<()> {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out == 0 || until_ns <= self.drawn_until_ns {
+            return Ok(());
+        }
+        let span = (self.drawn_until_ns, until_ns);
+        let args = [count("episodes", left_out)];
+        let track = self.tracks.left_out(&mut self.packets)?;
+        self.packets.slice(track, span, "not drawn", &args)
+    }
+
+    fn site(&self, id: u32) -> Rc<str> {
+        let named = self.sites.get(id as usize).cloned().flatten();
+        named.unwrap_or_else(|| "?".into())
+    }
+
+    fn label(&self, thread: u32) -> Rc<str> {
+        let label = self.labels.get(thread as usize).cloned();
+        label.unwrap_or_else(|| "?".into())
+    }
+
+    fn draw_episode(&mut self, it: &Episode) -> io::Result<()> {
+        let site = self.site(it.site);
+        let mut args = vec![
+            count("episode", it.index),
+            count("participants", it.seen.len() as u64),
+            count("barrier_ns", it.barrier_ns()),
+            count("lost_ns", it.lost_ns()),
+        ];
+        if let Some((thread, lead_ns)) = it.straggler {
+            args.push(text("last", &self.label(thread)));
+            args.push(count("lead_ns", lead_ns));
+        }
+        args.extend(it.phase.map(|(_, ns)| count("phase_ns", ns)));
+        let span = (it.first_ns, it.last_ns);
+        let track = self.episodes.of(it.site, &site, span, &mut self.packets)?;
+        if let Some(track) = track {
+            self.packets.slice(track, span, &site, &args)?;
+        }
+        let Some((from, ns)) = it.phase else {
+            return Ok(());
+        };
+        let from = from.map_or_else(|| "start".into(), |id| self.site(id));
+        let span = (it.last_ns.saturating_sub(ns), it.last_ns);
+        let track = self.phases.of(it.site, &site, span, &mut self.packets)?;
+        if let Some(track) = track {
+            let name = format!("{from} → {site}");
+            let args = [count("episode", it.index)];
+            self.packets.slice(track, span, &name, &args)?;
+        }
+        Ok(())
+    }
+
+    fn draw_threads(&mut self, episode: &Episode) -> io::Result<()> {
+        let site = self.site(episode.site);
+        if let Some(alone) = episode.alone {
+            self.draw_piece(alone, &[text("before", &site)])?;
+        }
+        let last = episode.straggler.map(|(thread, _)| thread);
+        // Arrows begin before they end.
+        let mut seen: Vec<_> = episode.seen.iter().filter(|it| !it.is_shared).collect();
+        seen.sort_by_key(|it| Some(it.thread) != last);
+        let others = match seen.first() {
+            Some(first) if Some(first.thread) == last => seen.len() as u64 - 1,
+            _ => 0,
+        };
+        let flows = self.flow..self.flow + others;
+        self.flow = flows.end;
+        for (at, it) in seen.into_iter().enumerate() {
+            let Some(track) = self.tracks.thread(it.thread) else {
+                continue;
+            };
+            let is_last = others > 0 && at == 0;
+            for piece in it.pieces(episode.last_ns) {
+                if is_last && piece.doing == Doing::Release {
+                    self.arrives(track, episode.last_ns, flows.clone())?;
+                }
+                self.draw_seen(piece, it, episode, &site)?;
+            }
+            if is_last && it.release_ns.is_none_or(|ns| ns == 0) {
+                self.arrives(track, episode.last_ns, flows.clone())?;
+            } else if others > 0 && at > 0 {
+                let gone_ns = episode.last_ns + it.release_ns.unwrap_or(0);
+                // Where it is not known when it left, it could from then on.
+                let name = match it.release_ns {
+                    Some(_) => "leaves",
+                    None => "may leave",
+                };
+                let flow = flows.start + at as u64 - 1;
+                self.packets
+                    .instant(track, gone_ns, name, &[], &[number(flow)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever came last: all others go on from there.
+    fn arrives(&mut self, track: u64, time_ns: u64, flows: Range<u64>) -> io::Result<()> {
+        let begins: Vec<u64> = flows.map(number).collect();
+        self.packets
+            .instant(track, time_ns, "last to arrive", &begins, &[])
+    }
+
+    fn draw_seen(
+        &mut self,
+        piece: Piece,
+        it: &Seen,
+        episode: &Episode,
+        site: &Rc<str>,
+    ) -> io::Result<()> {
+        let mut args = vec![text("site", site), count("episode", episode.index)];
+        if let Doing::Work(split) = piece.doing {
+            args.extend(split_args(split));
+            for (name, value) in self.counters.iter().zip(&it.counts) {
+                let value = value.map(Value::Count);
+                args.extend(value.map(|value| (Cow::Owned(name.clone()), value)));
+            }
+            self.counted(&piece, &it.counts)?;
+        }
+        self.draw_piece(piece, &args)
+    }
+
+    fn draw_piece(&mut self, piece: Piece, args: &[Arg]) -> io::Result<()> {
+        let Some(track) = self.tracks.thread(piece.thread) else {
+            return Ok(());
+        };
+        let until_ns = &mut self.until_ns[piece.thread as usize];
+        let Some(span) = fitted((piece.from_ns, piece.to_ns), *until_ns) else {
+            return Ok(());
+        };
+        *until_ns = (*until_ns).max(span.1);
+        let name = match piece.doing {
+            Doing::Work(_) => "work",
+            Doing::Alone(_) => "work alone",
+            Doing::Idle => "idle",
+            Doing::Release => "release",
+        };
+        self.packets.slice(track, span, name, args)
+    }
+
+    /// What counters said of some work, a second of it.
+    fn counted(&mut self, piece: &Piece, counts: &[Option<u64>]) -> io::Result<()> {
+        let seconds = (piece.to_ns - piece.from_ns) as f64 / 1e9;
+        for (at, count) in counts.iter().enumerate() {
+            let Some(count) = count else { continue };
+            let name = self.counters.get(at).map_or("?", String::as_str);
+            let track = self
+                .tracks
+                .counter(piece.thread, at, name, &mut self.packets)?;
+            if let Some(track) = track {
+                let value = *count as f64 / seconds;
+                self.packets.count(track, piece.from_ns, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes how many threads were busy, and what is left.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.leave_out(self.report.wall_ns)?;
+        for (time_ns, busy) in self.busy.steps() {
+            self.packets.count(self.tracks.busy, time_ns, busy)?;
+        }
+        self.packets.finish()
+    }
+}
+
+/// A time where a thread is drawn until `until_ns` already. What is told late, and lies
+/// before that, ends a nanosecond earlier: of what begins and ends at one moment, the end
+/// would be taken for that of the other.
+fn fitted((from_ns, to_ns): (u64, u64), until_ns: u64) -> Option<(u64, u64)> {
+    let span = if to_ns <= until_ns {
+        (from_ns, to_ns - 1)
+    } else {
+        (from_ns.max(until_ns), to_ns)
+    };
+    (span.0 < span.1).then_some(span)
+}
+
+/// Of an arrow; 0 stands for none.
+const fn number(flow: u64) -> u64 {
+    flow + 1
+}
+
+fn split_args(split: Split) -> impl Iterator<Item = Arg> {
+    let parts = [
+        ("running_ns", split.running_ns),
+        ("ready_ns", split.ready_ns),
+        ("blocked_ns", split.blocked_ns),
+    ];
+    let known = parts.into_iter();
+    known.filter_map(|(name, ns)| Some(count(name, ns?)))
+}
