@@ -8,6 +8,7 @@ use crate::{
     counters::{self, Events},
     output::Color,
     pattern::Pattern,
+    record::pace::Speed,
     session::{Departures, Futexes, States},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
 };
@@ -96,6 +97,19 @@ pub enum Command {
         /// Where the answer goes.
         #[command(flatten)]
         to: Asked,
+    },
+    /// Show a recording in the live screen, as it happened, with pause, step and speed.
+    ///
+    /// Neither the program nor any privilege is needed.
+    Replay {
+        /// The recording.
+        file: PathBuf,
+        /// How many times as fast as it happened: 1/16, 1/8 … 1, 2 … 4096, or max.
+        #[arg(long, value_name = "TIMES", default_value_t = Speed::Real, allow_hyphen_values = true)]
+        speed: Speed,
+        /// Bold text and colours.
+        #[arg(long, value_enum, default_value_t = Color::Auto)]
+        color: Color,
     },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,

@@ -22,6 +22,7 @@ pub mod pattern;
 pub mod place;
 pub mod recognise;
 pub mod record;
+pub mod replay;
 pub mod report;
 pub mod screen;
 pub mod session;

@@ -15,7 +15,7 @@ use sbt::{
     cli::{Cli, Command, Options},
     counters, demo, doctor, hang, look, output,
     place::printable,
-    record,
+    record, replay,
     screen::Look,
     session::{self, Narration, Target},
     settings::{self, Detail, Environment, Settings},
@@ -111,6 +111,12 @@ fn act(command: Command) -> anyhow::Result<u8> {
             output::deliver_asked(&report, &to, |report, style| {
                 text::with(report, style, compensated)
             })?;
+            Ok(0)
+        }
+        Command::Replay { file, speed, color } => {
+            let terminal = std::io::stdout().is_terminal() && output::has_terminal();
+            let look = terminal.then(|| output::style(color, true).into());
+            replay::show(&file, speed, look)?;
             Ok(0)
         }
         Command::List { of: None } => {

@@ -19,13 +19,14 @@ use crate::{place::printable, report::Report};
 mod clean;
 mod columns;
 mod frames;
+pub mod pace;
 mod read;
 mod replay;
 mod rows;
 mod write;
 
 pub use read::{ReadError, Reader};
-pub use replay::Replay;
+pub use replay::{Replay, Rest};
 pub use rows::{Begin, Row};
 pub use write::Recorder;
 

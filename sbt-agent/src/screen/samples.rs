@@ -111,6 +111,7 @@ pub fn empty() -> Snapshot {
         output: None,
         told: Arc::default(),
         notice: None,
+        replay: None,
     }
 }
 

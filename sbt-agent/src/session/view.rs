@@ -205,6 +205,8 @@ impl Session {
                 }
             }
             Request::Suspend => self.suspend().await?,
+            // There is none.
+            Request::Play(_) => {}
         }
         if let Some(view) = &mut self.view {
             // The answer should not seem to be late.
