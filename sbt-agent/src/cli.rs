@@ -229,6 +229,14 @@ pub struct Options {
     /// Record the run: `sbt report FILE` shows it later, on any machine.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Keep in the recording what happened in so many last seconds, and statistics of the
+    /// whole run: it does not grow with the run.
+    #[arg(long, value_name = "SECONDS", value_parser = value::seconds, allow_hyphen_values = true,
+          requires = "record", conflicts_with = "stats_only")]
+    pub keep: Option<Duration>,
+    /// Keep only statistics in the recording: the report.
+    #[arg(long, requires = "record")]
+    pub stats_only: bool,
     /// Warn of episodes that take longer, from first to last arrival [default: 1000].
     #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,

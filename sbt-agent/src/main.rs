@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
     io::{IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
@@ -15,7 +14,8 @@ use sbt::{
     cli::{Cli, Command, Options},
     counters, demo, doctor, hang, look, output,
     place::printable,
-    record, replay,
+    record::{self, Bound, Keep, Sink},
+    replay,
     screen::Look,
     session::{self, Narration, Target},
     settings::{self, Detail, Environment, Settings},
@@ -266,14 +266,20 @@ fn recording(
     options: &Options,
     settings: &Settings,
     program: Option<&Path>,
-) -> anyhow::Result<Option<File>> {
+) -> anyhow::Result<Option<Sink>> {
     let Some(path) = &options.record else {
         return Ok(None);
     };
     let output = options.output.as_deref();
     let others = [program, output, settings.folded.as_deref()];
     let others: Vec<&Path> = others.into_iter().flatten().collect();
-    output::for_recording(path, &others).map(Some)
+    let file = output::for_recording(path, &others)?;
+    let keep = match options.keep {
+        Some(time) => Some(Keep::Events(time)),
+        None => options.stats_only.then_some(Keep::Statistics),
+    };
+    let bound = keep.map(|keep| Bound::new(path, keep)).transpose()?;
+    Ok(Some(Sink { file, bound }))
 }
 
 /// Where the report goes; `program`: where it must not, the target's own file.

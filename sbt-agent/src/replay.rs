@@ -362,3 +362,124 @@ async fn until(wakes: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        Keep,
+        tests::{Ending, Written},
+    };
+
+    const S: u64 = 1_000_000_000;
+
+    fn player(written: &Written) -> Player {
+        let mut player = Player::open(&written.path(), Speed::Real).unwrap();
+        player.play(Play::Toggle);
+        player
+    }
+
+    /// Reads until nothing more is to be done.
+    fn settle(player: &mut Player) {
+        while player.read().unwrap() != Next::Stand {}
+    }
+
+    fn motion(player: &mut Player) -> Playing {
+        player.snapshot().replay.unwrap().motion
+    }
+
+    #[test]
+    fn one_episode_after_the_other() {
+        let written = Written::run(2 * S, None, Ending::Orderly);
+        let mut player = player(&written);
+        let mut moments = Vec::new();
+        for episodes in 1..=100 {
+            player.play(Play::Step);
+            settle(&mut player);
+            let snapshot = player.snapshot();
+            assert_eq!(snapshot.report.episodes, episodes);
+            let replay = snapshot.replay.unwrap();
+            assert_eq!(replay.motion, Playing::Paused);
+            moments.push(replay.at_ns);
+            assert_eq!(snapshot.now_ns, replay.at_ns);
+        }
+        assert!(moments.is_sorted_by(|before, after| before < after));
+        // There is no more: it goes to the end.
+        player.play(Play::Step);
+        settle(&mut player);
+        assert_eq!(motion(&mut player), Playing::AtEnd);
+    }
+
+    #[test]
+    fn at_the_end_stands_what_was_reported() {
+        let written = Written::run(2 * S, None, Ending::Orderly);
+        let mut player = player(&written);
+        assert_eq!(motion(&mut player), Playing::Paused);
+        player.play(Play::End);
+        settle(&mut player);
+        let snapshot = player.snapshot();
+        let shown = serde_json::to_string_pretty(&snapshot.report).unwrap();
+        assert_eq!(shown, written.live);
+        let replay = snapshot.replay.unwrap();
+        assert_eq!(replay.motion, Playing::AtEnd);
+        assert_eq!((replay.at_ns, replay.of_ns), (5 * S, Some(5 * S)));
+        // There it stays,
+        for play in [Play::Toggle, Play::Step, Play::Faster, Play::End] {
+            player.play(play);
+            assert_eq!(player.read().unwrap(), Next::Stand);
+            assert_eq!(motion(&mut player), Playing::AtEnd);
+        }
+        // until it begins again, and goes on then.
+        player.play(Play::Begin);
+        let snapshot = player.snapshot();
+        assert_eq!(snapshot.report.episodes, 0);
+        assert_eq!(snapshot.replay.unwrap().motion, Playing::On);
+        player.play(Play::Toggle);
+        let before = player.snapshot().report.episodes;
+        player.play(Play::Step);
+        settle(&mut player);
+        assert_eq!(player.snapshot().report.episodes, before + 1);
+    }
+
+    #[test]
+    fn what_stops_a_step_is_the_next_key() {
+        let written = Written::run(S, None, Ending::Orderly);
+        let mut player = player(&written);
+        player.play(Play::Step);
+        player.play(Play::Toggle);
+        assert_eq!(player.read().unwrap(), Next::Stand);
+        assert_eq!(motion(&mut player), Playing::Paused);
+        assert_eq!(player.snapshot().report.episodes, 0);
+    }
+
+    #[test]
+    fn a_file_that_breaks_off_is_shown_as_far_as_it_goes() {
+        let written = Written::run(3 * S, None, Ending::Killed);
+        let mut player = player(&written);
+        player.play(Play::End);
+        settle(&mut player);
+        let snapshot = player.snapshot();
+        let note = "the recording has no end";
+        let (_, notice) = snapshot.notice.unwrap();
+        assert!(notice.contains(note), "{notice}");
+        assert!(snapshot.report.notes.last().unwrap().contains(note));
+        assert!(snapshot.report.episodes > 100);
+        // Its end is not known otherwise.
+        assert!(snapshot.replay.unwrap().of_ns > Some(2 * S));
+    }
+
+    #[test]
+    fn of_statistics_alone_there_is_nothing_to_replay() {
+        let written = Written::run(S, Some(Keep::Statistics), Ending::Orderly);
+        let error = Player::open(&written.path(), Speed::Real).err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("`sbt report` shows them"), "{error}");
+        let kept = Keep::Events(Duration::from_secs(2));
+        let written = Written::run(10 * S, Some(kept), Ending::Orderly);
+        let mut player = player(&written);
+        player.play(Play::End);
+        settle(&mut player);
+        let report = player.snapshot().report;
+        assert!((100..300).contains(&report.episodes), "{}", report.episodes);
+    }
+}

@@ -39,6 +39,7 @@ mod privilege;
 mod processes;
 mod record;
 mod regions;
+mod replay;
 mod report;
 mod run;
 mod sampling;

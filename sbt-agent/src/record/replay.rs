@@ -137,6 +137,13 @@ impl Replay {
         facts.start_ns += before_ns;
         facts.start_unix_ns = facts.start_unix_ns.saturating_add(before_ns);
         facts.wall_ns = facts.wall_ns.saturating_sub(before_ns);
+        if before_ns > 0 {
+            facts.notes.push(format!(
+                "what happened in the first {:.1} s is not in the recording: this is of the rest; \
+                 `sbt report` has the whole run",
+                before_ns as f64 / 1e9
+            ));
+        }
         facts
     }
 
