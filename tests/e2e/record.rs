@@ -80,7 +80,12 @@ const BOUNDS: [&str; 2] = ["--keep=500ms", "--stats-only"];
 /// A program that comes to its barrier some hundred times a second, for so long.
 fn busy(seconds: u64) -> [String; 4] {
     let rounds = format!("rounds={}", seconds * 400);
-    ["threads=3".into(), rounds, "base=2000".into(), "skew=100".into()]
+    [
+        "threads=3".into(),
+        rounds,
+        "base=2000".into(),
+        "skew=100".into(),
+    ]
 }
 
 #[test]
@@ -91,7 +96,11 @@ fn a_bounded_recording_gives_the_report_that_the_run_gave() {
     for bound in BOUNDS {
         let cases: [(&[&str], _, u64); 3] = [
             (&[bound], program("barriers.c"), 0),
-            (&[bound, "--watch-all", "--states=full"], program("truth.c"), 0),
+            (
+                &[bound, "--watch-all", "--states=full"],
+                program("truth.c"),
+                0,
+            ),
             // Long enough that the file was begun anew.
             (&[bound, "-e", "page-faults"], program("truth.c"), 3),
         ];

@@ -78,7 +78,9 @@ impl Recorded {
             name.starts_with("sbt-") && name.ends_with(".txt")
         };
         let files = files.filter(is_saved);
-        files.map(|path| fs::read_to_string(path).unwrap()).collect()
+        files
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect()
     }
 }
 

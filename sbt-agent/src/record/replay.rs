@@ -80,6 +80,15 @@ impl Replay {
         }
     }
 
+    /// When a row was so, if that makes a difference: the first facts say what it is all
+    /// about, whenever they were written down.
+    const fn time_ns(&self, row: &Row) -> Option<u64> {
+        match row {
+            Row::Facts(_) if self.facts.pid == 0 => None,
+            _ => row.time_ns(),
+        }
+    }
+
     /// Takes one row in, and gives it; `None` at the end.
     ///
     /// # Errors
@@ -88,7 +97,7 @@ impl Replay {
         let Some(row) = self.row()? else {
             return Ok(None);
         };
-        self.at_ns = self.at_ns.max(row.time_ns().unwrap_or(0));
+        self.at_ns = self.at_ns.max(self.time_ns(&row).unwrap_or(0));
         match &row {
             Row::Step(_) | Row::Place(_) if self.repeats => {}
             Row::Step(step) => {
@@ -120,7 +129,7 @@ impl Replay {
             let Some(row) = self.row()? else {
                 return Ok(Rest::None);
             };
-            let is_later = row.time_ns().is_some_and(|it| it > time_ns);
+            let is_later = self.time_ns(&row).is_some_and(|it| it > time_ns);
             self.next = Some(row);
             if is_later {
                 return Ok(Rest::Later);

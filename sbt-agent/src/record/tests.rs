@@ -274,12 +274,10 @@ fn wherever_a_bounded_file_is_cut_what_is_before_is_read() {
                 assert!(note.contains("no end"), "{length}: {note}");
             }
             Err(error) => assert!(
-                error
-                    .downcast_ref::<ReadError>()
-                    .is_some_and(|it| matches!(
-                        it,
-                        ReadError::Foreign { .. } | ReadError::Empty { .. }
-                    )),
+                error.downcast_ref::<ReadError>().is_some_and(|it| matches!(
+                    it,
+                    ReadError::Foreign { .. } | ReadError::Empty { .. }
+                )),
                 "{length}: {error:#}"
             ),
         }

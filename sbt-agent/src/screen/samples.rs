@@ -434,6 +434,7 @@ pub fn replayed(at_ns: u64, motion: Playing) -> Snapshot {
         }),
         output: None,
         own_share_pct: None,
+        told: Arc::default(),
         ..imbalanced()
     }
 }

@@ -55,12 +55,7 @@ pub struct Recording {
 
 impl Recording {
     /// `begin`: how the model was begun; `facts`: what is known by then.
-    fn begin(
-        sink: Sink,
-        begin: Begin,
-        facts: Run,
-        report: Option<Report>,
-    ) -> anyhow::Result<Self> {
+    fn begin(sink: Sink, begin: Begin, facts: Run, report: Option<Report>) -> anyhow::Result<Self> {
         let (parts, queue) = sync_channel(QUEUE);
         let is_bounded = sink.bound.is_some();
         let write = move || {
