@@ -111,7 +111,7 @@ impl Player {
     }
 
     fn has_only_statistics(&self) -> bool {
-        self.replay.whole().is_some() && self.replay.facts.pid == 0
+        self.replay.summary().is_some() && self.replay.facts.pid == 0
     }
 
     /// Reads on as far as the time has come, for a while at most.

@@ -172,11 +172,7 @@ impl Generations {
             return Ok(());
         }
         if self.has_older {
-            let next = self.bound.next();
-            let begun = self.without_older(stream, report.as_ref(), &next);
-            if begun.is_err() {
-                let _is_not_there = fs::remove_file(&next);
-            }
+            let begun = self.without_older(stream, report.as_ref());
             (*stream, at) = begun.context("beginning the next file")?;
         }
         self.has_older = true;
@@ -204,9 +200,32 @@ impl Generations {
         Ok(())
     }
 
+    /// Where statistics are all that is kept, a file with the last report alone. `None` if
+    /// there can be none: then the one that there is goes on.
+    pub fn last(&self, stream: &mut Stream, report: &Row) -> Option<Stream> {
+        if self.has_events() {
+            return None;
+        }
+        let (alone, _) = self.without_older(stream, Some(report)).ok()?;
+        Some(alone)
+    }
+
     /// A file with the report so far and the younger generation, in the place of the one
     /// that is written now; and how long it is.
     fn without_older(
+        &self,
+        stream: &mut Stream,
+        report: Option<&Row>,
+    ) -> anyhow::Result<(Stream, u64)> {
+        let path = self.bound.next();
+        let made = self.make(stream, report, &path);
+        if made.is_err() {
+            let _is_not_there = fs::remove_file(&path);
+        }
+        made
+    }
+
+    fn make(
         &self,
         stream: &mut Stream,
         report: Option<&Row>,

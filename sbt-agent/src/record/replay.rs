@@ -19,7 +19,7 @@ pub struct Replay {
     /// What was known beside the model when it was last written down.
     pub facts: Run,
     /// The report, if the file has it because it has not all that happened.
-    whole: Option<Box<Report>>,
+    summary: Option<Box<Report>>,
     /// When what is told begins, ns.
     start_ns: u64,
     /// What comes next is told again, for those who have not heard it.
@@ -62,7 +62,7 @@ impl Replay {
             model,
             places: Vec::new(),
             facts: Run::default(),
-            whole: None,
+            summary: None,
             start_ns: begin.start_ns,
             repeats: false,
             has_told: false,
@@ -112,7 +112,7 @@ impl Replay {
             }
             Row::Facts(facts) => self.facts = self.facts_of(facts),
             Row::Recap(begins) => self.repeats = *begins && self.has_told,
-            Row::Report(report) => self.whole = Some(report.clone()),
+            Row::Report(report) => self.summary = Some(report.clone()),
             Row::End => self.ended = true,
             Row::Begin(_) => {}
         }
@@ -178,8 +178,8 @@ impl Replay {
     }
 
     /// The report, if the file has it because it has not all that happened.
-    pub fn whole(&self) -> Option<&Report> {
-        self.whole.as_deref()
+    pub fn summary(&self) -> Option<&Report> {
+        self.summary.as_deref()
     }
 
     /// Nothing more is read: settles what is open. `stopped`: why not to the end, if so.
@@ -189,7 +189,7 @@ impl Replay {
     pub fn finish(&mut self, stopped: Option<ReadError>) -> Result<(), ReadError> {
         let note = match stopped {
             // Without those nobody knows when it was.
-            Some(error) if self.facts.pid == 0 && self.whole.is_none() => return Err(error),
+            Some(error) if self.facts.pid == 0 && self.summary.is_none() => return Err(error),
             Some(error) => Some(format!("{error}; what comes before was read")),
             None if !self.ended => Some(
                 "the recording has no end: whoever wrote it was killed, or it was not copied as \
@@ -198,8 +198,8 @@ impl Replay {
             ),
             None => None,
         };
-        if let Some(whole) = &mut self.whole {
-            whole.notes.extend(note.clone());
+        if let Some(summary) = &mut self.summary {
+            summary.notes.extend(note.clone());
         }
         self.facts.notes.extend(note);
         self.model.finish();
@@ -224,8 +224,8 @@ impl Replay {
             }
         };
         self.finish(stopped)?;
-        Ok(match self.whole.take() {
-            Some(whole) => *whole,
+        Ok(match self.summary.take() {
+            Some(summary) => *summary,
             None => self.told(self.facts.clone()),
         })
     }

@@ -215,6 +215,8 @@ fn a_bounded_file_does_not_grow_with_the_run() {
         let (short, long) = (size(30), size(600));
         assert!(long < short + short / 2, "{keep:?}: {short} and {long}");
     }
+    let size = |keep| Written::run(30 * S, keep, Ending::Orderly).size();
+    assert!(size(Some(Keep::Statistics)) < size(Some(KEPT)) / 4);
     let whole = |seconds| Written::run(seconds * S, None, Ending::Orderly).size();
     assert!(whole(600) > 8 * whole(30), "what is not bounded does grow");
 }

@@ -170,7 +170,12 @@ impl Recorder {
             self.stream.push(&Row::Facts(Box::new(facts)))?;
         }
         if let Some(report) = report {
-            self.stream.push(&Row::Report(Box::new(report)))?;
+            let report = Row::Report(Box::new(report));
+            let alone = self.generations.as_ref();
+            match alone.and_then(|it| it.last(&mut self.stream, &report)) {
+                Some(alone) => self.stream = alone,
+                None => self.stream.push(&report)?,
+            }
         }
         self.stream.push(&Row::End)?;
         self.stream.finish()
