@@ -12,6 +12,7 @@ use crate::{
     counters::{self, Events},
     output::Color,
     pattern::Pattern,
+    record::pace::Speed,
     scale::counts::{self, Counts, Variable},
     session::{Departures, Futexes, States},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
@@ -164,6 +165,19 @@ pub enum Command {
     /// `{n}` in its arguments or in --env becomes the number; without any, OpenMP programs
     /// get it in OMP_NUM_THREADS.
     Scale(Box<Scale>),
+    /// Show a recording in the live screen, as it happened, with pause, step and speed.
+    ///
+    /// Neither the program nor any privilege is needed.
+    Replay {
+        /// The recording.
+        file: PathBuf,
+        /// How many times as fast as it happened: 1/16, 1/8 … 1, 2 … 4096, or max.
+        #[arg(long, value_name = "TIMES", default_value_t = Speed::Real, allow_hyphen_values = true)]
+        speed: Speed,
+        /// Bold text and colours.
+        #[arg(long, value_enum, default_value_t = Color::Auto)]
+        color: Color,
+    },
     /// Say what this machine and this user may do, and what to type if not.
     Doctor,
     /// Show which barriers a program or process has; without one, which counters this
@@ -316,6 +330,14 @@ pub struct Options {
     /// Record the run: `sbt report FILE` shows it later, on any machine.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Keep in the recording what happened in so many last seconds, and statistics of the
+    /// whole run: it does not grow with the run.
+    #[arg(long, value_name = "SECONDS", value_parser = value::seconds, allow_hyphen_values = true,
+          requires = "record", conflicts_with = "stats_only")]
+    pub keep: Option<Duration>,
+    /// Keep only statistics in the recording: the report.
+    #[arg(long, requires = "record")]
+    pub stats_only: bool,
     /// Warn of episodes that take longer, from first to last arrival [default: 1000].
     #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,

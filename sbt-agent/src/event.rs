@@ -421,6 +421,39 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// When it happened, ns; `None` of what is told of no moment, or of an earlier one.
+    pub const fn time_ns(&self) -> Option<u64> {
+        match self {
+            Self::Arrive { clocks, .. }
+            | Self::Depart { clocks, .. }
+            | Self::Wait { clocks, .. }
+            | Self::Wake { clocks, .. }
+            | Self::Region { clocks, .. }
+            | Self::Mark { clocks, .. }
+            | Self::Exit { clocks, .. } => Some(clocks.time_ns),
+            Self::Counters { time_ns, .. }
+            | Self::Memory { time_ns, .. }
+            | Self::Init { time_ns, .. }
+            | Self::Mapped { time_ns, .. }
+            | Self::Forked { time_ns, .. }
+            | Self::Exec { time_ns, .. }
+            | Self::Ended { time_ns, .. }
+            | Self::Gap { time_ns } => Some(*time_ns),
+            Self::Away { away, .. } => Some(away.until_ns),
+            Self::Thread { .. }
+            | Self::Callers { .. }
+            | Self::Lock { .. }
+            | Self::Recognised { .. }
+            | Self::RegionEnd { .. }
+            | Self::Lost { .. }
+            | Self::Toll { .. }
+            | Self::Turn { .. }
+            | Self::Departures { .. } => None,
+        }
+    }
+}
+
 /// What something was recognised as a barrier by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recognition {

@@ -26,6 +26,7 @@ pub mod pattern;
 pub mod place;
 pub mod recognise;
 pub mod record;
+pub mod replay;
 pub mod report;
 pub mod scale;
 pub mod screen;

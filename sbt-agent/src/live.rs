@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 pub use crate::model::lanes::{LEVELS, MAX_LANES, PIECES, Piece};
+pub use crate::record::pace::Speed;
 use crate::report::Report;
 
 /// How things stand. Times are in ns since watching began.
@@ -38,6 +39,32 @@ pub struct Snapshot {
     /// The answer to what the user asked for last, such as where a report was
     /// saved, with a number that changes with each.
     pub notice: Option<(u64, String)>,
+    /// Where in a recording that is, if it is one.
+    pub replay: Option<Replaying>,
+}
+
+/// Where in a recording a snapshot is. Times are in ns since the recording begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replaying {
+    /// The moment that is shown.
+    pub at_ns: u64,
+    /// The last one; `None` if it is not known yet.
+    pub of_ns: Option<u64>,
+    /// How fast it goes, or would.
+    pub speed: Speed,
+    /// What it does.
+    pub motion: Playing,
+}
+
+/// What a replay does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Playing {
+    /// It goes on.
+    On,
+    /// It stands still.
+    Paused,
+    /// There is no more.
+    AtEnd,
 }
 
 /// How often a time was in each of some ranges that follow each other.
@@ -153,4 +180,23 @@ pub enum Request {
     Size(u16, u16),
     /// Stop, as a shell's job control does.
     Suspend,
+    /// Of a recording.
+    Play(Play),
+}
+
+/// What the user wants of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Play {
+    /// Stand still, or go on.
+    Toggle,
+    /// To the end of the next episode.
+    Step,
+    /// Twice as fast.
+    Faster,
+    /// Half as fast.
+    Slower,
+    /// From the beginning.
+    Begin,
+    /// To the end.
+    End,
 }

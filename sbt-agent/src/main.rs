@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
     io::{IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
@@ -18,7 +17,8 @@ use sbt::{
     gate::Asked,
     hang, look, output,
     place::printable,
-    record,
+    record::{self, Bound, Keep, Sink},
+    replay,
     scale::{counts, series::Series},
     screen::Look,
     session::{self, Narration, Target, signals},
@@ -170,6 +170,12 @@ fn act(command: Command) -> anyhow::Result<u8> {
             (Some(threads), Some(into)) => scale_once(&scale, threads, into),
             _ => run_scale(&scale),
         },
+        Command::Replay { file, speed, color } => {
+            let terminal = std::io::stdout().is_terminal() && output::has_terminal();
+            let look = terminal.then(|| output::style(color, true).into());
+            replay::show(&file, speed, look)?;
+            Ok(0)
+        }
         Command::List { of: None } => {
             output::print(&counters::list::text(&counters::list::machine()))?;
             Ok(0)
@@ -480,14 +486,20 @@ fn recording(
     options: &Options,
     settings: &Settings,
     program: Option<&Path>,
-) -> anyhow::Result<Option<File>> {
+) -> anyhow::Result<Option<Sink>> {
     let Some(path) = &options.record else {
         return Ok(None);
     };
     let output = options.output.as_deref();
     let others = [program, output, settings.folded.as_deref()];
     let others: Vec<&Path> = others.into_iter().flatten().collect();
-    output::for_recording(path, &others).map(Some)
+    let file = output::for_recording(path, &others)?;
+    let keep = match options.keep {
+        Some(time) => Some(Keep::Events(time)),
+        None => options.stats_only.then_some(Keep::Statistics),
+    };
+    let bound = keep.map(|keep| Bound::new(path, keep)).transpose()?;
+    Ok(Some(Sink { file, bound }))
 }
 
 /// Where the report goes; `program`: where it must not, the target's own file.

@@ -9,6 +9,7 @@ use crate::{
     clock,
     counters::Plan,
     model::Model,
+    record::Sink,
     report::Report,
     screen::Look,
     settings::Settings,
@@ -31,7 +32,7 @@ mod futexes;
 mod hang;
 mod locks;
 mod narrator;
-mod observer;
+pub(crate) mod observer;
 mod prepare;
 pub mod privilege;
 mod processes;
@@ -86,8 +87,8 @@ pub enum Target {
 }
 
 /// Watches a target to its end, or until told to stop, and delivers the
-/// report. `narration`: what to do with single episodes meanwhile; `recording`: a file to
-/// keep what happens in; `look`: that
+/// report. `narration`: what to do with single episodes meanwhile; `recording`: where
+/// what happens is kept; `look`: that
 /// of the live screen, if there is to be one. Returns the
 /// exit status of a program that was started, for whose end it waits even after
 /// the watching.
@@ -95,7 +96,7 @@ pub fn watch(
     target: &Target,
     settings: Settings,
     narration: Narration,
-    recording: Option<File>,
+    recording: Option<Sink>,
     look: Option<Look>,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
@@ -125,8 +126,8 @@ pub fn watch(
         .block_on(async {
             let mut session = Session::begin(prepared, settings, narration, signals)?;
             session.folded = folded;
-            if let Some(file) = recording {
-                session.record(file);
+            if let Some(sink) = recording {
+                session.record(sink);
             }
             session.terminal = master.map(Terminal::new).transpose()?;
             if let Some(look) = look {

@@ -17,7 +17,7 @@ use sbt::{
     },
     output::exports,
     place::{Frame, Place},
-    record::{Begin, Recorder},
+    record::{Begin, Recorder, Sink},
     report::{Run, SamplingReport},
 };
 
@@ -93,7 +93,11 @@ fn recorded(file: &Path, threads: u32, episodes: u64, ends: bool) {
         switches: false,
         conceptual: 0,
     };
-    let mut recorder = Recorder::to(File::create(file).unwrap(), begin).unwrap();
+    let sink = Sink {
+        file: File::create(file).unwrap(),
+        bound: None,
+    };
+    let mut recorder = Recorder::to(sink, begin).unwrap();
     let mut steps: Vec<Step> = (0..threads)
         .map(|thread| {
             Step::Event(Event::Thread {
@@ -133,10 +137,10 @@ fn recorded(file: &Path, threads: u32, episodes: u64, ends: bool) {
         ..facts(episodes)
     };
     if ends {
-        recorder.end(facts).unwrap();
+        recorder.end(facts, None).unwrap();
     } else {
         let folded = None;
-        recorder.flush(Run { folded, ..facts }).unwrap();
+        recorder.flush(Run { folded, ..facts }, None).unwrap();
     }
 }
 

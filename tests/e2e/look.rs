@@ -128,7 +128,7 @@ fn programs_that_would_notice_do_not() {
 }
 
 /// A copy that everybody may execute.
-fn open(folder: &Path, program: &Path) -> PathBuf {
+pub fn open(folder: &Path, program: &Path) -> PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     let copy = folder.join(program.file_name().unwrap());
     fs::copy(program, &copy).unwrap();
@@ -137,7 +137,7 @@ fn open(folder: &Path, program: &Path) -> PathBuf {
 }
 
 /// A command as a user without any privilege.
-fn as_nobody(program: &Path) -> Command {
+pub fn as_nobody(program: &Path) -> Command {
     let (uid, gid) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
     let mut command = command("setpriv", &[uid.as_str(), &gid, "--clear-groups", "--"]);
     command.arg(program);

@@ -43,6 +43,7 @@ mod privilege;
 mod processes;
 mod record;
 mod regions;
+mod replay;
 mod report;
 mod run;
 mod sampling;

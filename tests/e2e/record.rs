@@ -5,12 +5,12 @@ use std::{fs, path::Path};
 use serde_json::Value;
 
 use crate::{
-    harness::{Finished, folder, needs_root, pause, run, sbt_with, start},
+    harness::{Finished, command, folder, needs_root, pause, run, sbt, sbt_with, start},
     programs::{Build, program},
 };
 
 /// Runs a program with options, and records it: what was reported then, as JSON.
-fn recorded(options: &[&str], program: &Path, arguments: &[&str], file: &Path) -> String {
+pub fn recorded(options: &[&str], program: &Path, arguments: &[&str], file: &Path) -> String {
     let report = file.with_extension("json");
     let (report_text, file_text) = (report.to_string_lossy(), file.to_string_lossy());
     let mut all = vec!["run", "--json", "--output", &report_text, "-o", &file_text];
@@ -72,6 +72,115 @@ fn a_recording_gives_the_report_that_the_run_gave() {
             "{options:?}"
         );
     }
+}
+
+/// What bounds a recording.
+const BOUNDS: [&str; 2] = ["--keep=500ms", "--stats-only"];
+
+/// A program that comes to its barrier some hundred times a second, for so long.
+fn busy(seconds: u64) -> [String; 4] {
+    let rounds = format!("rounds={}", seconds * 400);
+    [
+        "threads=3".into(),
+        rounds,
+        "base=2000".into(),
+        "skew=100".into(),
+    ]
+}
+
+#[test]
+fn a_bounded_recording_gives_the_report_that_the_run_gave() {
+    needs_root!();
+    let folder = folder();
+    let file = folder.path().join("run.sbt");
+    for bound in BOUNDS {
+        let cases: [(&[&str], _, u64); 3] = [
+            (&[bound], program("barriers.c"), 0),
+            (
+                &[bound, "--watch-all", "--states=full"],
+                program("truth.c"),
+                0,
+            ),
+            // Long enough that the file was begun anew.
+            (&[bound, "-e", "page-faults"], program("truth.c"), 3),
+        ];
+        for (options, program, seconds) in cases {
+            let arguments = busy(seconds);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let arguments = if seconds > 0 { &arguments[..] } else { &[] };
+            let live = recorded(options, &program, arguments, &file);
+            let again = reported(&file).expect(0);
+            assert_eq!(again.stderr, "");
+            assert!(
+                again.out() == live,
+                "{options:?}: {} and not {live}",
+                again.out()
+            );
+        }
+        let files = fs::read_dir(folder.path()).unwrap();
+        let files: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(files.len(), 2, "{files:?}");
+    }
+}
+
+#[test]
+fn a_bounded_recording_does_not_grow_with_the_run() {
+    needs_root!();
+    let folder = folder();
+    let file = folder.path().join("run.sbt");
+    let size = |options: &[&str], seconds| {
+        let arguments = busy(seconds);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        recorded(options, &program("truth.c"), &arguments, &file);
+        fs::metadata(&file).unwrap().len()
+    };
+    let whole = size(&[], 20);
+    for bound in BOUNDS {
+        let (short, long) = (size(&[bound], 2), size(&[bound], 20));
+        assert!(long < 4 * short, "{bound}: {short} and {long} bytes");
+        assert!(long < whole / 2, "{bound}: {long} of {whole} bytes");
+    }
+}
+
+#[test]
+fn a_bounded_recording_outlives_sbt_and_a_full_disk() {
+    needs_root!();
+    let folder = folder();
+    let file = folder.path().join("run.sbt");
+    let truth = program("truth.c");
+    let arguments = busy(20);
+    for bound in BOUNDS {
+        let mut command = sbt_with(&["run", "--no-tui", bound, "-o"]);
+        command.arg(&file).arg("--").arg(&truth).args(&arguments);
+        let started = start(command);
+        pause(3200);
+        started.signal(libc::SIGKILL);
+        let _killed = started.finish();
+        let finished = reported(&file).expect(0);
+        let report: Value = serde_json::from_str(&finished.out()).unwrap();
+        let note = "the recording has no end";
+        assert!(report["notes"].to_string().contains(note), "{report}");
+        assert!(report["episodes"].as_u64() > Some(200), "{report}");
+        assert!(report["wall_ns"].as_u64() > Some(1_500_000_000), "{report}");
+    }
+    // A disk of our own, which is gone with the shell.
+    let script = "mount -t tmpfs -o size=128k none \"$1\" && cd / || exit 77
+        \"$2\" run --json --output \"$3\" --keep=60 -o \"$1/run.sbt\" -- \"$4\" threads=3 \
+            rounds=9000 base=300 || exit 78
+        \"$2\" report --json \"$1/run.sbt\"";
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let live = folder.path().join("live.json");
+    let mut shell = command("unshare", &["-m", "sh", "-c", script, "sh"]);
+    shell.arg(&disk).arg(sbt()).arg(&live).arg(&truth);
+    let finished = run(shell).expect(0);
+    let report: Value = serde_json::from_str(&finished.out()).unwrap();
+    assert!(report["episodes"].as_u64() > Some(10), "{report}");
+    let live: Value = serde_json::from_str(&fs::read_to_string(live).unwrap()).unwrap();
+    assert_eq!(live["episodes"], 9000, "the watching goes on: {live}");
+    let note = "the recording ends before the watching did";
+    assert!(live["notes"].to_string().contains(note), "{live}");
+    assert!(report["episodes"].as_u64() < Some(9000), "{report}");
 }
 
 #[test]

@@ -38,6 +38,21 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// When it happened, ns; `None` of what is told of no moment.
+    pub const fn time_ns(&self) -> Option<u64> {
+        match self {
+            Self::Event(event) => event.time_ns(),
+            Self::Reset { time_ns } => Some(*time_ns),
+            Self::Place { .. }
+            | Self::Rank { .. }
+            | Self::Tariff(_)
+            | Self::ExpectGaps
+            | Self::Off(_) => None,
+        }
+    }
+}
+
 /// Keeps what comes in, if anybody wants it.
 #[derive(Debug, Default)]
 pub(super) struct Tape(Option<Vec<Step>>);

@@ -24,6 +24,10 @@ const MOST_UNPACKED: u64 = 1 << 29;
 pub struct Whole {
     /// Bytes from the beginning that are whole messages.
     pub bytes: u64,
+    /// Those before the first batch: what all batches refer to.
+    pub head: u64,
+    /// Where the last batch begins; `head` if there is none.
+    pub last: u64,
     /// Something follows them that is none, or ought to.
     pub torn: bool,
 }
@@ -34,29 +38,37 @@ pub struct Whole {
 /// Those of the file.
 pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
     let length = file.seek(SeekFrom::End(0))?;
-    let mut at = 0;
+    let mut whole = Whole {
+        bytes: 0,
+        head: 0,
+        last: 0,
+        torn: false,
+    };
     loop {
+        let at = whole.bytes;
         match message(file, at, length)? {
-            Some(Next::At(next)) => at = next,
-            Some(Next::End) => {
-                return Ok(Whole {
-                    bytes: at,
-                    torn: false,
-                });
+            Some(Next::Head(next)) => {
+                // A later one is a batch's own.
+                if whole.last == whole.head {
+                    (whole.head, whole.last) = (next, next);
+                }
+                whole.bytes = next;
             }
+            Some(Next::Batch(next)) => (whole.last, whole.bytes) = (at, next),
+            Some(Next::End) => return Ok(whole),
             None => {
-                return Ok(Whole {
-                    bytes: at,
-                    torn: true,
-                });
+                whole.torn = true;
+                return Ok(whole);
             }
         }
     }
 }
 
 enum Next {
-    /// The next message begins there.
-    At(u64),
+    /// The schema, or names; the next message begins there.
+    Head(u64),
+    /// A batch, likewise.
+    Batch(u64),
     /// The stream ends in order.
     End,
 }
@@ -99,7 +111,7 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
             .header_as_dictionary_batch()
             .filter(|batch| !batch.isDelta())
             .and_then(|batch| batch.data()),
-        MessageHeader::Schema => return Ok(Some(Next::At(end))),
+        MessageHeader::Schema => return Ok(Some(Next::Head(end))),
         _ => return Ok(None),
     };
     let rows = |batch: &RecordBatch<'_>| usize::try_from(batch.length()).ok();
@@ -124,7 +136,10 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
     if unpacked > MOST_UNPACKED {
         return Ok(None);
     }
-    Ok(Some(Next::At(end)))
+    Ok(Some(match message.header_type() {
+        MessageHeader::RecordBatch => Next::Batch(end),
+        _ => Next::Head(end),
+    }))
 }
 
 /// Where in the file a buffer begins, if it lies within the body of its message.
@@ -143,7 +158,12 @@ mod tests {
     #[test]
     fn what_is_no_message_is_not_whole() {
         let of = |bytes: &[u8]| whole(&mut Cursor::new(bytes.to_vec())).unwrap();
-        let torn = |bytes| Whole { bytes, torn: true };
+        let torn = |bytes| Whole {
+            bytes,
+            head: 0,
+            last: 0,
+            torn: true,
+        };
         assert_eq!(of(b""), torn(0));
         assert_eq!(of(b"PAR1 and so on, something else"), torn(0));
         assert_eq!(of(&[0xff; 64]), torn(0));
@@ -151,8 +171,8 @@ mod tests {
         let mut end = vec![0xff; 4];
         end.extend([0; 4]);
         let whole = Whole {
-            bytes: 0,
             torn: false,
+            ..torn(0)
         };
         assert_eq!(of(&end), whole);
         // A description that is none.

@@ -16,18 +16,24 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{place::printable, report::Report};
 
+mod bounded;
 mod clean;
 mod columns;
 mod frames;
+pub mod pace;
 mod read;
+mod recap;
 mod replay;
 mod rows;
+#[cfg(test)]
+pub(crate) mod tests;
 mod write;
 
+pub use bounded::{Bound, Keep};
 pub use read::{ReadError, Reader};
-pub use replay::{Replay, Whole};
+pub use replay::{Replay, Rest, Whole};
 pub use rows::{Begin, Row};
-pub use write::Recorder;
+pub use write::{Recorder, Sink};
 
 /// The version of the format, in the metadata of the schema. It changes if a reader of
 /// the older one would misread the file.

@@ -10,7 +10,8 @@ use arrow_ipc::reader::StreamReader;
 use thiserror::Error;
 
 use super::{
-    FORMAT, FORMAT_KEY, VERSION_KEY, columns, frames,
+    FORMAT, FORMAT_KEY, VERSION_KEY, columns,
+    frames::{self, Whole},
     rows::{Begin, Cells, Row},
 };
 use crate::place::printable;
@@ -70,6 +71,7 @@ pub enum ReadError {
 /// The rows of a file.
 pub struct Reader {
     path: String,
+    whole: Whole,
     /// That of the sbt that wrote it.
     version: String,
     batches: StreamReader<BufReader<Take<File>>>,
@@ -77,7 +79,6 @@ pub struct Reader {
     bytes: u64,
     read: usize,
     rows: std::vec::IntoIter<Cells>,
-    torn: bool,
 }
 
 impl Reader {
@@ -117,12 +118,12 @@ impl Reader {
         }
         let mut this = Self {
             path: shown,
+            whole,
             version,
             batches,
             bytes: whole.bytes,
             read: 0,
             rows: Vec::new().into_iter(),
-            torn: whole.torn,
         };
         match this.next().transpose()? {
             Some(Row::Begin(begin)) => Ok((this, begin)),
@@ -140,7 +141,25 @@ impl Reader {
     /// Something behind the last whole batch is missing: whoever wrote it was killed, or
     /// it was not copied as a whole.
     pub const fn is_torn(&self) -> bool {
-        self.torn
+        self.whole.torn
+    }
+
+    /// The moment of the last row that tells one, ns; `None` if the last batch tells none.
+    /// `path`: that of the same file, which is not read through for it.
+    pub fn last_ns(&self, path: &Path) -> Option<u64> {
+        let Whole {
+            bytes, head, last, ..
+        } = self.whole;
+        let head = File::open(path).ok()?.take(head);
+        let mut batch = File::open(path).ok()?;
+        batch.seek(SeekFrom::Start(last)).ok()?;
+        let batch = batch.take(bytes.saturating_sub(last));
+        let batches = StreamReader::try_new(BufReader::new(head.chain(batch)), None).ok()?;
+        let rows = batches.flatten().filter_map(|batch| columns::cells(&batch));
+        let times = rows
+            .flatten()
+            .filter_map(|cells| Row::of(&cells)?.time_ns());
+        times.max()
     }
 
     fn damaged(&self) -> ReadError {

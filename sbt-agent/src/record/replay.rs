@@ -21,6 +21,18 @@ pub struct Replay {
     places: Vec<Rc<Place>>,
     /// What was known beside the model when it was last written down.
     pub facts: Run,
+    /// The report, if the file has it because it has not all that happened.
+    summary: Option<Box<Report>>,
+    /// When what is told begins, ns.
+    start_ns: u64,
+    /// What comes next is told again, for those who have not heard it.
+    repeats: bool,
+    /// Something was told that is not known otherwise.
+    has_told: bool,
+    /// Read ahead.
+    next: Option<Row>,
+    /// The latest moment of which something was told, ns.
+    at_ns: u64,
     ended: bool,
     /// Single episodes are wanted.
     tells: bool,
@@ -35,6 +47,17 @@ pub struct Whole {
     /// Folded stacks of the samples, a line each; `None` if the end is missing or no
     /// samples were taken.
     pub folded: Option<Vec<String>>,
+}
+
+/// What there is of a recording after some rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// The next row is of a later moment.
+    Later,
+    /// The next has not been looked at.
+    More,
+    /// Nothing.
+    None,
 }
 
 impl Replay {
@@ -71,9 +94,32 @@ impl Replay {
             model,
             places: Vec::new(),
             facts: Run::default(),
+            summary: None,
+            start_ns: begin.start_ns,
+            repeats: false,
+            has_told: false,
+            next: None,
+            at_ns: begin.start_ns,
             ended: false,
             tells,
         })
+    }
+
+    /// The next row, which is no longer ahead.
+    fn row(&mut self) -> Result<Option<Row>, ReadError> {
+        match self.next.take() {
+            Some(row) => Ok(Some(row)),
+            None => self.reader.next().transpose(),
+        }
+    }
+
+    /// When a row was so, if that makes a difference: the first facts say what it is all
+    /// about, whenever they were written down.
+    const fn time_ns(&self, row: &Row) -> Option<u64> {
+        match row {
+            Row::Facts(_) if self.facts.pid == 0 => None,
+            _ => row.time_ns(),
+        }
     }
 
     /// Takes one row in, and gives it; `None` at the end.
@@ -81,23 +127,68 @@ impl Replay {
     /// # Errors
     /// See [`ReadError`].
     pub fn step(&mut self) -> Result<Option<Row>, ReadError> {
-        let Some(row) = self.reader.next().transpose()? else {
+        let Some(row) = self.row()? else {
             return Ok(None);
         };
+        self.at_ns = self.at_ns.max(self.time_ns(&row).unwrap_or(0));
         match &row {
+            Row::Step(_) | Row::Place(_) if self.repeats => {}
             Row::Step(step) => {
+                self.has_told = true;
                 self.model.take(step);
                 if !self.tells {
                     // They are among the facts.
                     drop(self.model.take_told());
                 }
             }
-            Row::Place(place) => self.places.push(Rc::new((**place).clone())),
-            Row::Facts(facts) => self.facts = (**facts).clone(),
+            Row::Place(place) => {
+                self.has_told = true;
+                self.places.push(Rc::new((**place).clone()));
+            }
+            Row::Facts(facts) => self.facts = self.facts_of(facts),
+            Row::Recap(begins) => self.repeats = *begins && self.has_told,
+            Row::Report(report) => self.summary = Some(report.clone()),
             Row::End => self.ended = true,
             Row::Begin(_) => {}
         }
         Ok(Some(row))
+    }
+
+    /// Takes in what happened until `time_ns`, but no more than so many rows. Says what
+    /// comes then.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn advance(&mut self, time_ns: u64, rows: usize) -> Result<Rest, ReadError> {
+        for _ in 0..rows {
+            let Some(row) = self.row()? else {
+                return Ok(Rest::None);
+            };
+            let is_later = self.time_ns(&row).is_some_and(|it| it > time_ns);
+            self.next = Some(row);
+            if is_later {
+                return Ok(Rest::Later);
+            }
+            self.step()?;
+        }
+        Ok(Rest::More)
+    }
+
+    /// Of facts, those of the time that is told: what came before may be missing.
+    fn facts_of(&self, facts: &Run) -> Run {
+        let before_ns = self.start_ns.saturating_sub(facts.start_ns);
+        let mut facts = facts.clone();
+        facts.start_ns += before_ns;
+        facts.start_unix_ns = facts.start_unix_ns.saturating_add(before_ns);
+        facts.wall_ns = facts.wall_ns.saturating_sub(before_ns);
+        if before_ns > 0 {
+            facts.notes.push(format!(
+                "what happened in the first {:.1} s is not in the recording: this is of the rest; \
+                 `sbt report` has the whole run",
+                before_ns as f64 / 1e9
+            ));
+        }
+        facts
     }
 
     /// The places so far.
@@ -108,6 +199,56 @@ impl Replay {
     /// How much of the file has been read, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.reader.share()
+    }
+
+    /// When what is told begins, `CLOCK_MONOTONIC` ns.
+    pub const fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// The latest moment of which something was told.
+    pub const fn at_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// The last moment of which anything is told; `None` if that is not known before it
+    /// has been read. `path`: that of the file.
+    pub fn last_ns(&self, path: &Path) -> Option<u64> {
+        self.reader.last_ns(path)
+    }
+
+    /// The report, if the file has it because it has not all that happened.
+    pub fn summary(&self) -> Option<&Report> {
+        self.summary.as_deref()
+    }
+
+    /// Nothing more is read: settles what is open. `stopped`: why not to the end, if so.
+    ///
+    /// # Errors
+    /// `stopped`, if nothing was read of which anything could be said.
+    pub fn finish(&mut self, stopped: Option<ReadError>) -> Result<(), ReadError> {
+        let note = match stopped {
+            // Without those nobody knows when it was.
+            Some(error) if self.facts.pid == 0 && self.summary.is_none() => return Err(error),
+            Some(error) => Some(format!("{error}; what comes before was read")),
+            None if !self.ended => Some(
+                "the recording has no end: whoever wrote it was killed, or it was not copied as \
+                 a whole; all that is there was read"
+                    .into(),
+            ),
+            None => None,
+        };
+        if let Some(summary) = &mut self.summary {
+            summary.notes.extend(note.clone());
+        }
+        self.facts.notes.extend(note);
+        self.model.finish();
+        Ok(())
+    }
+
+    /// What there is to report of what was told.
+    pub fn told(&self, facts: Run) -> Report {
+        verdict::with(Report::new(&self.model, &self.places, facts))
     }
 
     /// Reads on to the end, and reports.
@@ -151,27 +292,18 @@ impl Replay {
             match self.step() {
                 Ok(Some(_)) => seen(self.share()),
                 Ok(None) => break None,
-                // Without those nobody knows when it was.
-                Err(error) if self.facts.pid == 0 => return Err(error),
                 Err(error) => break Some(error),
             }
         };
-        self.model.finish();
-        let mut facts = self.facts;
-        match stopped {
-            Some(error) => facts
-                .notes
-                .push(format!("{error}; what comes before was read")),
-            None if !self.ended => facts.notes.push(
-                "the recording has no end: whoever wrote it was killed, or it was not copied as \
-                 a whole; all that is there was read"
-                    .into(),
-            ),
-            None => {}
-        }
+        self.finish(stopped)?;
+        let mut facts = self.facts.clone();
         let folded = facts.folded.take();
+        let report = match self.summary.take() {
+            Some(summary) => *summary,
+            None => self.told(facts),
+        };
         Ok(Whole {
-            report: verdict::with(Report::new(&self.model, &self.places, facts)),
+            report,
             order: Order::new(&self.model),
             folded,
         })

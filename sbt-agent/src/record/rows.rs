@@ -14,7 +14,7 @@ use crate::{
         tape::Step,
     },
     place::Place,
-    report::Run,
+    report::{Report, Run},
 };
 
 /// What a row says.
@@ -26,8 +26,14 @@ pub enum Row {
     Place(Box<Place>),
     /// What is known beside the model, so far.
     Facts(Box<Run>),
-    /// How the model was begun.
+    /// How the model was begun; or, later in the file, how one is that is told only what
+    /// follows.
     Begin(Begin),
+    /// What follows has been told before, and holds at this moment: for who begins to read
+    /// here. Or that ends.
+    Recap(bool),
+    /// What the report would be: of a file that has not all that happened.
+    Report(Box<Report>),
     /// Nothing comes after it: the watching ended in order.
     End,
 }
@@ -71,9 +77,9 @@ pub struct Cells {
 }
 
 /// The kinds of rows, in the order of their numbers in the file.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 16] = [
     "arrive", "depart", "toll", "memory", "turn", "callers", "thread", "event", "means", "rank",
-    "cost", "watch", "place", "facts", "end",
+    "cost", "watch", "place", "facts", "end", "report",
 ];
 
 /// Of `watch` rows: what becomes of the watching.
@@ -83,6 +89,7 @@ enum Watch {
     ExpectGaps,
     Off(bool),
     Reset(u64),
+    Recap(bool),
 }
 
 /// Of `toll` rows, the second number.
@@ -90,6 +97,17 @@ const CONDVAR: u64 = 1;
 const STEPPED: u64 = 2;
 
 impl Row {
+    /// When it was so, ns; `None` of what is told of no moment.
+    pub const fn time_ns(&self) -> Option<u64> {
+        match self {
+            Self::Step(step) => step.time_ns(),
+            Self::Facts(facts) if facts.pid > 0 => {
+                Some(facts.start_ns.saturating_add(facts.wall_ns))
+            }
+            _ => None,
+        }
+    }
+
     /// As cells.
     ///
     /// # Errors
@@ -107,6 +125,8 @@ impl Row {
             Self::Place(place) => text("place", serde_json::to_string(place)),
             Self::Facts(run) => text("facts", serde_json::to_string(run)),
             Self::Begin(begin) => text("watch", serde_json::to_string(&Watch::Begin(*begin))),
+            Self::Recap(begins) => text("watch", serde_json::to_string(&Watch::Recap(*begins))),
+            Self::Report(report) => text("report", serde_json::to_string(report)),
             Self::End => Ok(Cells {
                 row: "end",
                 ..Cells::default()
@@ -120,9 +140,11 @@ impl Row {
         let step = match cells.row {
             "place" => return Some(Self::Place(parsed(text)?)),
             "facts" => return Some(Self::Facts(clean::read(text?).ok()?)),
+            "report" => return Some(Self::Report(clean::read(text?).ok()?)),
             "end" => return Some(Self::End),
             "watch" => match parsed(text)? {
                 Watch::Begin(begin) => return Some(Self::Begin(begin)),
+                Watch::Recap(begins) => return Some(Self::Recap(begins)),
                 Watch::ExpectGaps => Step::ExpectGaps,
                 Watch::Off(off) => Step::Off(off),
                 Watch::Reset(time_ns) => Step::Reset { time_ns },

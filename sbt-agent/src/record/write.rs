@@ -1,6 +1,10 @@
 //! Writes a recording.
 
-use std::{fs::File, io::Write as _, sync::Arc};
+use std::{
+    fs::File,
+    io::{Seek as _, Write as _},
+    sync::Arc,
+};
 
 use arrow_ipc::{
     CompressionType,
@@ -9,79 +13,57 @@ use arrow_ipc::{
 use arrow_schema::Schema;
 
 use super::{
+    bounded::{Bound, Generations},
     columns::{self, Columns},
     rows::{Begin, Row},
 };
-use crate::{model::tape::Step, place::Place, report::Run};
+use crate::{
+    model::tape::Step,
+    place::Place,
+    report::{Report, Run},
+};
 
 /// Rows of a batch, at most: some megabytes before they are compressed.
 pub const MOST_ROWS: usize = 1 << 16;
 
-/// A file that grows as the run goes on. What was flushed can be read whatever becomes of
-/// us.
-pub struct Recorder {
+/// Where a recording goes.
+#[derive(Debug)]
+pub struct Sink {
+    /// A file that is open for writing, whatever is in it.
+    pub file: File,
+    /// What bounds its size, if anything does.
+    pub bound: Option<Bound>,
+}
+
+/// Rows that become batches of a file.
+pub struct Stream {
     writer: StreamWriter<File>,
     schema: Arc<Schema>,
     columns: Columns,
 }
 
-impl Recorder {
-    /// Begins one in a file that is open and empty.
+impl Stream {
+    /// In a file that is open and empty.
     ///
     /// # Errors
     /// Those of the file.
-    pub fn to(file: File, begin: Begin) -> anyhow::Result<Self> {
+    pub fn to(file: File) -> anyhow::Result<Self> {
         let schema = Arc::new(columns::schema());
         let options =
             IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME))?;
         let writer = StreamWriter::try_new_with_options(file, &schema, options)?;
-        let mut this = Self {
+        Ok(Self {
             writer,
             schema,
             columns: Columns::new(),
-        };
-        this.push(&Row::Begin(begin))?;
-        Ok(this)
+        })
     }
 
-    /// Takes in what the model was told, and the places that are new: steps refer to them.
+    /// Adds a row.
     ///
     /// # Errors
     /// Those of the file.
-    pub fn add(&mut self, steps: Vec<Step>, places: Vec<Place>) -> anyhow::Result<()> {
-        for place in places {
-            self.push(&Row::Place(Box::new(place)))?;
-        }
-        for step in steps {
-            self.push(&Row::Step(step))?;
-        }
-        Ok(())
-    }
-
-    /// Writes out what there is, with what is known beside the model by now.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub fn flush(&mut self, facts: Run) -> anyhow::Result<()> {
-        self.push(&Row::Facts(Box::new(facts)))?;
-        self.write()?;
-        self.writer.get_mut().flush()?;
-        Ok(())
-    }
-
-    /// Ends the file in order.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub fn end(mut self, facts: Run) -> anyhow::Result<()> {
-        self.push(&Row::Facts(Box::new(facts)))?;
-        self.push(&Row::End)?;
-        self.write()?;
-        self.writer.finish()?;
-        Ok(())
-    }
-
-    fn push(&mut self, row: &Row) -> anyhow::Result<()> {
+    pub fn push(&mut self, row: &Row) -> anyhow::Result<()> {
         self.columns.push(&row.cells()?);
         if self.columns.rows() >= MOST_ROWS {
             self.write()?;
@@ -95,5 +77,107 @@ impl Recorder {
             self.writer.write(&batch)?;
         }
         Ok(())
+    }
+
+    /// Writes out what there is, as a batch; how long the file is then, bytes.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn flush(&mut self) -> anyhow::Result<u64> {
+        self.write()?;
+        self.writer.get_mut().flush()?;
+        Ok(self.writer.get_mut().stream_position()?)
+    }
+
+    /// Ends it in order.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        self.write()?;
+        self.writer.finish()?;
+        Ok(())
+    }
+
+    /// The file: whole batches may be added to it.
+    pub fn file(&mut self) -> &mut File {
+        self.writer.get_mut()
+    }
+}
+
+/// A file that grows as the run goes on. What was flushed can be read whatever becomes of
+/// us.
+pub struct Recorder {
+    stream: Stream,
+    /// Where not all is kept.
+    generations: Option<Generations>,
+}
+
+impl Recorder {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn to(sink: Sink, begin: Begin) -> anyhow::Result<Self> {
+        sink.file.set_len(0)?;
+        let mut this = Self {
+            stream: Stream::to(sink.file)?,
+            generations: sink.bound.map(|bound| Generations::new(bound, begin)),
+        };
+        this.stream.push(&Row::Begin(begin))?;
+        Ok(this)
+    }
+
+    /// Takes in what the model was told, and the places that are new: steps refer to them.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn add(&mut self, steps: Vec<Step>, places: Vec<Place>) -> anyhow::Result<()> {
+        if let Some(generations) = &mut self.generations
+            && !generations.take(&steps, &places)
+        {
+            return Ok(());
+        }
+        for place in places {
+            self.stream.push(&Row::Place(Box::new(place)))?;
+        }
+        for step in steps {
+            self.stream.push(&Row::Step(step))?;
+        }
+        Ok(())
+    }
+
+    /// Writes out what there is, with what is known beside the model by now. `report`: the
+    /// report so far, if not all is kept of which it could be made.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn flush(&mut self, facts: Run, report: Option<Report>) -> anyhow::Result<()> {
+        let Some(generations) = &mut self.generations else {
+            self.stream.push(&Row::Facts(Box::new(facts)))?;
+            self.stream.flush()?;
+            return Ok(());
+        };
+        generations.flush(&mut self.stream, facts, report)
+    }
+
+    /// Ends the file in order.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn end(mut self, facts: Run, report: Option<Report>) -> anyhow::Result<()> {
+        if (self.generations.as_ref()).is_none_or(Generations::has_events) {
+            self.stream.push(&Row::Facts(Box::new(facts)))?;
+        }
+        if let Some(report) = report {
+            let report = Row::Report(Box::new(report));
+            let alone = self.generations.as_ref();
+            match alone.and_then(|it| it.last(&mut self.stream, &report)) {
+                Some(alone) => self.stream = alone,
+                None => self.stream.push(&report)?,
+            }
+        }
+        self.stream.push(&Row::End)?;
+        self.stream.finish()
     }
 }

@@ -9,7 +9,7 @@ use ratatui::{
 };
 
 use super::{
-    NOTICE_NS, State,
+    NOTICE_NS, State, replay,
     tabs::{HANG, HELP, Hint, Tab},
     words::{self, fit, put, width},
 };
@@ -171,6 +171,9 @@ impl State {
     /// As many keys as fit; the way out always does.
     fn hints(&self, snapshot: &Snapshot, columns: usize) -> Vec<Hint> {
         let mut hints = self.tabs[self.current].hints();
+        if let Some(replay) = &snapshot.replay {
+            return fitting(replay::hints(hints, replay), columns);
+        }
         if self.current != HANG && self.tabs[HANG].is_alarming(snapshot) {
             hints.insert(0, ("!", "who is missing"));
         }
@@ -186,16 +189,7 @@ impl State {
             hints.push(("p", "pause"));
         }
         hints.extend([("w", "save"), ("r", "reset")]);
-        let out = [("q", "leave"), ("?", "help")];
-        let length = |(key, what): &Hint| width(key) + width(what) + 3;
-        let mut room = columns.saturating_sub(out.iter().map(length).sum());
-        hints.retain(|hint| {
-            let fits = length(hint) <= room;
-            room -= if fits { length(hint) } else { room };
-            fits
-        });
-        hints.extend(out);
-        hints
+        fitting(hints, columns)
     }
 
     pub(super) fn ask_name(&mut self, snapshot: &Snapshot) {
@@ -262,6 +256,20 @@ impl State {
         }
         Vec::new()
     }
+}
+
+/// As many keys as fit, and the way out.
+fn fitting(mut hints: Vec<Hint>, columns: usize) -> Vec<Hint> {
+    let out = [("q", "leave"), ("?", "help")];
+    let length = |(key, what): &Hint| width(key) + width(what) + 3;
+    let mut room = columns.saturating_sub(out.iter().map(length).sum());
+    hints.retain(|hint| {
+        let fits = length(hint) <= room;
+        room -= if fits { length(hint) } else { room };
+        fits
+    });
+    hints.extend(out);
+    hints
 }
 
 /// The end of a text, where the cursor is.

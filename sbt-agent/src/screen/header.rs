@@ -10,6 +10,7 @@ use ratatui::{
 use super::{
     facts::{self, Motion},
     look::Look,
+    replay,
     words::{self, clock, fit, plural, put, since, site_name, width},
 };
 use crate::{
@@ -143,10 +144,14 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let own = own.map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
     let lost = report.lost_events;
     let threads = report.threads.iter().map(|thread| thread.threads).sum();
+    let moment = match &snapshot.replay {
+        Some(replay) => replay::position(replay, look),
+        None => clock(snapshot.now_ns),
+    };
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.pid), plain),
         (3, plural(threads, "thread"), plain),
-        (0, clock(snapshot.now_ns), plain),
+        (0, moment, plain),
         (1, rate, plain),
         if lost > 0 {
             (0, format!("lost {}", count(lost)), look.alarm())
@@ -157,6 +162,10 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         (8, format!("sbt {own} CPU"), plain),
         (7, report.backend.clone(), plain),
     ];
+    if snapshot.replay.is_some() {
+        // What sbt uses now is not what it used then.
+        facts.retain(|fact| fact.0 != 8);
+    }
     if paused {
         facts.insert(0, (0, "PAUSED".into(), look.alarm()));
     }

@@ -19,6 +19,7 @@ mod lanes;
 mod list;
 pub mod look;
 mod pager;
+mod replay;
 #[cfg(test)]
 pub(crate) mod samples;
 mod tabs;
@@ -30,6 +31,7 @@ mod words;
 use footer::Dialog;
 use keys::{Action, Move};
 pub use look::Look;
+use replay::Meaning;
 use tabs::{HANG, HELP, Tab, View};
 pub use terminal::{Handle, Screen, restore};
 
@@ -164,7 +166,16 @@ impl State {
         if self.dialog.is_some() {
             return self.dialog_key(key);
         }
-        keys::action(key).map_or_else(Vec::new, |action| self.act(action, snapshot))
+        let Some(replay) = &snapshot.replay else {
+            return keys::action(key).map_or_else(Vec::new, |action| self.act(action, snapshot));
+        };
+        match replay::meaning(key, replay) {
+            Some(Meaning::Ask(request)) => return vec![request],
+            Some(Meaning::Act(action)) => return self.act(action, snapshot),
+            Some(Meaning::Say(text)) => self.said = Some(text),
+            None => {}
+        }
+        Vec::new()
     }
 
     fn act(&mut self, action: Action, snapshot: &Snapshot) -> Vec<Request> {

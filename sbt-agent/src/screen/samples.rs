@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    live::{Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Snapshot, Watching},
+    live::{
+        Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Playing, Replaying, Snapshot,
+        Speed, Watching,
+    },
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
         OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
@@ -112,6 +115,7 @@ pub fn empty() -> Snapshot {
         output: None,
         told: Arc::default(),
         notice: None,
+        replay: None,
     }
 }
 
@@ -419,6 +423,22 @@ fn lock(
         mean_ns: Some(30_000),
         waiters_max: 3,
         holder,
+    }
+}
+
+/// The same in a recording: where in it, and what it does.
+pub fn replayed(at_ns: u64, motion: Playing) -> Snapshot {
+    Snapshot {
+        replay: Some(Replaying {
+            at_ns,
+            of_ns: Some(12_400 * MS),
+            speed: Speed::Power(2),
+            motion,
+        }),
+        output: None,
+        own_share_pct: None,
+        told: Arc::default(),
+        ..imbalanced()
     }
 }
 

@@ -11,7 +11,7 @@ use ratatui::{
 };
 
 use super::{LEAST, State, look::Look, program_size, samples};
-use crate::live::{Request, Snapshot, Watching};
+use crate::live::{Play, Playing, Request, Snapshot, Watching};
 
 const LOOK: Look = Look {
     unicode: true,
@@ -190,6 +190,75 @@ fn every_tab_at_several_sizes() {
             check(&format!("{name}-{tab}-100x30"), &shown);
         }
     }
+}
+
+#[test]
+fn a_recording_at_every_size() {
+    let states = [
+        ("on", Playing::On),
+        ("paused", Playing::Paused),
+        ("end", Playing::AtEnd),
+    ];
+    for size in SIZES {
+        for (name, motion) in states {
+            let shown = Shown::new(samples::replayed(3_200_000_000, motion), size, LOOK);
+            check(&format!("replay-{name}-{}x{}", size.0, size.1), &shown);
+        }
+    }
+    for (key, tab) in [
+        ("3", "timeline"),
+        ("5", "output"),
+        ("6", "log"),
+        ("0", "help"),
+    ] {
+        let snapshot = samples::replayed(3_200_000_000, Playing::Paused);
+        let mut shown = Shown::new(snapshot, (100, 30), LOOK);
+        shown.keys(key);
+        check(&format!("replay-{tab}-100x30"), &shown);
+    }
+}
+
+#[test]
+fn keys_of_a_recording() {
+    let mut shown = Shown::new(samples::replayed(0, Playing::Paused), (80, 24), LOOK);
+    let play = |play| [Request::Play(play)];
+    for (keys, asked) in [
+        (" ", Play::Toggle),
+        ("p", Play::Toggle),
+        (".", Play::Step),
+        ("+", Play::Faster),
+        ("[", Play::Slower),
+        ("G", Play::End),
+        ("g", Play::Begin),
+    ] {
+        assert_eq!(shown.keys(keys), play(asked), "{keys}");
+        assert!(!shown.text().contains("PAUSED"), "not that of the display");
+    }
+    assert_eq!(shown.code(KeyCode::End), play(Play::End));
+    assert_eq!(shown.code(KeyCode::Home), play(Play::Begin));
+    assert_eq!(shown.keys("q"), [Request::Leave]);
+    assert_eq!(shown.control('c'), [Request::Leave]);
+    assert_eq!(shown.control('z'), [Request::Suspend]);
+    assert_eq!(shown.keys("w"), [Request::Save]);
+    for (keys, said) in [
+        ("d", "no program to detach from"),
+        ("r", "counts as it did then"),
+        ("n", "keeps its names"),
+        ("i", "no program to type to"),
+    ] {
+        assert!(shown.keys(keys).is_empty(), "{keys}");
+        assert!(shown.text().contains(said), "{keys}:\n{}", shown.text());
+    }
+    // What is of the screen alone is as ever.
+    shown.keys("3");
+    assert_eq!(shown.keys("z"), [Request::Zoom { closer: true }]);
+    assert_eq!(shown.keys("Z"), [Request::Zoom { closer: false }]);
+    shown.code(KeyCode::Left);
+    assert!(shown.text().contains("in the past; Esc: now"));
+    shown.code(KeyCode::Esc);
+    assert!(shown.text().contains("as it was"));
+    shown.keys("1/fac");
+    assert!(shown.keys(" g").is_empty(), "in a dialog it is text");
 }
 
 /// The style of the first of these characters.

@@ -36,8 +36,9 @@ pub struct Observer {
     pace: VecDeque<u32>,
     step: u64,
     episodes: u64,
-    /// When the share was last reckoned, and what had been used then, ns.
-    used: (u64, u64),
+    /// When the share was last reckoned, and what had been used then, ns; `None` of a
+    /// recording, of which nothing is used.
+    used: Option<(u64, u64)>,
     share_pct: Option<f64>,
     told: VecDeque<String>,
     told_drawn: Arc<Vec<String>>,
@@ -56,12 +57,29 @@ impl Observer {
             pace: VecDeque::from([0]),
             step: 0,
             episodes: 0,
-            used: (clock::now_ns(), clock::process_cpu_ns()),
+            used: Some((clock::now_ns(), clock::process_cpu_ns())),
             share_pct: None,
             told: VecDeque::new(),
             told_drawn: Arc::default(),
             notice: None,
         }
+    }
+
+    /// Of a recording that begins at `origin_ns`.
+    pub fn of_recording(origin_ns: u64) -> Self {
+        Self {
+            used: None,
+            ..Self::new(origin_ns)
+        }
+    }
+
+    /// Of the same from the beginning: what the user has chosen stays.
+    pub fn begin_again(&mut self) {
+        *self = Self {
+            level: self.level,
+            notice: self.notice.take(),
+            ..Self::of_recording(self.origin_ns)
+        };
     }
 
     /// Shorter pieces of time in the lanes, or longer ones.
@@ -127,13 +145,15 @@ impl Observer {
         if let Some(newest) = self.pace.back_mut() {
             *newest = newest.saturating_add(u32::try_from(new).unwrap_or(u32::MAX));
         }
-        let (then_ns, used_ns) = self.used;
+        let Some((then_ns, used_ns)) = self.used else {
+            return;
+        };
         let passed_ns = now_ns.saturating_sub(then_ns);
         if passed_ns >= SHARE_NS {
             let now_used_ns = clock::process_cpu_ns();
             let share = now_used_ns.saturating_sub(used_ns) as f64 / passed_ns as f64;
             self.share_pct = Some(100.0 * share);
-            self.used = (now_ns, now_used_ns);
+            self.used = Some((now_ns, now_used_ns));
         }
     }
 
@@ -183,6 +203,7 @@ impl Observer {
             output,
             told: Arc::clone(&self.told_drawn),
             notice: self.notice.clone(),
+            replay: None,
             report,
         }
     }

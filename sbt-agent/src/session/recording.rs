@@ -1,7 +1,6 @@
 //! What a session writes down as it goes, on a thread of its own: a disk may be slow.
 
 use std::{
-    fs::File,
     sync::mpsc::{SyncSender, TrySendError, sync_channel},
     thread::JoinHandle,
 };
@@ -9,10 +8,12 @@ use std::{
 use super::{Departures, Session};
 use crate::{
     clock,
-    model::tape::Step,
+    model::{Totals, tape::Step},
     place::Place,
-    record::{Begin, Recorder},
-    report::Run,
+    record::{Begin, Bound, Recorder, Sink},
+    report::{Report, Run},
+    source::ebpf::Ebpf,
+    verdict,
 };
 
 /// What was taken in is in the file after so long, ns, but for the time that the disk
@@ -30,10 +31,11 @@ const QUEUE: usize = 1024;
 enum Part {
     /// What the model was told, and places that are new.
     Steps(Vec<Step>, Vec<Place>),
-    /// What is known beside; all of it is to be on the disk.
-    Facts(Box<Run>),
+    /// What is known beside, and the report so far if that is to be kept; all of it is to
+    /// be on the disk.
+    Facts(Box<Run>, Option<Box<Report>>),
     /// The last.
-    End(Box<Run>),
+    End(Box<Run>, Option<Box<Report>>),
 }
 
 /// A file that is being written.
@@ -42,25 +44,33 @@ pub struct Recording {
     writer: JoinHandle<anyhow::Result<()>>,
     /// Places that were handed over.
     places: usize,
-    /// Something was, since it was last flushed.
+    /// Not all is kept: it needs the report.
+    is_bounded: bool,
+    /// What the model had seen when it was last looked.
+    totals: Totals,
+    /// Something has happened since it was last flushed.
     news: bool,
     due_ns: u64,
 }
 
 impl Recording {
     /// `begin`: how the model was begun; `facts`: what is known by then.
-    fn begin(file: File, begin: Begin, facts: Run) -> anyhow::Result<Self> {
+    fn begin(sink: Sink, begin: Begin, facts: Run, report: Option<Report>) -> anyhow::Result<Self> {
         let (parts, queue) = sync_channel(QUEUE);
+        let is_bounded = sink.bound.is_some();
         let write = move || {
-            file.set_len(0)?;
-            let mut recorder = Recorder::to(file, begin)?;
+            let mut recorder = Recorder::to(sink, begin)?;
             // Who is killed at once has at least begun.
-            recorder.flush(facts)?;
+            recorder.flush(facts, report)?;
             for part in queue {
                 match part {
                     Part::Steps(steps, places) => recorder.add(steps, places)?,
-                    Part::Facts(facts) => recorder.flush(*facts)?,
-                    Part::End(facts) => return recorder.end(*facts),
+                    Part::Facts(facts, report) => {
+                        recorder.flush(*facts, report.map(|report| *report))?;
+                    }
+                    Part::End(facts, report) => {
+                        return recorder.end(*facts, report.map(|report| *report));
+                    }
                 }
             }
             Ok(())
@@ -70,6 +80,8 @@ impl Recording {
             parts,
             writer: writer.spawn(write)?,
             places: 0,
+            is_bounded,
+            totals: Totals::default(),
             news: false,
             due_ns: 0,
         })
@@ -92,16 +104,21 @@ fn note(why: &str) -> String {
 
 impl Session {
     /// Begins to write down what the model is told from now on, which is all.
-    pub(super) fn record(&mut self, file: File) {
+    pub(super) fn record(&mut self, sink: Sink) {
         let begin = Begin {
             start_ns: self.start_ns,
             departures: self.settings.departures != Departures::Off,
             switches: self.model.exact().is_some(),
             conceptual: self.settings.phases.len(),
         };
-        match Recording::begin(file, begin, self.facts(self.start_ns)) {
+        let has_events = sink.bound.as_ref().is_none_or(Bound::has_events);
+        let facts = self.facts(self.start_ns);
+        let report = (sink.bound.is_some()).then(|| self.report_so_far(facts.clone()));
+        match Recording::begin(sink, begin, facts, report) {
             Ok(recording) => {
-                self.model.keep_tape();
+                if has_events {
+                    self.model.keep_tape();
+                }
                 self.recording = Some(recording);
             }
             Err(error) => self.notes.push(note(&format!("{error:#}"))),
@@ -128,10 +145,16 @@ impl Session {
             recording.news = true;
             parts.push(Part::Steps(steps, places));
         }
+        let totals = *self.model.totals();
+        recording.news |= totals != std::mem::replace(&mut recording.totals, totals);
         let now_ns = clock::now_ns();
         if recording.news && now_ns >= recording.due_ns {
             recording.news = false;
-            parts.push(Part::Facts(Box::new(self.facts(now_ns))));
+            let facts = self.facts(now_ns);
+            let report = recording
+                .is_bounded
+                .then(|| Box::new(self.report_so_far(facts.clone())));
+            parts.push(Part::Facts(Box::new(facts), report));
             let took_ns = clock::now_ns().saturating_sub(now_ns);
             recording.due_ns = now_ns + FLUSH_EVERY_NS.max(took_ns.saturating_mul(SPARED));
         }
@@ -147,19 +170,26 @@ impl Session {
         self.recording = Some(recording);
     }
 
-    /// Ends the file with what a report takes from us.
-    pub(super) fn end_recording(&mut self, facts: &mut Run) {
-        self.write_down();
-        if let Some(recording) = self.recording.take() {
-            let sent = recording.parts.send(Part::End(Box::new(facts.clone())));
-            let ended = recording.writer.join();
-            let why = match (sent, ended) {
-                (Ok(()), Ok(Ok(()))) => None,
-                (_, Ok(Err(error))) => Some(format!("{error:#}")),
-                _ => Some("its thread failed".into()),
-            };
-            facts.notes.extend(why.map(|why| note(&why)));
-        }
-        facts.notes.append(&mut self.notes);
+    /// The report, of what is known beside the model.
+    pub(super) fn report_so_far(&self, facts: Run) -> Report {
+        let run = Run {
+            lost: self.source.as_ref().map_or(0, Ebpf::lost),
+            ..facts
+        };
+        verdict::with(Report::new(&self.model, self.resolver.places(), run))
+    }
+
+    /// Ends the file with the report and what it takes from us; why that failed, if it did.
+    pub(super) fn end_recording(&mut self, facts: Option<Run>, report: &Report) -> Option<String> {
+        let (recording, facts) = (self.recording.take()?, facts?);
+        let report = recording.is_bounded.then(|| Box::new(report.clone()));
+        let sent = recording.parts.send(Part::End(Box::new(facts), report));
+        let ended = recording.writer.join();
+        let why = match (sent, ended) {
+            (Ok(()), Ok(Ok(()))) => return None,
+            (_, Ok(Err(error))) => format!("{error:#}"),
+            _ => "its thread failed".into(),
+        };
+        Some(note(&why))
     }
 }

@@ -46,8 +46,14 @@ impl Session {
             folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
         };
-        self.end_recording(&mut run);
-        verdict::with(Report::new(&self.model, self.resolver.places(), run))
+        // If that fails, there is something to note.
+        self.write_down();
+        run.notes.append(&mut self.notes);
+        let facts = self.recording.as_ref().map(|_| run.clone());
+        let mut report = verdict::with(Report::new(&self.model, self.resolver.places(), run));
+        let failed = self.end_recording(facts, &report);
+        report.notes.extend(failed);
+        report
     }
 
     /// What was left out for the budget.

@@ -19,12 +19,9 @@ use crate::{
     live::{Request, Snapshot},
     output,
     place::Place,
-    report::{Report, Run},
     screen::{Handle, Look, Screen},
     settings,
-    source::ebpf::Ebpf,
     terminal::{Terminal, stop_ourselves},
-    verdict,
 };
 
 /// Between two snapshots at the least,
@@ -132,11 +129,7 @@ impl Session {
 
     fn snapshot(&mut self, observer: &Observer) -> Snapshot {
         let now_ns = clock::now_ns();
-        let run = Run {
-            lost: self.source.as_ref().map_or(0, Ebpf::lost),
-            ..self.facts(now_ns)
-        };
-        let report = verdict::with(Report::new(&self.model, self.resolver.places(), run));
+        let report = self.report_so_far(self.facts(now_ns));
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
         observer.snapshot(now_ns, &self.model, &places, report, output)
@@ -205,6 +198,8 @@ impl Session {
                 }
             }
             Request::Suspend => self.suspend().await?,
+            // There is none.
+            Request::Play(_) => {}
         }
         if let Some(view) = &mut self.view {
             // The answer should not seem to be late.

@@ -61,6 +61,41 @@ const KEYS: [(&str, &str); 20] = [
     ("? h F1", "this"),
 ];
 
+/// Of a recording.
+const REPLAY_KEYS: [(&str, &str); 19] = [
+    ("Space p", "pause, and go on"),
+    (
+        ".",
+        "while it is paused: to the end of the next episode of any barrier",
+    ),
+    ("+ - ] [", "twice and half as fast, from 1/16 to 4096 times"),
+    ("G End", "to the end, as fast as it can be read"),
+    ("g Home", "from the beginning"),
+    ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
+    (
+        "!",
+        "the tab Hang, which is there when nothing moves for long",
+    ),
+    ("arrows, j k, wheel", "select, scroll"),
+    ("PgUp PgDn", "by pages"),
+    ("Enter", "details of the selected site; Esc goes back"),
+    (
+        "s S",
+        "sort by the next column, the other way round; or click on a title",
+    ),
+    ("/", "show only what contains a text; Esc shows all again"),
+    ("z Z", "timeline: shorter and longer pieces of time"),
+    ("left right", "timeline: into the past and back; Esc: now"),
+    (
+        "left right",
+        "parallelism, path: rows of another kind, such as threads",
+    ),
+    ("w", "save the report up to here"),
+    ("q Ctrl-C", "leave"),
+    ("Ctrl-Z", "stop, fg goes on"),
+    ("? h F1", "this"),
+];
+
 const WORDS: [(&str, &str); 18] = [
     ("site", "from where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
@@ -121,7 +156,7 @@ const WORDS: [(&str, &str); 18] = [
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let look = view.look;
     let name = if columns >= 90 { 28 } else { 20 };
-    let rows = |table: &'static [(&str, &str)]| {
+    let rows = |table: &'static [(&'static str, &'static str)]| {
         table.iter().flat_map(move |(what, text)| {
             let texts = wrap(text, columns.saturating_sub(name + 3), look);
             texts.into_iter().enumerate().map(move |(at, text)| {
@@ -134,8 +169,14 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         })
     };
     let heading = |text: &str| Line::styled(format!(" {text}"), look.title());
-    let mut lines = vec![heading("keys")];
-    lines.extend(rows(&KEYS));
+    let mut lines = Vec::new();
+    if view.snapshot.replay.is_some() {
+        lines.push(heading("keys, of a recording"));
+        lines.extend(rows(&REPLAY_KEYS));
+    } else {
+        lines.push(heading("keys"));
+        lines.extend(rows(&KEYS));
+    }
     lines.push(Line::default());
     lines.push(heading("words"));
     lines.extend(rows(&WORDS));

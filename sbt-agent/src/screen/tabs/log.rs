@@ -160,7 +160,10 @@ impl Tab for Log {
             view.look,
         );
         if told.is_empty() {
-            let text = " Nothing yet. --watch SITE tells its episodes one by one.";
+            let text = match view.snapshot.replay {
+                Some(_) => " What was told then is not told again; the report has the warnings.",
+                None => " Nothing yet. --watch SITE tells its episodes one by one.",
+            };
             put(buffer, body, 0, &Line::raw(text));
         }
     }

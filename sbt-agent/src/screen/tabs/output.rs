@@ -32,6 +32,10 @@ const ELSEWHERE: &str = "The program keeps its own terminal: what it writes does
                          here. Its output is shown for programs that sbt itself starts on a \
                          terminal.";
 
+/// The same of a recording.
+const NOT_RECORDED: &str = "A recording has what sbt saw of the program, and not what the \
+                            program wrote.";
+
 impl Tab for OutputTab {
     fn title(&self) -> &'static str {
         "Output"
@@ -46,7 +50,11 @@ impl Tab for OutputTab {
         let Some(output) = &view.snapshot.output else {
             rule(buffer, title, "output of the program", "", view.look);
             let columns = usize::from(area.width.saturating_sub(2));
-            let lines = wrap(ELSEWHERE, columns, view.look).into_iter();
+            let why = match view.snapshot.replay {
+                Some(_) => NOT_RECORDED,
+                None => ELSEWHERE,
+            };
+            let lines = wrap(why, columns, view.look).into_iter();
             put_all(
                 buffer,
                 body,

@@ -157,10 +157,12 @@ impl Tab for Timeline {
         let window = self.window(snapshot);
         let length = words::about(lanes::length_ns(snapshot, window), look);
         let piece = words::about(snapshot.lanes.piece_ns, look);
-        let when = match (self.end_ns, view.paused) {
-            (Some(_), _) => "in the past; End: now",
-            (None, true) => "paused",
-            (None, false) => "as it happens",
+        let when = match (self.end_ns, view.paused, &snapshot.replay) {
+            (Some(_), _, None) => "in the past; End: now",
+            (Some(_), _, Some(_)) => "in the past; Esc: now",
+            (None, true, _) => "paused",
+            (None, false, None) => "as it happens",
+            (None, false, Some(_)) => "as it was",
         };
         let name = format!("timeline: {length}, {piece} a character, {when}");
         let note = self.threads.range().map_or_else(

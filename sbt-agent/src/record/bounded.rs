@@ -1,0 +1,261 @@
+//! Recordings that do not grow with the run: the report so far instead of what it is made
+//! of, and what happened lately.
+//!
+//! What happens is written in generations, each of which can be read without those before.
+//! There are two at most in the file: when the younger is old enough, another file is begun
+//! with it alone and takes the first one's place. At any moment there is one whole file.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Seek as _, SeekFrom},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{MetadataExt as _, fchown},
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+use super::{
+    recap::Recap,
+    rows::{Begin, Row},
+    write::Stream,
+};
+use crate::{
+    model::tape::Step,
+    place::{Place, printable},
+    report::{Report, Run},
+};
+
+/// A generation that has reports only is as old as that, ns.
+const STATISTICS_NS: u64 = 10_000_000_000;
+
+/// What is kept beside statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// What happened in the last while, at least.
+    Events(Duration),
+    /// Nothing.
+    Statistics,
+}
+
+/// What bounds a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The file itself, whatever it was called.
+    path: PathBuf,
+    keep: Keep,
+}
+
+impl Bound {
+    /// Of the file at `path`, which is there.
+    ///
+    /// # Errors
+    /// No other file can be put in its place.
+    pub fn new(path: &Path, keep: Keep) -> anyhow::Result<Self> {
+        let shown = printable(&path.to_string_lossy());
+        let path = fs::canonicalize(path).with_context(|| format!("cannot find {shown}"))?;
+        let this = Self { path, keep };
+        let next = this.next();
+        let made = create(&next).and_then(|_file| fs::remove_file(&next));
+        made.with_context(|| {
+            format!(
+                "cannot keep the recording {shown} small: its folder has to be writable; name a \
+                 file elsewhere"
+            )
+        })?;
+        Ok(this)
+    }
+
+    /// Whether what happens is in the file.
+    pub fn has_events(&self) -> bool {
+        self.keep != Keep::Statistics
+    }
+
+    /// The file that will be in its place.
+    fn next(&self) -> PathBuf {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(".next");
+        self.path.with_file_name(name)
+    }
+
+    /// How old a generation gets, ns.
+    fn age_ns(&self) -> u64 {
+        match self.keep {
+            Keep::Events(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Keep::Statistics => STATISTICS_NS,
+        }
+    }
+}
+
+/// A new file; one that was left there is replaced.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// The younger generation of a file.
+#[derive(Clone, Copy, Debug)]
+struct Generation {
+    begin: Begin,
+    /// Since when, ns.
+    since_ns: u64,
+    /// Where in the file, bytes.
+    at: u64,
+}
+
+/// The generations of a file.
+#[derive(Debug)]
+pub struct Generations {
+    bound: Bound,
+    recap: Recap,
+    younger: Generation,
+    has_older: bool,
+}
+
+impl Generations {
+    /// The first, of a file that is begun.
+    pub const fn new(bound: Bound, begin: Begin) -> Self {
+        Self {
+            bound,
+            recap: Recap::new(begin),
+            younger: Generation {
+                begin,
+                since_ns: begin.start_ns,
+                at: 0,
+            },
+            has_older: false,
+        }
+    }
+
+    /// Whether what happens is in the file.
+    pub fn has_events(&self) -> bool {
+        self.bound.has_events()
+    }
+
+    /// Takes note of what the model is told; whether it is to be written down.
+    pub fn take(&mut self, steps: &[Step], places: &[Place]) -> bool {
+        if self.has_events() {
+            places.iter().for_each(|place| self.recap.place(place));
+            steps.iter().for_each(|step| self.recap.take(step));
+        }
+        self.has_events()
+    }
+
+    /// Writes out what there is, and begins the next generation if it is time.
+    ///
+    /// # Errors
+    /// Those of the files. What is at the path then is whole up to the last flush.
+    pub fn flush(
+        &mut self,
+        stream: &mut Stream,
+        facts: Run,
+        report: Option<Report>,
+    ) -> anyhow::Result<()> {
+        let now_ns = facts.start_ns.saturating_add(facts.wall_ns);
+        let facts = Row::Facts(Box::new(facts));
+        let report = report.map(|report| Row::Report(Box::new(report)));
+        if self.has_events() {
+            stream.push(&facts)?;
+        }
+        if let Some(report) = &report {
+            stream.push(report)?;
+        }
+        let mut at = stream.flush()?;
+        if now_ns.saturating_sub(self.younger.since_ns) < self.bound.age_ns() {
+            return Ok(());
+        }
+        if self.has_older {
+            let begun = self.without_older(stream, report.as_ref());
+            (*stream, at) = begun.context("beginning the next file")?;
+        }
+        self.has_older = true;
+        self.younger = Generation {
+            begin: self.recap.begin(),
+            since_ns: now_ns,
+            at,
+        };
+        self.begin(stream, &facts)
+    }
+
+    /// Begins a generation: what has to be known of those before.
+    fn begin(&self, stream: &mut Stream, facts: &Row) -> anyhow::Result<()> {
+        if !self.has_events() {
+            return Ok(());
+        }
+        stream.push(&Row::Begin(self.younger.begin))?;
+        stream.push(facts)?;
+        stream.push(&Row::Recap(true))?;
+        for row in self.recap.rows() {
+            stream.push(&row)?;
+        }
+        stream.push(&Row::Recap(false))?;
+        stream.flush()?;
+        Ok(())
+    }
+
+    /// Where statistics are all that is kept, a file with the last report alone. `None` if
+    /// there can be none: then the one that there is goes on.
+    pub fn last(&self, stream: &mut Stream, report: &Row) -> Option<Stream> {
+        if self.has_events() {
+            return None;
+        }
+        let (alone, _) = self.without_older(stream, Some(report)).ok()?;
+        Some(alone)
+    }
+
+    /// A file with the report so far and the younger generation, in the place of the one
+    /// that is written now; and how long it is.
+    fn without_older(
+        &self,
+        stream: &mut Stream,
+        report: Option<&Row>,
+    ) -> anyhow::Result<(Stream, u64)> {
+        let path = self.bound.next();
+        let made = self.make(stream, report, &path);
+        if made.is_err() {
+            let _is_not_there = fs::remove_file(&path);
+        }
+        made
+    }
+
+    fn make(
+        &self,
+        stream: &mut Stream,
+        report: Option<&Row>,
+        path: &Path,
+    ) -> anyhow::Result<(Stream, u64)> {
+        let before = stream.file();
+        let is = before.metadata()?;
+        let file = create(path)?;
+        let now = file.metadata()?;
+        if (is.uid(), is.gid()) != (now.uid(), now.gid()) {
+            fchown(&file, Some(is.uid()), Some(is.gid()))?;
+        }
+        file.set_permissions(is.permissions())?;
+        let mut next = Stream::to(file)?;
+        // With the first batch goes what all others refer to.
+        next.push(&Row::Begin(self.younger.begin))?;
+        if let Some(report) = report {
+            next.push(report)?;
+        }
+        next.flush()?;
+        if self.has_events() {
+            // It was opened for writing alone.
+            let mut old = File::open(format!("/proc/self/fd/{}", before.as_raw_fd()))?;
+            old.seek(SeekFrom::Start(self.younger.at))?;
+            io::copy(&mut old, next.file())?;
+        }
+        let length = next.file().stream_position()?;
+        // What it replaces may be all that there is of a long run.
+        next.file().sync_data()?;
+        fs::rename(path, &self.bound.path)?;
+        Ok((next, length))
+    }
+}

@@ -1,0 +1,325 @@
+//! Recordings of a program that is made up: three threads, one barrier, two lines.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use super::{Begin, Bound, Keep, ReadError, Recorder, Replay, Rest, Row, Sink, report};
+use crate::{
+    event::{CallersId, Clocks, Event, Kind},
+    model::{
+        Model,
+        site::{PlaceId, Roles},
+        tape::Step,
+    },
+    place::{Frame, Place},
+    report::{Report, Run},
+    verdict,
+};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const START: u64 = 1_000 * S;
+const BARRIER: u64 = 0x5555_0000_1000;
+/// From one episode to the next.
+const ROUND: u64 = 20 * MS;
+/// From one flush to the next.
+const FLUSH: u64 = 500 * MS;
+
+fn place(line: u32) -> Place {
+    Place {
+        binary: "lu".into(),
+        offset: u64::from(line),
+        into_function: None,
+        frames: vec![Frame {
+            function: Some("factor".into()),
+            file: Some("lu.c".into()),
+            line: Some(line),
+            inlined: false,
+        }],
+        outer: Vec::new(),
+        of_runtime: false,
+    }
+}
+
+/// A run that is written down as a session does.
+pub struct Written {
+    folder: TempDir,
+    /// What the session would have reported, and what it had at the last flush.
+    pub live: String,
+    flushed: String,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Orderly,
+    /// Whoever writes it is killed.
+    Killed,
+}
+
+fn json(report: &Report) -> String {
+    serde_json::to_string_pretty(report).unwrap()
+}
+
+fn at(time_ns: u64) -> Clocks {
+    Clocks::at(time_ns)
+}
+
+impl Written {
+    /// For so long, ns.
+    pub fn run(length_ns: u64, keep: Option<Keep>, ending: Ending) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.sbt");
+        let file = File::create(&path).unwrap();
+        let bound = keep.map(|keep| Bound::new(&path, keep).unwrap());
+        let begin = Begin {
+            start_ns: START,
+            departures: true,
+            switches: false,
+            conceptual: 0,
+        };
+        let mut recorder = Recorder::to(Sink { file, bound }, begin).unwrap();
+        let mut model = Model::new(START, true);
+        model.keep_tape();
+        let places = [place(10), place(20)];
+        let shared: Vec<Rc<Place>> = places.iter().cloned().map(Rc::new).collect();
+        let facts = |until_ns: u64, ended| Run {
+            backend: "made up".into(),
+            command: vec!["./lu".into()],
+            pid: 4242,
+            start_ns: START,
+            start_unix_ns: 1_700_000_000 * S,
+            wall_ns: until_ns - START,
+            ended,
+            exit_status: Some(0).filter(|_| ended),
+            ..Run::default()
+        };
+        let of = |model: &Model, facts: Run| {
+            let report = verdict::with(Report::new(model, &shared, facts));
+            keep.map(|_| report.clone()).ok_or(report)
+        };
+        let either = |report: &Result<Report, Report>| match report {
+            Ok(report) | Err(report) => json(report),
+        };
+        recorder
+            .flush(facts(START, false), of(&model, facts(START, false)).ok())
+            .unwrap();
+        for (callers, line) in [(1, 0), (2, 1)] {
+            model.define_place(CallersId(callers), PlaceId(line), Roles::default());
+        }
+        for tid in 1..=3 {
+            model.push(&Event::Thread {
+                tid,
+                shown: (4241 + tid, 4242),
+                name: "lu".into(),
+                since: at(START),
+                code_start: None,
+            });
+        }
+        recorder.add(model.take_tape(), places.to_vec()).unwrap();
+        let mut flush_ns = START + FLUSH;
+        let mut flushed = String::new();
+        for round in 0..length_ns / ROUND {
+            let first_ns = START + (round + 1) * ROUND - 5 * MS;
+            let callers = CallersId(1 + u32::try_from(round % 2).unwrap());
+            for tid in 1..=3 {
+                // Who comes last takes turns.
+                let late = (u64::from(tid) + round) % 3;
+                model.push(&Event::Arrive {
+                    tid,
+                    clocks: at(first_ns + late * MS),
+                    object: BARRIER,
+                    kind: Kind::Pthread,
+                    callers,
+                });
+            }
+            for tid in 1..=3 {
+                let clocks = at(first_ns + 3 * MS + u64::from(tid) * 1_000);
+                model.push(&Event::Depart { tid, clocks });
+            }
+            recorder.add(model.take_tape(), Vec::new()).unwrap();
+            let now_ns = first_ns + 4 * MS;
+            if now_ns >= flush_ns {
+                flush_ns += FLUSH;
+                let report = of(&model, facts(now_ns, false));
+                flushed = either(&report);
+                recorder.flush(facts(now_ns, false), report.ok()).unwrap();
+            }
+        }
+        model.finish();
+        let end_ns = START + length_ns + 3 * S;
+        let report = of(&model, facts(end_ns, true));
+        let live = either(&report);
+        if ending == Ending::Orderly {
+            recorder.end(facts(end_ns, true), report.ok()).unwrap();
+        }
+        Self {
+            folder,
+            live,
+            flushed,
+        }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("run.sbt")
+    }
+
+    fn size(&self) -> u64 {
+        fs::metadata(self.path()).unwrap().len()
+    }
+
+    /// Files of the folder beside the recording.
+    fn others(&self) -> usize {
+        fs::read_dir(self.folder.path()).unwrap().count() - 1
+    }
+}
+
+fn reported(path: &Path) -> String {
+    json(&report(path).unwrap())
+}
+
+/// The events of a file that are told to a model which begins with it.
+fn told(path: &Path) -> (Replay, u64) {
+    let mut replay = Replay::open(path).unwrap();
+    let mut steps = 0;
+    while let Some(row) = replay.step().unwrap() {
+        steps += u64::from(matches!(row, Row::Step(Step::Event(_))));
+    }
+    (replay, steps)
+}
+
+const KEPT: Keep = Keep::Events(Duration::from_secs(4));
+
+#[test]
+fn every_form_gives_the_report_of_the_run() {
+    for keep in [None, Some(KEPT), Some(Keep::Statistics)] {
+        for seconds in [1, 3, 6, 9, 25] {
+            let written = Written::run(seconds * S, keep, Ending::Orderly);
+            let again = reported(&written.path());
+            assert_eq!(again, written.live, "{keep:?} for {seconds} s");
+            assert_eq!(written.others(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_bounded_file_does_not_grow_with_the_run() {
+    for keep in [KEPT, Keep::Statistics] {
+        let size = |seconds| Written::run(seconds * S, Some(keep), Ending::Orderly).size();
+        let (short, long) = (size(30), size(600));
+        assert!(long < short + short / 2, "{keep:?}: {short} and {long}");
+    }
+    let size = |keep| Written::run(30 * S, keep, Ending::Orderly).size();
+    assert!(size(Some(Keep::Statistics)) < size(Some(KEPT)) / 4);
+    let whole = |seconds| Written::run(seconds * S, None, Ending::Orderly).size();
+    assert!(whole(600) > 8 * whole(30), "what is not bounded does grow");
+}
+
+#[test]
+fn what_happened_lately_can_be_replayed() {
+    for seconds in [30, 31, 33, 35] {
+        let written = Written::run(seconds * S, Some(KEPT), Ending::Orderly);
+        let (replay, _) = told(&written.path());
+        let start_s = (replay.start_ns() - START) / S;
+        // Twice as much at most, and what comes between two flushes.
+        assert!(
+            (seconds - 10..=seconds - 4).contains(&start_s),
+            "{seconds} s: from {start_s} s on"
+        );
+        let totals = *replay.model.totals();
+        let kept = (START + seconds * S - replay.start_ns()) / ROUND;
+        assert!(totals.episodes + 2 >= kept, "{totals:?} of {kept}");
+        assert!(totals.incomplete <= 1, "{totals:?}");
+        let report = replay.told(replay.facts.clone());
+        let names: Vec<_> = report.sites.iter().map(|site| site.line).collect();
+        assert_eq!(names.len(), 2);
+        assert!(names.contains(&Some(10)) && names.contains(&Some(20)));
+        assert_eq!(report.threads.len(), 3, "no thread twice");
+        let note = "is not in the recording";
+        assert!(report.notes.iter().any(|it| it.contains(note)));
+        assert!(report.wall_ns < 12 * S, "{}", report.wall_ns);
+    }
+}
+
+#[test]
+fn of_one_that_is_killed_the_last_flush_remains() {
+    for keep in [KEPT, Keep::Statistics] {
+        for seconds in [1, 7, 13, 26] {
+            let written = Written::run(seconds * S, Some(keep), Ending::Killed);
+            let mut again = report(&written.path()).unwrap();
+            let note = again.notes.pop().unwrap();
+            assert!(note.contains("the recording has no end"), "{note}");
+            assert_eq!(json(&again), written.flushed, "{keep:?} for {seconds} s");
+        }
+    }
+}
+
+#[test]
+fn wherever_a_bounded_file_is_cut_what_is_before_is_read() {
+    let written = Written::run(26 * S, Some(KEPT), Ending::Orderly);
+    let whole = fs::read(written.path()).unwrap();
+    let path = written.folder.path().join("cut.sbt");
+    let mut read = 0;
+    for length in (0..whole.len()).step_by(whole.len() / 150 + 1) {
+        fs::write(&path, &whole[..length]).unwrap();
+        match report(&path) {
+            Ok(report) => {
+                read += 1;
+                assert!(report.episodes > 100, "{length}: {}", report.episodes);
+                let note = report.notes.last().unwrap();
+                assert!(note.contains("no end"), "{length}: {note}");
+            }
+            Err(error) => assert!(
+                error.downcast_ref::<ReadError>().is_some_and(|it| matches!(
+                    it,
+                    ReadError::Foreign { .. } | ReadError::Empty { .. }
+                )),
+                "{length}: {error:#}"
+            ),
+        }
+        if let Ok(mut replay) = Replay::open(&path) {
+            while matches!(replay.advance(u64::MAX, 1000), Ok(Rest::More)) {}
+        }
+    }
+    // All but the very beginning.
+    assert!(read > 130, "{read}");
+}
+
+#[test]
+fn a_file_left_behind_is_replaced_and_the_rest_of_the_folder_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.sbt");
+    fs::write(&path, "before").unwrap();
+    fs::write(folder.path().join(".run.sbt.next"), "left").unwrap();
+    let linked = folder.path().join("link.sbt");
+    std::os::unix::fs::symlink(&path, &linked).unwrap();
+    let bound = Bound::new(&linked, KEPT).unwrap();
+    assert_eq!(bound, Bound::new(&path, KEPT).unwrap(), "the file itself");
+    assert_eq!(fs::read(&path).unwrap(), b"before");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_replay_tells_what_happened_until_a_moment() {
+    let written = Written::run(2 * S, None, Ending::Orderly);
+    let mut replay = Replay::open(&written.path()).unwrap();
+    assert_eq!(replay.last_ns(&written.path()), Some(START + 5 * S));
+    for (until, episodes) in [(0, 0), (ROUND, 1), (10 * ROUND, 10), (2 * S + S / 2, 100)] {
+        assert_eq!(replay.advance(START + until, 10_000).unwrap(), Rest::Later);
+        assert_eq!(replay.model.totals().episodes, episodes, "{until}");
+        assert!(replay.at_ns() <= START + until);
+    }
+    // In small steps as in large ones.
+    let mut small = Replay::open(&written.path()).unwrap();
+    while small.advance(START + 10 * ROUND, 1).unwrap() == Rest::More {}
+    assert_eq!(small.model.totals().episodes, 10);
+    assert_eq!(replay.advance(u64::MAX, 10_000).unwrap(), Rest::None);
+    replay.finish(None).unwrap();
+    assert_eq!(json(&replay.told(replay.facts.clone())), written.live);
+}

@@ -1,0 +1,216 @@
+//! The screen over a recording: what keys mean there, and where in it we are.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{
+    keys::{self, Action},
+    look::Look,
+    tabs::Hint,
+    words::clock,
+};
+use crate::live::{Play, Playing, Replaying, Request};
+
+const SECOND: u64 = 1_000_000_000;
+/// From here on minutes are told, ns.
+const MINUTES: u64 = 600 * SECOND;
+
+/// What becomes of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It is for whoever reads the recording.
+    Ask(Request),
+    /// As of a program that runs.
+    Act(Action),
+    /// It makes no sense here, and why.
+    Say(&'static str),
+}
+
+/// What a key means, outside of dialogs; `None` if nothing.
+pub fn meaning(key: &KeyEvent, replay: &Replaying) -> Option<Meaning> {
+    let play = |play| Some(Meaning::Ask(Request::Play(play)));
+    let is_plain = !key.modifiers.contains(KeyModifiers::CONTROL);
+    if is_plain {
+        match key.code {
+            KeyCode::Char('.') => return step(replay),
+            KeyCode::Char('+' | '=' | ']') => return play(Play::Faster),
+            KeyCode::Char('-' | '[') => return play(Play::Slower),
+            KeyCode::Char('G') | KeyCode::End => return play(Play::End),
+            KeyCode::Char('g') | KeyCode::Home => return play(Play::Begin),
+            KeyCode::Char('z') => return Some(Meaning::Act(Action::ZoomIn)),
+            KeyCode::Char('Z') => return Some(Meaning::Act(Action::ZoomOut)),
+            KeyCode::Char('d') => {
+                return Some(Meaning::Say(
+                    "a recording has no program to detach from; q leaves",
+                ));
+            }
+            _ => {}
+        }
+    }
+    let off = match keys::action(key)? {
+        Action::Toggle | Action::Pause if replay.motion == Playing::AtEnd => {
+            "this is the end; Home begins again"
+        }
+        Action::Toggle | Action::Pause => return play(Play::Toggle),
+        Action::Interrupt => return Some(Meaning::Ask(Request::Leave)),
+        Action::Reset => "a recording counts as it did then; Home begins again",
+        Action::Name => "a recording keeps its names; `sbt run --name SITE=NAME` gives others",
+        Action::Type => "a recording has no program to type to",
+        action => return Some(Meaning::Act(action)),
+    };
+    Some(Meaning::Say(off))
+}
+
+fn step(replay: &Replaying) -> Option<Meaning> {
+    Some(match replay.motion {
+        Playing::Paused => Meaning::Ask(Request::Play(Play::Step)),
+        Playing::On => Meaning::Say("Space pauses first; then . goes one episode further"),
+        Playing::AtEnd => Meaning::Say("this is the end; Home begins again"),
+    })
+}
+
+/// The keys of the last line: those of the tab, and those of a replay.
+pub fn hints(tab: Vec<Hint>, replay: &Replaying) -> Vec<Hint> {
+    let mut hints = match replay.motion {
+        Playing::On => vec![("Space", "pause")],
+        Playing::Paused => vec![("Space", "go on"), (".", "next episode")],
+        Playing::AtEnd => vec![("Home", "again")],
+    };
+    if replay.motion != Playing::AtEnd {
+        hints.extend([("+ -", "speed"), ("G", "end")]);
+    }
+    let tab = tab.into_iter().filter(|(key, _)| !["p", "n"].contains(key));
+    hints.extend(tab.map(|(key, what)| match key {
+        "+ -" => ("z Z", what),
+        _ => (key, what),
+    }));
+    hints.push(("w", "save"));
+    hints
+}
+
+/// Where in the recording we are, and how fast it goes.
+pub fn position(replay: &Replaying, look: Look) -> String {
+    let dot = look.dot();
+    let longest_ns = replay.of_ns.unwrap_or(replay.at_ns);
+    let at = moment(replay.at_ns, longest_ns);
+    let of = replay
+        .of_ns
+        .map(|ns| format!(" of {}", moment(ns, longest_ns)))
+        .unwrap_or_default();
+    let speed = format!("{}{}", look.pick("×", "x"), replay.speed);
+    let motion = match replay.motion {
+        Playing::On => String::new(),
+        Playing::Paused => format!("{dot}paused"),
+        Playing::AtEnd => return format!("replay{dot}{at}{of}{dot}at the end"),
+    };
+    format!("replay{dot}{at}{of}{dot}{speed}{motion}")
+}
+
+/// A moment of a recording that is so long.
+fn moment(ns: u64, longest_ns: u64) -> String {
+    match longest_ns {
+        0..SECOND => format!("{} ms", ns / 1_000_000),
+        // Not rounded: the end is not reached before it is.
+        SECOND..MINUTES => format!("{}.{} s", ns / SECOND, ns / (SECOND / 10) % 10),
+        _ => clock(ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAYING: Replaying = Replaying {
+        at_ns: 3_200_000_000,
+        of_ns: Some(12_400_000_000),
+        speed: crate::live::Speed::Power(2),
+        motion: Playing::On,
+    };
+
+    fn means(code: KeyCode, modifiers: KeyModifiers, motion: Playing) -> Option<Meaning> {
+        let replay = Replaying { motion, ..PLAYING };
+        meaning(&KeyEvent::new(code, modifiers), &replay)
+    }
+
+    #[test]
+    fn keys_of_a_replay() {
+        let of = |c, motion| means(KeyCode::Char(c), KeyModifiers::NONE, motion);
+        let asks = |play| Some(Meaning::Ask(Request::Play(play)));
+        for (c, play) in [
+            (' ', Play::Toggle),
+            ('p', Play::Toggle),
+            ('.', Play::Step),
+            ('+', Play::Faster),
+            ('=', Play::Faster),
+            (']', Play::Faster),
+            ('-', Play::Slower),
+            ('[', Play::Slower),
+            ('G', Play::End),
+            ('g', Play::Begin),
+        ] {
+            assert_eq!(of(c, Playing::Paused), asks(play), "{c}");
+        }
+        let plain = |code| means(code, KeyModifiers::NONE, Playing::On);
+        assert_eq!(plain(KeyCode::End), asks(Play::End));
+        assert_eq!(plain(KeyCode::Home), asks(Play::Begin));
+        let leave = Some(Meaning::Ask(Request::Leave));
+        let control = |c| means(KeyCode::Char(c), KeyModifiers::CONTROL, Playing::On);
+        assert_eq!(control('c'), leave);
+        assert_eq!(control('z'), Some(Meaning::Act(Action::Suspend)));
+        assert_eq!(of('q', Playing::On), Some(Meaning::Act(Action::Leave)));
+        assert_eq!(of('s', Playing::On), Some(Meaning::Act(Action::Sort)));
+        assert_eq!(of('z', Playing::On), Some(Meaning::Act(Action::ZoomIn)));
+        assert_eq!(of('x', Playing::On), None);
+    }
+
+    #[test]
+    fn keys_that_make_no_sense_say_so() {
+        let said = |c, motion| match means(KeyCode::Char(c), KeyModifiers::NONE, motion) {
+            Some(Meaning::Say(text)) => text,
+            other => panic!("{c}: {other:?}"),
+        };
+        for (c, motion, text) in [
+            ('d', Playing::On, "q leaves"),
+            ('r', Playing::On, "Home begins again"),
+            ('n', Playing::On, "--name"),
+            ('i', Playing::Paused, "no program to type to"),
+            ('.', Playing::On, "Space pauses first"),
+            ('.', Playing::AtEnd, "this is the end"),
+            (' ', Playing::AtEnd, "this is the end"),
+        ] {
+            assert!(said(c, motion).contains(text), "{c}");
+        }
+    }
+
+    #[test]
+    fn the_position_in_words() {
+        let look = Look {
+            unicode: true,
+            color: false,
+        };
+        let at = |motion, of_ns| {
+            position(
+                &Replaying {
+                    motion,
+                    of_ns,
+                    ..PLAYING
+                },
+                look,
+            )
+        };
+        let all = PLAYING.of_ns;
+        assert_eq!(at(Playing::On, all), "replay · 3.2 s of 12.4 s · ×4");
+        assert_eq!(at(Playing::On, None), "replay · 3.2 s · ×4");
+        assert_eq!(
+            at(Playing::Paused, all),
+            "replay · 3.2 s of 12.4 s · ×4 · paused"
+        );
+        assert_eq!(
+            at(Playing::AtEnd, all),
+            "replay · 3.2 s of 12.4 s · at the end"
+        );
+        let short = at(Playing::On, Some(4 * SECOND / 5));
+        assert_eq!(short, "replay · 3200 ms of 800 ms · ×4");
+        let long = at(Playing::On, Some(3_700 * SECOND));
+        assert_eq!(long, "replay · 00:03.2 of 1:01:40 · ×4");
+    }
+}
