@@ -81,11 +81,11 @@ fn a_program_run_twice_has_not_changed() {
         let all = compared(&before, &after);
         assert_eq!(list(&all, "sites").len(), 3, "{all:#}");
         for field in ["notes", "only_before", "only_after"] {
-            assert_eq!(list(&all, field), [], "{all:#}");
+            assert!(list(&all, field).is_empty(), "{all:#}");
         }
         let changed = |it: &&Value| it["phase_ns"]["beyond_noise"] == true;
         let changed: Vec<_> = list(&all, "sites").iter().filter(changed).collect();
-        let finished = diff(&["--tolerance=20%"], &before, &after);
+        let finished = diff(&["--tolerance=50%"], &before, &after);
         if changed.is_empty() && finished.code() == 0 {
             return Ok(());
         }
@@ -165,7 +165,7 @@ fn sites_are_found_again_where_lines_have_moved() {
         assert_eq!(site.unwrap()["name"], name, "{all:#}");
     }
     for field in ["only_before", "only_after"] {
-        assert_eq!(list(&all, field), [], "{all:#}");
+        assert!(list(&all, field).is_empty(), "{all:#}");
     }
     let text = diff(&[], &before, &after).expect(0).out();
     assert!(

@@ -171,7 +171,8 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
         ));
     }
     let mut phases = phases(reference, &threads, &by_count);
-    phases.extend(outside(&threads, &by_count));
+    let rest = outside(&threads, &by_count, &phases);
+    phases.extend(rest);
     for phase in &mut phases {
         compare_times(phase);
     }
@@ -338,8 +339,12 @@ fn phase_at(threads: u32, same: &[&PhaseReport]) -> PhaseAt {
 }
 
 /// The wall time that is in no phase; `None` if phases of several teams overlap, so that it
-/// cannot be told, or if no barrier was met.
-fn outside(threads: &BTreeSet<u32>, by_count: &[Vec<&Report>]) -> Option<PhaseScaling> {
+/// cannot be told, or if no barrier was met. `phases`: all others.
+fn outside(
+    threads: &BTreeSet<u32>,
+    by_count: &[Vec<&Report>],
+    phases: &[PhaseScaling],
+) -> Option<PhaseScaling> {
     let outside = |run: &&Report| {
         let stats = run
             .phases
@@ -350,17 +355,17 @@ fn outside(threads: &BTreeSet<u32>, by_count: &[Vec<&Report>]) -> Option<PhaseSc
             .then(|| run.wall_ns.checked_sub(inside))
             .flatten()
     };
-    let at = threads.iter().zip(by_count).map(|(threads, runs)| {
+    let mut at = Vec::new();
+    for ((index, threads), runs) in threads.iter().enumerate().zip(by_count) {
         let times: Option<Vec<u64>> = runs.iter().map(outside).collect();
-        Some(PhaseAt {
+        let time = median(times?);
+        at.push(PhaseAt {
             threads: *threads,
-            sum_ns: Some(median(times?)?),
+            sum_ns: time.filter(|_| has_all_phases(phases, index)),
             ..PhaseAt::default()
-        })
-    });
-    let has_phases = by_count.iter().flatten().any(|run| !run.phases.is_empty());
-    let at = at.collect::<Option<Vec<_>>>().filter(|_| has_phases)?;
-    Some(PhaseScaling {
+        });
+    }
+    (!phases.is_empty()).then(|| PhaseScaling {
         from: None,
         to: None,
         base_threads: None,
@@ -368,6 +373,20 @@ fn outside(threads: &BTreeSet<u32>, by_count: &[Vec<&Report>]) -> Option<PhaseSc
         lost_ns: None,
         lost_pct: None,
     })
+}
+
+/// Whether phases that take nearly all time are there at a number of threads. OpenMP has no
+/// barriers for one thread: what it does then is in no phase, and does not compare with
+/// what is in none at other numbers.
+fn has_all_phases(phases: &[PhaseScaling], index: usize) -> bool {
+    const NEARLY: f64 = 0.95;
+    let time = |phase: &&PhaseScaling| phase.at.last().and_then(|at| at.sum_ns).unwrap_or(0) as f64;
+    let there = phases
+        .iter()
+        .filter(|phase| phase.at[index].episodes.is_some());
+    let there: f64 = there.map(|phase| time(&phase)).sum();
+    let all: f64 = phases.iter().map(|phase| time(&phase)).sum();
+    there >= all * NEARLY
 }
 
 /// Speed-ups of a phase, and what is lost at the largest number of threads.

@@ -200,6 +200,12 @@ fn a_program_without_barriers_with_one_thread_still_has_its_time() {
     assert_eq!(phase.base_threads, Some(2));
     assert_eq!((phase.at[0].episodes, phase.at[0].speedup), (None, None));
     close(phase.at[2].speedup, 2.0);
+    let outside = all.phases.iter().find(|it| it.to.is_none()).unwrap();
+    assert_eq!(
+        outside.base_threads,
+        Some(2),
+        "with one thread all is outside"
+    );
     let text = text::scale(&all, PLAIN);
     assert!(text.contains('?'), "{text}");
 }

@@ -270,7 +270,9 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
             "share",
             shown.iter().map(|phase| percent(phase.lost_pct)).collect(),
         );
-    table.write(out, style, NAMES);
+    // A column is 9 wide mostly, and those behind are 30 together.
+    let room = style.width.saturating_sub(9 * columns.len() + 30);
+    table.write(out, style, room.max(NAMES));
     rest(out, all.phases.len(), "phase", style);
 }
 
@@ -317,7 +319,8 @@ fn counted(
         cells.push(write(Some(&at.counters)));
         table.column(format!("n={}", at.threads), cells);
     }
-    table.write(out, style, NAMES);
+    let room = style.width.saturating_sub(10 * columns.len());
+    table.write(out, style, room.max(NAMES));
 }
 
 /// A count in a few characters: `1234`, `12.3 k`, `1.23 G`.
