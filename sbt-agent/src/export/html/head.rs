@@ -159,8 +159,8 @@ pub fn verdicts(report: &Report) -> Markup {
         }
         ol class="verdicts" {
             @for verdict in all {
-                @let text = &verdict.text;
-                @let (what, rest) = text.split_once(": ").unwrap_or((&text, ""));
+                @let text = verdict.text.as_str();
+                @let (what, rest) = text.split_once(": ").unwrap_or((text, ""));
                 li class=(if verdict.kind == "no-problem" { "good" } else { "bad" }) {
                     p {
                         strong { (what) }

@@ -14,7 +14,7 @@ use super::timeline::Timeline;
 use crate::{
     place::printable,
     report::Report,
-    views::table::{self, Style},
+    views::table::{self, Style, Unit},
     words::command_line,
 };
 
@@ -147,6 +147,34 @@ fn td(shown: &str, value: Option<f64>) -> Markup {
 fn td_time(ns: impl Into<Option<u64>>) -> Markup {
     let ns = ns.into();
     td(&time(ns), ns.map(|ns| ns as f64))
+}
+
+/// A column of durations, in one unit, so that rows compare at a glance.
+struct Times<'a, R> {
+    title: &'a str,
+    unit: Unit,
+    of: fn(&R) -> Option<u64>,
+}
+
+impl<'a, R> Times<'a, R> {
+    fn new(title: &'a str, rows: &[R], of: fn(&R) -> Option<u64>) -> Self {
+        let unit = Unit::fitting(rows.iter().take(MOST_ROWS).map(of));
+        Self { title, unit, of }
+    }
+
+    /// `sorted`: the rows are in its order, the greatest first.
+    fn th(&self, sorted: bool) -> Markup {
+        html! {
+            th scope="col" class="n" aria-sort=[sorted.then_some("descending")] {
+                (self.title) " " span class="unit" { (self.unit.label(PLAIN)) }
+            }
+        }
+    }
+
+    fn td(&self, row: &R) -> Markup {
+        let ns = (self.of)(row);
+        td(&unbroken(&self.unit.write(ns)), ns.map(|ns| ns as f64))
+    }
 }
 
 fn td_count(value: u64) -> Markup {

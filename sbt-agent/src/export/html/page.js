@@ -223,7 +223,8 @@
       text(words, 0, top(lane) + box.lane / 2 + 4, box.left - 8);
     });
     drawAxis();
-    range.textContent = moment(view[0], (view[1] - view[0]) / 100) + " to " + moment(view[1], (view[1] - view[0]) / 100);
+    const unit = (view[1] - view[0]) / 4;
+    range.textContent = moment(view[0], unit) + " to " + moment(view[1], unit);
   }
 
   // Where a piece of time is wide, what is known of an episode is drawn as it was.

@@ -2,23 +2,28 @@
 
 use maud::{Markup, html};
 
-use super::{MOST_ROWS, count, further, percent, scrolling, section, td_count, td_time, th, time};
-use crate::report::Report;
+use super::{MOST_ROWS, Times, count, further, percent, scrolling, section, td_count, th, time};
+use crate::report::{Report, locks::LockReport};
 
 /// Locks for which threads waited, if anybody looked.
 pub fn locks(report: &Report) -> Markup {
     let Some(all) = report.locks.as_ref().filter(|all| !all.is_empty()) else {
         return html! {};
     };
+    let column = Times::<LockReport>::new;
+    let columns = [
+        column("time", all, |lock| Some(lock.total_ns)),
+        column("mean", all, |lock| lock.mean_ns),
+        column("longest", all, |lock| Some(lock.max_ns)),
+    ];
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { "waited for at" }
                     th scope="col" { "kind" }
-                    (th("waits"))
-                    th scope="col" class="n" aria-sort="descending" { "time" }
-                    (th("mean")) (th("longest")) (th("at a time"))
+                    @for (at, column) in columns.iter().enumerate() { (column.th(at == 0)) }
+                    (th("waits")) (th("at a time"))
                 }
             }
             tbody {
@@ -26,8 +31,8 @@ pub fn locks(report: &Report) -> Markup {
                     tr {
                         th scope="row" class="site" { (lock.site.as_ref().unwrap_or(&lock.address)) }
                         td { (lock.kind) }
-                        (td_count(lock.waits)) (td_time(lock.total_ns)) (td_time(lock.mean_ns))
-                        (td_time(lock.max_ns)) (td_count(lock.waiters_max))
+                        @for column in &columns { (column.td(lock)) }
+                        (td_count(lock.waits)) (td_count(lock.waiters_max))
                     }
                 }
             }

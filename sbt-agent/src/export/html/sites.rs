@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::{
-    MOST_ROWS, bars, further, percent, scrolling, section, td, td_count, td_percent, td_time, th,
-    time,
+    MOST_ROWS, Times, bars, further, percent, scrolling, section, td_count, td_percent, td_time,
+    th, time,
 };
 use crate::report::{Report, SiteReport, StatReport, StragglerReport};
 
@@ -28,64 +28,51 @@ pub fn barriers(report: &Report) -> Markup {
         };
         return section("barriers", "Barriers", &body);
     }
-    let most = report
-        .sites
-        .iter()
-        .map(|site| site.lost_ns)
-        .max()
-        .unwrap_or(0);
+    let sites = &report.sites;
+    let most = sites.iter().map(|site| site.lost_ns).max().unwrap_or(0);
+    let lost = Times::new("lost", sites, |site| Some(site.lost_ns));
+    let phase = Times::new("phase", sites, |site| mean(site.phase_ns.as_ref()));
+    let barrier = Times::new("barrier", sites, |site| mean(site.barrier_ns.as_ref()));
+    let gain = Times::new("gain", sites, |site| Some(site.gain_ns));
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { "site" }
-                    th scope="col" { "kind" }
-                    (th("episodes")) (th("phase, mean")) (th("barrier, mean"))
-                    th scope="col" class="n" aria-sort="descending" { "lost" }
-                    (th("of wall")) (th("gain")) (th("imbalance"))
+                    (lost.th(true)) (th("of wall")) (th("episodes"))
+                    (phase.th(false)) (barrier.th(false)) (gain.th(false)) (th("imbalance"))
                     th scope="col" { "last to arrive" }
+                    th scope="col" { "kind" }
                 }
             }
             tbody {
-                @for site in report.sites.iter().take(MOST_ROWS) { (row(report, site, most)) }
+                @for site in sites.iter().take(MOST_ROWS) {
+                    tr id=(format!("site-{}", site.id)) {
+                        th scope="row" class="site" {
+                            (site.called())
+                            @if site.name.is_some() { span class="places" { (site.places.join(" | ")) } }
+                            (bars::single("share of the most that was lost", site.lost_ns as f64 / most.max(1) as f64))
+                        }
+                        (lost.td(site)) (td_percent(site.lost_wall_pct)) (td_count(site.episodes))
+                        (phase.td(site)) (barrier.td(site)) (gain.td(site)) (td_percent(site.imbalance_pct))
+                        td { (last(report, site.straggler.as_ref())) }
+                        td { (site.kind) }
+                    }
+                }
             }
         }
     };
     let body = html! {
         p class="hint" {
-            "Lost: the waiting of all threads together; the worst first. Gain: wall time that perfect balance would save."
+            "Lost: the waiting of all threads together; the worst first. Phase and barrier: the mean of an episode. Gain: wall time that perfect balance would save."
         }
         (scrolling("Barriers", &table))
-        (further(report.sites.len(), "sites"))
-        @for site in report.sites.iter().filter(|site| site.lost_ns > 0).take(DETAILED) {
+        (further(sites.len(), "sites"))
+        @for site in sites.iter().filter(|site| site.lost_ns > 0).take(DETAILED) {
             (details(report, site))
         }
     };
     section("barriers", "Barriers", &body)
-}
-
-fn row(report: &Report, site: &SiteReport, most: u64) -> Markup {
-    let lost = site.lost_ns as f64;
-    html! {
-        tr id=(format!("site-{}", site.id)) {
-            th scope="row" class="site" {
-                @if site.name.is_some() {
-                    (site.called())
-                    span class="places" { (site.places.join(" | ")) }
-                } @else { (site.called()) }
-                (bars::single("share of the most that was lost", lost / most.max(1) as f64))
-            }
-            td { (site.kind) }
-            (td_count(site.episodes))
-            (td_time(mean(site.phase_ns.as_ref())))
-            (td_time(mean(site.barrier_ns.as_ref())))
-            (td_time(site.lost_ns))
-            (td_percent(site.lost_wall_pct))
-            (td_time(site.gain_ns))
-            (td_percent(site.imbalance_pct))
-            td { (last(report, site.straggler.as_ref())) }
-        }
-    }
 }
 
 fn last(report: &Report, it: Option<&StragglerReport>) -> Markup {
@@ -101,27 +88,28 @@ fn last(report: &Report, it: Option<&StragglerReport>) -> Markup {
 }
 
 fn details(report: &Report, site: &SiteReport) -> Markup {
+    let threads = &site.threads;
+    let work = Times::new("work, mean", threads, |it| mean(it.each.work_ns.as_ref()));
+    let idle = Times::new("idle, mean", threads, |it| mean(it.each.idle_ns.as_ref()));
+    let lost = Times::new("idle, sum", threads, |it| Some(it.idle_ns));
+    let release = Times::new("release, mean", threads, |it| {
+        mean(it.each.release_ns.as_ref())
+    });
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { "thread" }
-                    (th("work, mean")) (th("idle, mean")) (th("idle, sum")) (th("release, mean"))
-                    (th("last"))
                     th scope="col" { "work and idle" }
+                    (work.th(false)) (idle.th(false)) (lost.th(false)) (release.th(false)) (th("last"))
                 }
             }
             tbody {
-                @for thread in site.threads.iter().take(MOST_THREADS) {
-                    @let each = &thread.each;
+                @for it in threads.iter().take(MOST_THREADS) {
                     tr {
-                        th scope="row" { (report.label(thread.thread)) }
-                        (td_time(mean(each.work_ns.as_ref())))
-                        (td_time(mean(each.idle_ns.as_ref())))
-                        (td_time(thread.idle_ns))
-                        (td_time(mean(each.release_ns.as_ref())))
-                        (td(&thread.last.to_string(), Some(thread.last as f64)))
-                        td class="wide" { (work_and_idle(site, thread.work_ns, thread.idle_ns)) }
+                        th scope="row" { (report.label(it.thread)) }
+                        td class="wide" { (work_and_idle(site, it.work_ns, it.idle_ns)) }
+                        (work.td(it)) (idle.td(it)) (lost.td(it)) (release.td(it)) (td_count(it.last))
                     }
                 }
             }

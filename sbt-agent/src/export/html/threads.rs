@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{MOST_ROWS, bars, further, scrolling, section, td_count, td_time, th, time};
+use super::{MOST_ROWS, Times, bars, further, scrolling, section, td_count, th, time};
 use crate::report::{Report, ThreadReport};
 
 /// The table of threads.
@@ -11,27 +11,46 @@ pub fn threads(report: &Report) -> Markup {
         return html! {};
     }
     let most = report.threads.iter().map(whole).max().unwrap_or(0).max(1) as f64;
+    let all = &report.threads;
+    let idle = Times::new("idle", all, |it| Some(it.idle_ns));
+    let work = Times::new("work", all, |it| it.work_ns);
+    let release = Times::new("release", all, |it| it.release_ns);
+    let ready = Times::new("ready", all, |it| it.ready_ns);
+    let blocked = Times::new("blocked", all, |it| it.blocked_ns);
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { "thread" }
-                    th scope="col" { "name" }
-                    (th("tid")) (th("work")) (th("idle")) (th("release"))
-                    (th("ready")) (th("blocked")) (th("last"))
                     th scope="col" { "its time" }
+                    (idle.th(false)) (work.th(false)) (release.th(false)) (ready.th(false)) (blocked.th(false))
+                    (th("last")) (th("tid"))
                 }
             }
             tbody {
-                @for thread in report.threads.iter().take(MOST_ROWS) { (row(thread, most)) }
+                @for thread in all.iter().take(MOST_ROWS) {
+                    tr {
+                        th scope="row" {
+                            (thread.label) " "
+                            span class="places" {
+                                (thread.name)
+                                @if thread.threads > 1 { " (" (thread.threads) " threads)" }
+                            }
+                        }
+                        td class="wide" { (bar(thread, most)) }
+                        (idle.td(thread)) (work.td(thread)) (release.td(thread)) (ready.td(thread)) (blocked.td(thread))
+                        (td_count(thread.last))
+                        td class="n" data-v=(thread.tid) { (thread.tid) }
+                    }
+                }
             }
         }
     };
     let body = html! {
         (bars::legend(&[
             ("work", "work on a CPU"),
-            ("ready", "work, ready without a CPU"),
-            ("blocked", "work, blocked"),
+            ("ready", "of the work: ready without a CPU"),
+            ("blocked", "of the work: blocked"),
             ("release", "release: getting going again"),
             ("idle", "idle: waiting for the last"),
         ]))
@@ -45,7 +64,7 @@ fn whole(thread: &ThreadReport) -> u64 {
     thread.work_ns.unwrap_or(0) + thread.idle_ns + thread.release_ns.unwrap_or(0)
 }
 
-fn row(thread: &ThreadReport, most: f64) -> Markup {
+fn bar(thread: &ThreadReport, most: f64) -> Markup {
     let share = |ns: Option<u64>| ns.unwrap_or(0) as f64 / most;
     let away = share(thread.ready_ns) + share(thread.blocked_ns);
     let parts = [
@@ -63,21 +82,5 @@ fn row(thread: &ThreadReport, most: f64) -> Markup {
         time(thread.release_ns),
         time(thread.idle_ns),
     );
-    html! {
-        tr {
-            th scope="row" { (thread.label) }
-            td class="name" {
-                (thread.name)
-                @if thread.threads > 1 { " (" (thread.threads) " threads)" }
-            }
-            td class="n" data-v=(thread.tid) { (thread.tid) }
-            (td_time(thread.work_ns))
-            (td_time(thread.idle_ns))
-            (td_time(thread.release_ns))
-            (td_time(thread.ready_ns))
-            (td_time(thread.blocked_ns))
-            (td_count(thread.last))
-            td class="wide" { (bars::stacked(&label, &parts)) }
-        }
-    }
+    bars::stacked(&label, &parts)
 }

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::{MOST_ROWS, bars, further, percent, scrolling, section, td_percent, td_time, th, time};
-use crate::report::{ParallelismReport, PhaseReport, Report};
+use super::{MOST_ROWS, Times, bars, further, percent, scrolling, section, td_percent, th, time};
+use crate::report::{ParallelismReport, PhaseReport, Report, SiteReport};
 
 /// Functions that are shown, at most.
-const MOST_FUNCTIONS: usize = 100;
+const MOST_FUNCTIONS: usize = 40;
 
 /// Time by the number of busy threads, and normalised processor time.
 pub fn parallelism(report: &Report) -> Markup {
@@ -29,6 +29,7 @@ pub fn parallelism(report: &Report) -> Markup {
 }
 
 fn busy(it: &ParallelismReport) -> Markup {
+    let wall = Times::new("wall time", &it.times, |at| Some(at.ns));
     let whole = it.times.iter().map(|time| time.ns).sum::<u64>().max(1) as f64;
     let most = it
         .times
@@ -38,13 +39,13 @@ fn busy(it: &ParallelismReport) -> Markup {
         .unwrap_or(0)
         .max(1) as f64;
     let table = html! {
-        table {
-            thead { tr { (th("busy threads")) (th("wall time")) (th("share")) th scope="col" { span class="quiet" { "of the longest" } } } }
+        table class="busy" {
+            thead { tr { (th("busy threads")) (wall.th(false)) (th("share")) th scope="col" { span class="quiet" { "of the longest" } } } }
             tbody {
                 @for at in &it.times {
                     tr {
                         th scope="row" class="n" { (at.busy) }
-                        (td_time(at.ns))
+                        (wall.td(at))
                         (td_percent(Some(at.ns as f64 / whole * 100.0)))
                         td class="wide" { (bars::single(&format!("{} busy", at.busy), at.ns as f64 / most)) }
                     }
@@ -68,22 +69,24 @@ fn npt(title: &str, what: &str, mut rows: Vec<Row>) -> Markup {
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.1));
     let all = rows.iter().map(|row| row.1).sum::<u64>().max(1) as f64;
+    let time = Times::new("NPT", &rows, |row| Some(row.1));
     let has_busy = rows.iter().any(|row| row.2.is_some());
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { (what) }
-                    th scope="col" class="n" aria-sort="descending" { "NPT" }
+                    (time.th(true))
                     (th("share"))
                     @if has_busy { (th("busy, mean")) }
                 }
             }
             tbody {
-                @for (name, ns, mean) in rows.iter().take(MOST_ROWS) {
+                @for row in rows.iter().take(MOST_ROWS) {
+                    @let (name, ns, mean) = row;
                     tr {
                         th scope="row" class="site" { (name) (bars::single("share", *ns as f64 / all)) }
-                        (td_time(*ns))
+                        (time.td(row))
                         (td_percent(Some(*ns as f64 / all * 100.0)))
                         @if has_busy {
                             (super::td(&mean.map_or("?".into(), |mean| format!("{mean:.1}")), *mean))
@@ -144,22 +147,23 @@ fn functions(report: &Report) -> Markup {
     let Some(all) = report.functions.as_ref().filter(|all| !all.is_empty()) else {
         return html! {};
     };
+    let npt = Times::new("NPT", all, |it| Some(it.npt_ns));
+    let own = Times::new("itself", all, |it| Some(it.self_npt_ns));
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { "function" }
                     th scope="col" { "in" }
-                    th scope="col" class="n" aria-sort="descending" { "NPT" }
-                    (th("share")) (th("itself")) (th("CPU")) (th("of the path"))
+                    (npt.th(true)) (th("share")) (own.th(false)) (th("CPU")) (th("of the path"))
                 }
             }
             tbody {
                 @for it in all.iter().take(MOST_FUNCTIONS) {
                     tr {
-                        th scope="row" class="site" { (it.function) }
+                        th scope="row" class="site" { span class="function" title=(it.function) { (it.function) } }
                         td class="name" { (it.binary) }
-                        (td_time(it.npt_ns)) (td_percent(Some(it.npt_pct))) (td_time(it.self_npt_ns))
+                        (npt.td(it)) (td_percent(Some(it.npt_pct))) (own.td(it))
                         (td_percent(Some(it.cpu_pct))) (td_percent(it.path_pct))
                     }
                 }
@@ -211,20 +215,22 @@ type Shares = (Option<f64>, Option<f64>);
 fn shares(title: &str, what: &str, mut rows: Vec<(String, u64, Shares)>) -> Markup {
     rows.retain(|row| row.1 > 0);
     rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    let time = Times::new("on the path", &rows, |row| Some(row.1));
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { (what) }
-                    th scope="col" class="n" aria-sort="descending" { "on the path" }
+                    (time.th(true))
                     (th("share")) (th("weighted"))
                 }
             }
             tbody {
-                @for (name, ns, (share, weighted)) in rows.iter().take(MOST_ROWS) {
+                @for row in rows.iter().take(MOST_ROWS) {
+                    @let (name, _, (share, weighted)) = row;
                     tr {
                         th scope="row" class="site" { (name) (bars::single(&percent(*share), share.unwrap_or(0.0) / 100.0)) }
-                        (td_time(*ns)) (td_percent(*share)) (td_percent(*weighted))
+                        (time.td(row)) (td_percent(*share)) (td_percent(*weighted))
                     }
                 }
             }
@@ -241,7 +247,8 @@ fn shares(title: &str, what: &str, mut rows: Vec<(String, u64, Shares)>) -> Mark
 
 fn what_if(report: &Report) -> Markup {
     let worth = |ns: u64| ns as f64 >= 0.001 * report.wall_ns as f64;
-    let rows: Vec<_> = report
+    let column = Times::<&SiteReport>::new;
+    let rows: Vec<&SiteReport> = report
         .sites
         .iter()
         .filter(|site| worth(site.what_if.straggler_25_pct_faster_ns) || worth(site.gain_ns))
@@ -250,21 +257,32 @@ fn what_if(report: &Report) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
+    let columns = [
+        column("last 10 % faster", &rows, |it| {
+            Some(it.what_if.straggler_10_pct_faster_ns)
+        }),
+        column("25 %", &rows, |it| {
+            Some(it.what_if.straggler_25_pct_faster_ns)
+        }),
+        column("50 %", &rows, |it| {
+            Some(it.what_if.straggler_50_pct_faster_ns)
+        }),
+        column("perfect balance", &rows, |it| Some(it.gain_ns)),
+        column("no release time", &rows, |it| it.what_if.no_release_ns),
+    ];
     let table = html! {
         table class="sortable" {
             thead {
                 tr {
                     th scope="col" { "site" }
-                    (th("last 10 % faster")) (th("25 %")) (th("50 %")) (th("perfect balance")) (th("no release time"))
+                    @for column in &columns { (column.th(false)) }
                 }
             }
             tbody {
-                @for site in rows {
-                    @let it = &site.what_if;
+                @for site in &rows {
                     tr {
                         th scope="row" class="site" { (site.called()) }
-                        (td_time(it.straggler_10_pct_faster_ns)) (td_time(it.straggler_25_pct_faster_ns))
-                        (td_time(it.straggler_50_pct_faster_ns)) (td_time(site.gain_ns)) (td_time(it.no_release_ns))
+                        @for column in &columns { (column.td(site)) }
                     }
                 }
             }
