@@ -200,14 +200,20 @@ impl Player {
         let was_stepping = self.step.take().is_some();
         match play {
             Play::Begin => self.begin_again(),
-            _ if self.is_over => {}
+            _ if self.is_over => {
+                let text = "this is the end; Home begins again";
+                self.observer.notice(text.into());
+            }
             // On the way to an episode that does not come, it is to stop.
             Play::Toggle if was_stepping => {}
             Play::Toggle => self.pace.toggle(shown_ns, now_ns),
             Play::Step if self.pace.is_paused() => {
                 self.step = Some(self.replay.model.totals().episodes + 1);
             }
-            Play::Step => {}
+            Play::Step => {
+                let text = "Space pauses first; then . goes one episode further";
+                self.observer.notice(text.into());
+            }
             Play::Faster => self.pace.faster(shown_ns, now_ns),
             Play::Slower => self.pace.slower(shown_ns, now_ns),
             Play::End => self.pace.hurry(),
@@ -428,12 +434,17 @@ mod tests {
             player.play(play);
             assert_eq!(player.read().unwrap(), Next::Stand);
             assert_eq!(motion(&mut player), Playing::AtEnd);
+            let (_, notice) = player.snapshot().notice.unwrap();
+            assert!(notice.contains("this is the end"), "{notice}");
         }
         // until it begins again, and goes on then.
         player.play(Play::Begin);
         let snapshot = player.snapshot();
         assert_eq!(snapshot.report.episodes, 0);
         assert_eq!(snapshot.replay.unwrap().motion, Playing::On);
+        player.play(Play::Step);
+        let (_, notice) = player.snapshot().notice.unwrap();
+        assert!(notice.contains("Space pauses first"), "{notice}");
         player.play(Play::Toggle);
         let before = player.snapshot().report.episodes;
         player.play(Play::Step);

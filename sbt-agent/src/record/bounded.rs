@@ -142,8 +142,12 @@ impl Generations {
     /// Takes note of what the model is told; whether it is to be written down.
     pub fn take(&mut self, steps: &[Step], places: &[Place]) -> bool {
         if self.has_events() {
-            places.iter().for_each(|place| self.recap.place(place));
-            steps.iter().for_each(|step| self.recap.take(step));
+            for place in places {
+                self.recap.place(place);
+            }
+            for step in steps {
+                self.recap.take(step);
+            }
         }
         self.has_events()
     }

@@ -240,10 +240,11 @@ mod tests {
     #[test]
     fn the_moment_follows_keys_and_time() {
         use Key::{End, Home, Minus, Plus, Read, Space};
+        /// Keys at times, and what is shown at which time, ms.
+        type Row = (&'static [(u64, Key)], u64, u64);
         const MS: u64 = 1_000_000;
         let max = u64::MAX / MS;
-        // Keys at times, and what is shown at which time.
-        let table: [(&[(u64, Key)], u64, u64); 12] = [
+        let table: [Row; 12] = [
             (&[], 100, 0),
             (&[], 350, 250),
             (&[(200, Space)], 900, 100),

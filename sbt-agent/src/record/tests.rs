@@ -100,15 +100,11 @@ impl Written {
             exit_status: Some(0).filter(|_| ended),
             ..Run::default()
         };
-        let of = |model: &Model, facts: Run| {
-            let report = verdict::with(Report::new(model, &shared, facts));
-            keep.map(|_| report.clone()).ok_or(report)
-        };
-        let either = |report: &Result<Report, Report>| match report {
-            Ok(report) | Err(report) => json(report),
-        };
+        let of = |model: &Model, facts: Run| verdict::with(Report::new(model, &shared, facts));
+        // What is written of it.
+        let kept = |report: Report| keep.map(|_| report);
         recorder
-            .flush(facts(START, false), of(&model, facts(START, false)).ok())
+            .flush(facts(START, false), kept(of(&model, facts(START, false))))
             .unwrap();
         for (callers, line) in [(1, 0), (2, 1)] {
             model.define_place(CallersId(callers), PlaceId(line), Roles::default());
@@ -148,16 +144,16 @@ impl Written {
             if now_ns >= flush_ns {
                 flush_ns += FLUSH;
                 let report = of(&model, facts(now_ns, false));
-                flushed = either(&report);
-                recorder.flush(facts(now_ns, false), report.ok()).unwrap();
+                flushed = json(&report);
+                recorder.flush(facts(now_ns, false), kept(report)).unwrap();
             }
         }
         model.finish();
         let end_ns = START + length_ns + 3 * S;
         let report = of(&model, facts(end_ns, true));
-        let live = either(&report);
+        let live = json(&report);
         if ending == Ending::Orderly {
-            recorder.end(facts(end_ns, true), report.ok()).unwrap();
+            recorder.end(facts(end_ns, true), kept(report)).unwrap();
         }
         Self {
             folder,

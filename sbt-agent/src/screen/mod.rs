@@ -166,10 +166,10 @@ impl State {
         if self.dialog.is_some() {
             return self.dialog_key(key);
         }
-        let Some(replay) = &snapshot.replay else {
+        if snapshot.replay.is_none() {
             return keys::action(key).map_or_else(Vec::new, |action| self.act(action, snapshot));
-        };
-        match replay::meaning(key, replay) {
+        }
+        match replay::meaning(key) {
             Some(Meaning::Ask(request)) => return vec![request],
             Some(Meaning::Act(action)) => return self.act(action, snapshot),
             Some(Meaning::Say(text)) => self.said = Some(text),

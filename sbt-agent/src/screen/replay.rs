@@ -25,13 +25,14 @@ pub enum Meaning {
     Say(&'static str),
 }
 
-/// What a key means, outside of dialogs; `None` if nothing.
-pub fn meaning(key: &KeyEvent, replay: &Replaying) -> Option<Meaning> {
+/// What a key means, outside of dialogs; `None` if nothing. Whether that can be done now is
+/// for whoever reads the recording to say: what is shown may be older.
+pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
     let play = |play| Some(Meaning::Ask(Request::Play(play)));
     let is_plain = !key.modifiers.contains(KeyModifiers::CONTROL);
     if is_plain {
         match key.code {
-            KeyCode::Char('.') => return step(replay),
+            KeyCode::Char('.') => return play(Play::Step),
             KeyCode::Char('+' | '=' | ']') => return play(Play::Faster),
             KeyCode::Char('-' | '[') => return play(Play::Slower),
             KeyCode::Char('G') | KeyCode::End => return play(Play::End),
@@ -47,9 +48,6 @@ pub fn meaning(key: &KeyEvent, replay: &Replaying) -> Option<Meaning> {
         }
     }
     let off = match keys::action(key)? {
-        Action::Toggle | Action::Pause if replay.motion == Playing::AtEnd => {
-            "this is the end; Home begins again"
-        }
         Action::Toggle | Action::Pause => return play(Play::Toggle),
         Action::Interrupt => return Some(Meaning::Ask(Request::Leave)),
         Action::Reset => "a recording counts as it did then; Home begins again",
@@ -58,14 +56,6 @@ pub fn meaning(key: &KeyEvent, replay: &Replaying) -> Option<Meaning> {
         action => return Some(Meaning::Act(action)),
     };
     Some(Meaning::Say(off))
-}
-
-fn step(replay: &Replaying) -> Option<Meaning> {
-    Some(match replay.motion {
-        Playing::Paused => Meaning::Ask(Request::Play(Play::Step)),
-        Playing::On => Meaning::Say("Space pauses first; then . goes one episode further"),
-        Playing::AtEnd => Meaning::Say("this is the end; Home begins again"),
-    })
 }
 
 /// The keys of the last line: those of the tab, and those of a replay.
@@ -126,14 +116,13 @@ mod tests {
         motion: Playing::On,
     };
 
-    fn means(code: KeyCode, modifiers: KeyModifiers, motion: Playing) -> Option<Meaning> {
-        let replay = Replaying { motion, ..PLAYING };
-        meaning(&KeyEvent::new(code, modifiers), &replay)
+    fn means(code: KeyCode, modifiers: KeyModifiers) -> Option<Meaning> {
+        meaning(&KeyEvent::new(code, modifiers))
     }
 
     #[test]
     fn keys_of_a_replay() {
-        let of = |c, motion| means(KeyCode::Char(c), KeyModifiers::NONE, motion);
+        let of = |c| means(KeyCode::Char(c), KeyModifiers::NONE);
         let asks = |play| Some(Meaning::Ask(Request::Play(play)));
         for (c, play) in [
             (' ', Play::Toggle),
@@ -147,37 +136,33 @@ mod tests {
             ('G', Play::End),
             ('g', Play::Begin),
         ] {
-            assert_eq!(of(c, Playing::Paused), asks(play), "{c}");
+            assert_eq!(of(c), asks(play), "{c}");
         }
-        let plain = |code| means(code, KeyModifiers::NONE, Playing::On);
+        let plain = |code| means(code, KeyModifiers::NONE);
         assert_eq!(plain(KeyCode::End), asks(Play::End));
         assert_eq!(plain(KeyCode::Home), asks(Play::Begin));
         let leave = Some(Meaning::Ask(Request::Leave));
-        let control = |c| means(KeyCode::Char(c), KeyModifiers::CONTROL, Playing::On);
+        let control = |c| means(KeyCode::Char(c), KeyModifiers::CONTROL);
         assert_eq!(control('c'), leave);
         assert_eq!(control('z'), Some(Meaning::Act(Action::Suspend)));
-        assert_eq!(of('q', Playing::On), Some(Meaning::Act(Action::Leave)));
-        assert_eq!(of('s', Playing::On), Some(Meaning::Act(Action::Sort)));
-        assert_eq!(of('z', Playing::On), Some(Meaning::Act(Action::ZoomIn)));
-        assert_eq!(of('x', Playing::On), None);
+        assert_eq!(of('q'), Some(Meaning::Act(Action::Leave)));
+        assert_eq!(of('s'), Some(Meaning::Act(Action::Sort)));
+        assert_eq!(of('z'), Some(Meaning::Act(Action::ZoomIn)));
+        assert_eq!(of('x'), None);
     }
 
     #[test]
     fn keys_that_make_no_sense_say_so() {
-        let said = |c, motion| match means(KeyCode::Char(c), KeyModifiers::NONE, motion) {
-            Some(Meaning::Say(text)) => text,
-            other => panic!("{c}: {other:?}"),
-        };
-        for (c, motion, text) in [
-            ('d', Playing::On, "q leaves"),
-            ('r', Playing::On, "Home begins again"),
-            ('n', Playing::On, "--name"),
-            ('i', Playing::Paused, "no program to type to"),
-            ('.', Playing::On, "Space pauses first"),
-            ('.', Playing::AtEnd, "this is the end"),
-            (' ', Playing::AtEnd, "this is the end"),
+        for (c, text) in [
+            ('d', "q leaves"),
+            ('r', "Home begins again"),
+            ('n', "--name"),
+            ('i', "no program to type to"),
         ] {
-            assert!(said(c, motion).contains(text), "{c}");
+            match means(KeyCode::Char(c), KeyModifiers::NONE) {
+                Some(Meaning::Say(said)) => assert!(said.contains(text), "{c}: {said}"),
+                other => panic!("{c}: {other:?}"),
+            }
         }
     }
 
@@ -190,8 +175,8 @@ mod tests {
         let at = |motion, of_ns| {
             position(
                 &Replaying {
-                    motion,
                     of_ns,
+                    motion,
                     ..PLAYING
                 },
                 look,
