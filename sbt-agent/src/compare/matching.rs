@@ -127,33 +127,47 @@ fn by_parts<'a>(
     if left.len().saturating_mul(right.len()) > MOST_COMPARISONS {
         return Vec::new();
     }
-    let functions = |all: &[Candidate<'a>]| -> Vec<(BTreeSet<String>, &'a SiteReport)> {
-        all.iter().map(|it| (it.functions(), it.site)).collect()
-    };
-    let (left, right) = (functions(left), functions(right));
-    let alike = |(mine, site): &(BTreeSet<String>, &SiteReport),
-                 (others, other): &(BTreeSet<String>, &SiteReport)| {
-        site.kind == other.kind && (mine.is_subset(others) || others.is_subset(mine))
-    };
+    let left: Vec<Part<'_>> = left.iter().map(Part::of).collect();
+    let right: Vec<Part<'_>> = right.iter().map(Part::of).collect();
     let mut pairs = Vec::new();
     for one in &left {
-        let mut found = right.iter().filter(|other| alike(one, other));
+        let mut found = right.iter().filter(|other| one.is_alike(other));
         let (Some(other), None) = (found.next(), found.next()) else {
             continue;
         };
-        if left.iter().filter(|it| alike(it, other)).count() == 1 {
-            pairs.push((one.1, other.1));
+        if left.iter().filter(|it| it.is_alike(other)).count() == 1 {
+            pairs.push((one.site, other.site));
         }
     }
     pairs
 }
 
-impl<'a> Candidate<'a> {
-    fn functions(&self) -> BTreeSet<String> {
-        let places = self.site.places.iter();
-        places.map(|place| self.without_numbers(place)).collect()
+/// A site with what it may have in part.
+struct Part<'a> {
+    site: &'a SiteReport,
+    binary: &'a str,
+    functions: BTreeSet<String>,
+}
+
+impl<'a> Part<'a> {
+    fn of(it: &Candidate<'a>) -> Self {
+        let places = it.site.places.iter();
+        Self {
+            site: it.site,
+            binary: it.binary(&it.site.binary),
+            functions: places.map(|place| it.without_numbers(place)).collect(),
+        }
     }
 
+    fn is_alike(&self, other: &Self) -> bool {
+        let (mine, others) = (&self.functions, &other.functions);
+        self.site.kind == other.site.kind
+            && self.binary == other.binary
+            && (mine.is_subset(others) || others.is_subset(mine))
+    }
+}
+
+impl<'a> Candidate<'a> {
     fn binary(&self, name: &'a str) -> &'a str {
         if Some(name) == self.program { "" } else { name }
     }

@@ -1,7 +1,7 @@
 //! Two runs side by side as text: what `sbt diff` prints.
 
 use super::{
-    MOST_ROWS, Table, line, paragraph,
+    MOST_ROWS, NO_BREAK, Table, line, paragraph,
     phases::{arrow, title},
     rest,
     verdicts::sentence,
@@ -84,6 +84,7 @@ fn head(out: &mut String, all: &Comparison, style: Style) {
             arrow(style),
             one(shares.after)
         )
+        .replace(' ', NO_BREAK)
     };
     let parts: Vec<String> = shares.into_iter().filter(known).map(written).collect();
     if !parts.is_empty() {
