@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -308,7 +309,6 @@ fn without_a_rule_nothing_would_be_checked() {
 #[test]
 fn nobody_needs_privileges_for_a_recording_and_rules_may_be_in_a_file() {
     needs_root!();
-    use std::os::unix::fs::PermissionsExt as _;
     let folder = folder();
     let file = folder.path().join("run.sbt");
     recorded(&[], &file, 0);

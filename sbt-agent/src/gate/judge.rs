@@ -27,7 +27,7 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     let mut outcomes = Vec::new();
     outcomes.extend(program(report));
     outcomes.extend(hang(report, asked.no_hang));
-    outcomes.extend(lost(report, asked.max_lost));
+    outcomes.push(lost(report, asked.max_lost));
     let of_run = |rule: &Rule| rule.measure == Measure::Episodes && rule.site.is_none();
     if !asked.rules.iter().any(of_run) {
         // Something was measured at all.
@@ -108,7 +108,7 @@ fn hang(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
 }
 
 /// How much was lost of what happened.
-fn lost(report: &Report, limit: Option<f64>) -> Option<Outcome> {
+fn lost(report: &Report, limit: Option<f64>) -> Outcome {
     let limit = limit.unwrap_or(DEFAULT_LOST);
     let (lost, seen) = (report.lost_events, report.own_cost.events);
     let all = lost.saturating_add(seen);
@@ -124,10 +124,10 @@ fn lost(report: &Report, limit: Option<f64>) -> Option<Outcome> {
     };
     let outcome = outcome.found(Amount::Percent(share));
     let text = format!("{lost} of {all} events found no room: too few were seen to judge");
-    Some(Outcome {
+    Outcome {
         text: (!outcome.holds).then_some(text),
         ..outcome
-    })
+    }
 }
 
 /// A limit, at each site that it is for.
@@ -209,7 +209,7 @@ fn too_few(report: &Report) -> Option<String> {
 
 /// No site is meant.
 fn nowhere(report: &Report, rule: &Rule, outcome: Outcome) -> Outcome {
-    let all: Vec<String> = report.sites.iter().map(|site| site.called()).collect();
+    let all: Vec<String> = report.sites.iter().map(SiteReport::called).collect();
     let sites = match all.len() {
         0 => match too_few(report) {
             Some(why) => format!("there are none: {why}"),

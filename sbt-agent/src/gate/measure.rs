@@ -51,11 +51,11 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
         }
         Measure::Idle => {
             let times = Times::of(site)?;
-            Ok(Amount::Percent(times.idle_ns / times.total_ns * 100.0).into())
+            Ok(Amount::Percent(times.idle / times.total * 100.0).into())
         }
         Measure::Efficiency => {
             let times = Times::of(site)?;
-            Ok(Amount::Share(times.useful_ns / times.total_ns).into())
+            Ok(Amount::Share(times.useful / times.total).into())
         }
         Measure::LoadBalance => load_balance(site),
         Measure::BarrierTime => time(site.barrier_ns.as_ref()),
@@ -158,11 +158,11 @@ fn seen(report: &Report) -> String {
 }
 
 /// Where the time of a site's threads went: in the phases that end there, in waiting for
-/// others, and in getting going again.
+/// others, and in getting going again, ns.
 struct Times {
-    total_ns: f64,
-    idle_ns: f64,
-    useful_ns: f64,
+    total: f64,
+    idle: f64,
+    useful: f64,
 }
 
 impl Times {
@@ -180,9 +180,9 @@ impl Times {
         let total_ns = work_ns as f64 + idle_ns as f64 + rest_ns as f64;
         if total_ns > 0.0 {
             Ok(Self {
-                total_ns,
-                idle_ns: idle_ns as f64,
-                useful_ns: work_ns.saturating_sub(ready_ns) as f64,
+                total: total_ns,
+                idle: idle_ns as f64,
+                useful: work_ns.saturating_sub(ready_ns) as f64,
             })
         } else {
             Err("no time has passed there".into())

@@ -108,7 +108,7 @@ pub struct Outcome {
     pub holds: bool,
     /// What a rule that does not hold means: `broken`, `hangs`, `failed` or `lost`;
     /// `holds` of others.
-    #[serde(rename = "means", serialize_with = "word")]
+    #[serde(rename = "means")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub status: Status,
     /// Whether it could be measured; what could not does not hold.
@@ -135,8 +135,10 @@ pub struct Outcome {
     pub text: Option<String>,
 }
 
-fn word<S: serde::Serializer>(status: &Status, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(status.name())
+impl Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
 }
 
 impl Outcome {
@@ -238,7 +240,8 @@ impl Outcome {
     pub fn texts(&self, measured: Figure) -> [String; 2] {
         let limit = amount_text(self.unit, self.limit);
         let is = amount_text(self.unit, measured);
-        if is != limit || number(measured) == number(self.limit) {
+        let differ = number(measured).total_cmp(&number(self.limit)).is_ne();
+        if is != limit || !differ {
             return [is, limit];
         }
         match measured {
@@ -279,12 +282,12 @@ fn rounded(number: f64, steps: f64) -> f64 {
 
 fn time_text(ns: u64) -> String {
     let (unit, of) = match ns {
-        0..1_000 => ("ns", 1),
-        1_000..1_000_000 => ("us", 1_000),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000),
-        _ => ("s", 1_000_000_000),
+        0..1_000 => ("ns", 1.0),
+        1_000..1_000_000 => ("us", 1e3),
+        1_000_000..1_000_000_000 => ("ms", 1e6),
+        _ => ("s", 1e9),
     };
-    let number = ns as f64 / of as f64;
+    let number = ns as f64 / of;
     let steps = match number {
         0.0..10.0 => 100.0,
         10.0..100.0 => 10.0,

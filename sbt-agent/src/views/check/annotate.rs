@@ -61,24 +61,17 @@ fn line(outcome: &Outcome, service: Service) -> String {
     let line = outcome.line.filter(|_| file.is_some());
     match service {
         Service::GitHub => {
-            let mut properties = format!("title={}", github_property(&safe(&title(outcome))));
-            if let Some(file) = file {
-                properties.push_str(&format!(",file={}", github_property(&file)));
-            }
-            if let Some(line) = line {
-                properties.push_str(&format!(",line={line}"));
-            }
-            format!("::error {properties}::{}", github(&text))
+            let title = github_property(&title(outcome));
+            let file = file.map(|file| format!(",file={}", github_property(&file)));
+            let line = line.map(|line| format!(",line={line}"));
+            let at = [file, line].into_iter().flatten().collect::<String>();
+            format!("::error title={title}{at}::{}", github(&text))
         }
         Service::Azure => {
-            let mut properties = String::from("type=error");
-            if let Some(file) = file {
-                properties.push_str(&format!(";sourcepath={}", azure_property(&file)));
-            }
-            if let Some(line) = line {
-                properties.push_str(&format!(";linenumber={line}"));
-            }
-            format!("##vso[task.logissue {properties}]{}", azure(&text))
+            let file = file.map(|file| format!(";sourcepath={}", azure_property(&file)));
+            let line = line.map(|line| format!(";linenumber={line}"));
+            let at = [file, line].into_iter().flatten().collect::<String>();
+            format!("##vso[task.logissue type=error{at}]{}", azure(&text))
         }
         Service::TeamCity => {
             let place = match (file, line) {

@@ -1,5 +1,7 @@
 //! The outcomes of rules in lines.
 
+use std::fmt::Write as _;
+
 use super::safe;
 use crate::{
     gate::{CheckReport, Outcome},
@@ -65,16 +67,13 @@ struct Row {
 
 impl Row {
     fn of(outcome: &Outcome, style: Style) -> Self {
-        let (measured, limit) = match outcome.measured {
-            Some(measured) => {
-                let [is, limit] = outcome.texts(measured);
-                (is, limit)
-            }
-            None => {
-                let [_, limit] = outcome.texts(outcome.limit);
-                let none = if outcome.holds { "none" } else { UNKNOWN };
-                (none.into(), limit)
-            }
+        let (measured, limit) = if let Some(measured) = outcome.measured {
+            let [is, limit] = outcome.texts(measured);
+            (is, limit)
+        } else {
+            let [_, limit] = outcome.texts(outcome.limit);
+            let none = if outcome.holds { "none" } else { UNKNOWN };
+            (none.into(), limit)
         };
         let than = match (outcome.is_upper, style.unicode) {
             _ if outcome.unit == "status" => "=",
@@ -113,9 +112,9 @@ impl Row {
         );
         let is_short = INDENT.len() + length(&line) + 2 + length(&self.site) <= style.width;
         if is_short {
-            out.push_str(&format!("{verdict}  {line}  {}\n", self.site));
+            let _infallible = writeln!(out, "{verdict}  {line}  {}", self.site);
         } else {
-            out.push_str(&format!("{verdict}  {}\n", line.trim_end()));
+            let _infallible = writeln!(out, "{verdict}  {}", line.trim_end());
             indented(out, &self.site, style);
         }
         if let Some(text) = &self.text {
