@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    harness::{Finished, best_of_three, folder, needs_root, run, sbt_with},
+    harness::{Finished, best_of_five, folder, needs_root, run, sbt_with},
     programs::{line, program},
 };
 
@@ -75,7 +75,7 @@ fn a_program_run_twice_has_not_changed() {
     needs_root!(alone);
     let folder = folder();
     let scales = program("scales.c");
-    best_of_three(|| {
+    best_of_five(|| {
         let before = record(folder.path(), "before.sbt", &scales, &[]);
         let after = record(folder.path(), "after.sbt", &scales, &[]);
         let all = compared(&before, &after);

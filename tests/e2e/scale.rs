@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diff::conforms,
-    harness::{best_of_three, folder, needs_root, run, sbt_with, start},
+    harness::{best_of_five, folder, needs_root, run, sbt_with, start},
     programs::{Build, line, program},
     tty::{CTRL_C, Terminal, USUAL, for_tty},
 };
@@ -64,7 +64,7 @@ fn last_speedup(phase: &Value) -> f64 {
 #[test]
 fn the_phase_that_stops_scaling_is_named() {
     needs_root!(alone);
-    best_of_three(|| {
+    best_of_five(|| {
         let options = ["-n", "1,2,4", "--repeat=2"];
         let arguments = [
             "threads={n}",
