@@ -163,7 +163,7 @@ pub enum Command {
     /// stops doing so.
     ///
     /// `{n}` in its arguments or in --env becomes the number; without any, OpenMP programs
-    /// get it in OMP_NUM_THREADS.
+    /// get it in `OMP_NUM_THREADS`.
     Scale(Box<Scale>),
     /// Show a recording in the live screen, as it happened, with pause, step and speed.
     ///

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
     check::{Check, To, Usage},
-    cli::{Cli, Command, Options, Scale},
+    cli::{self, Cli, Command, Exports, Options, Scale},
     compare, counters, demo, doctor,
     gate::Asked,
     hang, look, output,
@@ -76,21 +76,7 @@ fn act(command: Command) -> anyhow::Result<u8> {
             as_root,
             program,
         } => run(program, None, as_root, &options, None),
-        Command::Attach { options, pid } => {
-            let Some(settings) = settings(&options, None)? else {
-                anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
-            };
-            let program = process::folder(pid).join("exe");
-            let wish = wish(&options, true, Some(&program))?;
-            let record = recording(&options, &settings, Some(&program))?;
-            let target = Target::Attach { pid };
-            let narration = narration(&options, &settings);
-            let look = look(&options)?;
-            session::watch(&target, settings, narration, record, look, |report| {
-                output::deliver(report, &wish)
-            })?;
-            Ok(0)
-        }
+        Command::Attach { options, pid } => attach(&options, pid),
         Command::Demo {
             options,
             as_root,
@@ -98,41 +84,13 @@ fn act(command: Command) -> anyhow::Result<u8> {
             scale,
             name,
         } => run_demo(&name, threads, scale, as_root, &options),
-        Command::Hang { pid, children, to } => {
-            if let Some(path) = &to.output {
-                output::check_file(path, Some(&process::folder(pid).join("exe")))?;
-            }
-            let pid = process::find(pid)?.pid;
-            let all = if children {
-                look::family(pid)
-            } else {
-                vec![pid]
-            };
-            let scene = look::at(&all, &look::Looks::default())?;
-            let report = hang::report(&scene, pid);
-            output::deliver_asked(&report, &to, text::look)?;
-            Ok(0)
-        }
+        Command::Hang { pid, children, to } => look_at(pid, children, &to),
         Command::Report {
             file,
             compensated,
             exports,
             to,
-        } => {
-            let report = if exports.any() {
-                let report = output::exports::write(&file, &exports)?;
-                if !to.json && to.output.is_none() {
-                    return Ok(0);
-                }
-                report
-            } else {
-                record::report(&file)?
-            };
-            output::deliver_asked(&report, &to, |report, style| {
-                text::with(report, style, compensated)
-            })?;
-            Ok(0)
-        }
+        } => report(&file, compensated, &exports, &to),
         Command::Diff {
             before,
             after,
@@ -195,6 +153,62 @@ fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
     }
+}
+
+/// Joins a process.
+fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
+    let Some(settings) = settings(options, None)? else {
+        anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
+    };
+    let program = process::folder(pid).join("exe");
+    let wish = wish(options, true, Some(&program))?;
+    let record = recording(options, &settings, Some(&program))?;
+    let target = Target::Attach { pid };
+    let narration = narration(options, &settings);
+    let look = look(options)?;
+    session::watch(&target, settings, narration, record, look, |report| {
+        output::deliver(report, &wish)
+    })?;
+    Ok(0)
+}
+
+/// Looks at a process that does not go on.
+fn look_at(pid: u32, children: bool, to: &cli::Asked) -> anyhow::Result<u8> {
+    if let Some(path) = &to.output {
+        output::check_file(path, Some(&process::folder(pid).join("exe")))?;
+    }
+    let pid = process::find(pid)?.pid;
+    let all = if children {
+        look::family(pid)
+    } else {
+        vec![pid]
+    };
+    let scene = look::at(&all, &look::Looks::default())?;
+    let report = hang::report(&scene, pid);
+    output::deliver_asked(&report, to, text::look)?;
+    Ok(0)
+}
+
+/// Tells what a recording or a report has.
+fn report(
+    file: &Path,
+    compensated: bool,
+    exports: &Exports,
+    to: &cli::Asked,
+) -> anyhow::Result<u8> {
+    let report = if exports.any() {
+        let report = output::exports::write(file, exports)?;
+        if !to.json && to.output.is_none() {
+            return Ok(0);
+        }
+        report
+    } else {
+        record::report(file)?
+    };
+    output::deliver_asked(&report, to, |report, style| {
+        text::with(report, style, compensated)
+    })?;
+    Ok(0)
 }
 
 fn run_demo(

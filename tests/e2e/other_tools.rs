@@ -14,7 +14,7 @@ fn examples() -> Vec<String> {
     let mut blocks = vec![String::new()];
     for line in text.lines() {
         match line.strip_prefix("    ") {
-            Some(code) => *blocks.last_mut().unwrap() += &format!("{code}\n"),
+            Some(code) => blocks.last_mut().unwrap().extend([code, "\n"]),
             None => blocks.push(String::new()),
         }
     }

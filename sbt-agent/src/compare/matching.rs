@@ -91,6 +91,10 @@ fn by_callers(it: &Candidate<'_>) -> Option<Vec<String>> {
     Some(key)
 }
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "one of several ways, which may not apply"
+)]
 fn by_functions(it: &Candidate<'_>) -> Option<Vec<String>> {
     let site = it.site;
     let mut places: Vec<String> = site

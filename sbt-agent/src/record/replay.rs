@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// What a recording has told so far.
+#[allow(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
 pub struct Replay {
     reader: Reader,
     /// As it was after the last row.

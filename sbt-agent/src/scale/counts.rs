@@ -24,10 +24,10 @@ pub fn list(text: &str) -> Result<Counts, String> {
     let mut numbers = numbers
         .ok_or_else(|| format!("expected numbers of threads, 1 to {MOST}, such as 1,2,4,8"))?;
     numbers.sort_unstable();
-    if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+    let mut pairs = numbers.iter().zip(numbers.iter().skip(1));
+    if let Some((twice, _)) = pairs.find(|(one, next)| one == next) {
         return Err(format!(
-            "{} is there twice; --repeat runs each several times",
-            twice[0]
+            "{twice} is there twice; --repeat runs each several times"
         ));
     }
     Ok(Counts(numbers))

@@ -365,7 +365,7 @@ fn outside(
             ..PhaseAt::default()
         });
     }
-    (!phases.is_empty()).then(|| PhaseScaling {
+    (!phases.is_empty()).then_some(PhaseScaling {
         from: None,
         to: None,
         base_threads: None,

@@ -59,7 +59,7 @@ pub struct Outcome {
 
 /// How one run ended.
 enum Ended {
-    Well(Run),
+    Well(Box<Run>),
     /// With what to say of it.
     Badly(u8, Option<String>),
 }
@@ -121,7 +121,7 @@ impl Series {
                 match ended {
                     Ended::Well(run) => {
                         self.tell(&run, repeat);
-                        runs.push(run);
+                        runs.push(*run);
                     }
                     Ended::Badly(with, what) => {
                         (status, failure) = (with, what);
@@ -184,7 +184,7 @@ impl Series {
         let report = record::report(into.path())?;
         let status = report.exit_status.unwrap_or(code);
         if status == 0 {
-            return Ok(Ended::Well(Run { threads, report }));
+            return Ok(Ended::Well(Box::new(Run { threads, report })));
         }
         let command = printable(&command_line(&report.command));
         let what = match status {

@@ -39,11 +39,9 @@ impl Session {
                     maps_changed.insert(*process);
                     first_replaced |= *replaced && [0, self.pid].contains(process);
                 }
-                Event::Mapped { process, .. } => {
-                    // At once, too: it may have ended before all the places are found.
-                    if maps_changed.insert(*process) {
-                        self.look_at_maps(*process);
-                    }
+                // At once, too: it may have ended before all the places are found.
+                Event::Mapped { process, .. } if maps_changed.insert(*process) => {
+                    self.look_at_maps(*process);
                 }
                 Event::Forked {
                     process,

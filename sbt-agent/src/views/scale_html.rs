@@ -253,7 +253,13 @@ fn plot(out: &mut String, all: &Scaling, lines: &[Line], has_ideal: bool) {
             );
         }
     }
-    out.push_str("</svg></div>\n<ul class=\"key\">\n");
+    out.push_str("</svg></div>\n");
+    key(out, lines, has_ideal);
+}
+
+/// Which line is which.
+fn key(out: &mut String, lines: &[Line], has_ideal: bool) {
+    out.push_str("<ul class=\"key\">\n");
     for (index, line) in lines.iter().enumerate() {
         let _ = writeln!(
             out,

@@ -51,7 +51,7 @@ pub fn unfinished(report: &Report) -> Markup {
         let named: Vec<String> = ids.iter().take(32).map(|id| report.label(*id)).collect();
         match ids.len() {
             0 => "nobody known".to_owned(),
-            0..=32 => named.join(", "),
+            1..=32 => named.join(", "),
             all => format!("{} and {} more", named.join(", "), all - 32),
         }
     };
@@ -59,7 +59,7 @@ pub fn unfinished(report: &Report) -> Markup {
         ul {
             @for it in report.unfinished.iter().take(MOST_ROWS) {
                 li {
-                    strong { (report.site(it.site).map_or_else(|| "?".into(), |site| site.called())) }
+                    strong { (report.site(it.site).map_or_else(|| "?".into(), crate::report::SiteReport::called)) }
                     ": there " (labels(&it.arrived)) "; missing " (labels(&it.missing)) "; waiting for " (time(it.waiting_ns))
                 }
             }

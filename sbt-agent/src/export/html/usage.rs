@@ -113,7 +113,7 @@ fn phase_name(report: &Report, phase: &PhaseReport) -> String {
     let site = |id| {
         report
             .site(id)
-            .map_or_else(|| "?".into(), |site| site.called())
+            .map_or_else(|| "?".into(), crate::report::SiteReport::called)
     };
     let from = phase.from.map_or_else(|| "start".into(), site);
     format!("{from} → {}", site(phase.to))

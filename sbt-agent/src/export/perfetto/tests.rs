@@ -117,12 +117,12 @@ fn read(bytes: &[u8]) -> Read {
 }
 
 /// As Perfetto's importer takes it: by time, and at one moment in the order of the file.
-fn structure(trace: proto::Trace) -> Read {
+fn structure(whole: proto::Trace) -> Read {
     let mut out = Read::default();
     let mut names: HashMap<u64, String> = HashMap::new();
     let mut events: Vec<(u64, TrackEvent, String)> = Vec::new();
-    assert_eq!(trace.packet[0].sequence_flags, Some(proto::STATE_CLEARED));
-    for packet in trace.packet {
+    assert_eq!(whole.packet[0].sequence_flags, Some(proto::STATE_CLEARED));
+    for packet in whole.packet {
         assert_eq!(packet.trusted_packet_sequence_id, Some(1));
         if packet.sequence_flags == Some(proto::STATE_CLEARED) {
             names.clear();

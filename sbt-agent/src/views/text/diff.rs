@@ -59,7 +59,9 @@ fn head(out: &mut String, all: &Comparison, style: Style) {
     let dot = if style.unicode { '·' } else { '|' };
     let command = crate::words::command_line(&all.after.command);
     let text = sentence(&format!("sbt diff {dot} {command}"), style);
-    line(out, &style.bold(&text));
+    for part in wrapped(&text, style.width) {
+        line(out, &style.bold(&part));
+    }
     let wall = &all.wall_ns;
     let text = format!(
         "wall time {} ({}); one value a run, so its noise is unknown",
