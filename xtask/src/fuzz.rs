@@ -24,16 +24,6 @@ pub struct Args {
     target: Option<String>,
 }
 
-/// What makes libFuzzer see which branches an input takes.
-const COUNTERS: [&str; 6] = [
-    "--cfg=fuzzing",
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-];
-
 /// No input of interest is longer, bytes.
 const LONGEST: u32 = 64 << 10;
 /// Of one input, seconds.
@@ -54,20 +44,20 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("there is no such target; there are {}", targets.join(", "));
     }
     let built = workspace.target.join("fuzz");
+    // The libraries are those of every release build: only the project's own crates are
+    // compiled anew, with counters and checks.
     process::run(
         process::command(process::cargo())
-            .args(["build", "--release", "--locked", "--manifest-path"])
-            .arg(folder.join("Cargo.toml"))
-            .env("CARGO_TARGET_DIR", &built)
-            .env("CARGO_ENCODED_RUSTFLAGS", COUNTERS.join("\u{1f}"))
-            // Else the counters' sections of several units are not one.
-            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
-            .env("CARGO_INCREMENTAL", "0"),
+            .args(["build", "--release", "--locked", "--package", "sbt-fuzz"])
+            .current_dir(&workspace.root)
+            .env("CARGO_TARGET_DIR", &workspace.target)
+            .env("CARGO_INCREMENTAL", "0")
+            .env("RUSTC_WORKSPACE_WRAPPER", folder.join("rustc-with-counters")),
     )?;
     for target in chosen {
         let found = built.join("inputs").join(target);
         fs::create_dir_all(&found)?;
-        let mut fuzzer = process::command(built.join("release").join(target));
+        let mut fuzzer = process::command(workspace.target.join(format!("release/fuzz-{target}")));
         fuzzer
             // New ones go to the first folder.
             .arg(&found)
