@@ -3,8 +3,11 @@
 //! The counters at every branch that guide it are options of the compiler's stable part, so
 //! that neither nightly nor a tool beside cargo is needed.
 
-use std::fs;
+use std::fs::{self, File};
+use std::num::NonZero;
 use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -20,7 +23,7 @@ pub struct Args {
     /// Same inputs in every run, as CI has them; by default others each time
     #[arg(long)]
     seed: Option<u32>,
-    /// The target; all of them one after the other if none is named
+    /// The target; all of them, as many at once as there are CPUs, if none is named
     target: Option<String>,
 }
 
@@ -30,6 +33,10 @@ const LONGEST: u32 = 64 << 10;
 const SLOWEST: u32 = 10;
 /// More memory than this is none that an input may cost, MiB.
 const MEMORY: u32 = 2048;
+/// How a target says how many inputs it has run.
+const INPUTS: &str = "stat::number_of_executed_units:";
+/// So much of what a target prints before an input breaks it is told.
+const LAST_LINES: usize = 60;
 
 /// Builds the targets and runs them; an input that breaks one stays in `target/fuzz`.
 pub fn run(args: &Args) -> Result<()> {
@@ -43,7 +50,6 @@ pub fn run(args: &Args) -> Result<()> {
     if chosen.is_empty() {
         bail!("there is no such target; there are {}", targets.join(", "));
     }
-    let built = workspace.target.join("fuzz");
     // The libraries are those of every release build: only the project's own crates are
     // compiled anew, with counters and checks.
     process::run(
@@ -52,27 +58,70 @@ pub fn run(args: &Args) -> Result<()> {
             .current_dir(&workspace.root)
             .env("CARGO_TARGET_DIR", &workspace.target)
             .env("CARGO_INCREMENTAL", "0")
-            .env("RUSTC_WORKSPACE_WRAPPER", folder.join("rustc-with-counters")),
+            .env(
+                "RUSTC_WORKSPACE_WRAPPER",
+                folder.join("rustc-with-counters"),
+            ),
     )?;
-    for target in chosen {
-        let found = built.join("inputs").join(target);
-        fs::create_dir_all(&found)?;
-        let mut fuzzer = process::command(workspace.target.join(format!("release/fuzz-{target}")));
-        fuzzer
-            // New ones go to the first folder.
-            .arg(&found)
-            .arg(folder.join("corpus").join(target))
-            .arg(format!("-max_total_time={}", args.seconds))
-            .arg(format!("-max_len={LONGEST}"))
-            .arg(format!("-timeout={SLOWEST}"))
-            .arg(format!("-rss_limit_mb={MEMORY}"))
-            .arg(format!("-artifact_prefix={}/{target}-", built.display()))
-            .args(["-print_final_stats=1", "-verbosity=1"]);
-        if let Some(seed) = args.seed {
-            fuzzer.arg(format!("-seed={seed}"));
+    let next = Mutex::new(chosen.into_iter());
+    let one_after_the_other = || {
+        let mut broken = Vec::new();
+        while let Some(target) = { next.lock().ok().and_then(|mut next| next.next()) } {
+            if let Err(error) = fuzz(&workspace, &folder, target, args) {
+                eprintln!("{error:#}");
+                broken.push(target.as_str());
+            }
         }
-        process::run(&mut fuzzer).with_context(|| format!("an input breaks {target}"))?;
+        broken
+    };
+    let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+    let broken: Vec<&str> = thread::scope(|scope| {
+        let all: Vec<_> = (0..at_once)
+            .map(|_| scope.spawn(one_after_the_other))
+            .collect();
+        let ended = all.into_iter().map(|it| it.join().expect("no panic"));
+        ended.flatten().collect()
+    });
+    if !broken.is_empty() {
+        bail!("an input breaks {}", broken.join(", "));
     }
+    Ok(())
+}
+
+/// Runs one target; what it prints is told only if an input breaks it.
+fn fuzz(workspace: &Workspace, folder: &Path, target: &str, args: &Args) -> Result<()> {
+    let built = workspace.target.join("fuzz");
+    let found = built.join("inputs").join(target);
+    fs::create_dir_all(&found)?;
+    let log = built.join(format!("{target}.log"));
+    let mut fuzzer = process::command(workspace.target.join(format!("release/fuzz-{target}")));
+    fuzzer
+        // New ones go to the first folder.
+        .arg(&found)
+        .arg(folder.join("corpus").join(target))
+        .arg(format!("-max_total_time={}", args.seconds))
+        .arg(format!("-max_len={LONGEST}"))
+        .arg(format!("-timeout={SLOWEST}"))
+        .arg(format!("-rss_limit_mb={MEMORY}"))
+        .arg(format!("-artifact_prefix={}/{target}-", built.display()))
+        .arg("-print_final_stats=1")
+        .stderr(File::create(&log)?);
+    if let Some(seed) = args.seed {
+        fuzzer.arg(format!("-seed={seed}"));
+    }
+    let ended = process::run(&mut fuzzer);
+    let told = fs::read(&log)?;
+    let told = String::from_utf8_lossy(&told);
+    if let Err(error) = ended {
+        let lines: Vec<&str> = told.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        bail!("{}\n{error:#}", last.join("\n"));
+    }
+    let inputs = told
+        .lines()
+        .find_map(|line| line.strip_prefix(INPUTS))
+        .with_context(|| format!("{target} has run no inputs: see {}", log.display()))?;
+    eprintln!("{target}: {} inputs, none breaks it", inputs.trim());
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::thread;
 
 use anyhow::{Result, bail};
 
@@ -47,28 +49,21 @@ const TOOLS: [(&str, &str); 20] = [
 /// Runs the unit tests, then the real binary against the real kernel.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
-    require_tools(&TOOLS)?;
     let skips = workspace.target.join("skipped-tests.txt");
     fs::create_dir_all(&workspace.target)?;
     fs::write(&skips, "")?;
-    let python = python::prepare(&workspace)?;
+    // What is downloaded and installed takes as long as what is built.
+    let python = thread::scope(|scope| {
+        let tools = scope.spawn(|| {
+            require_tools(&TOOLS)?;
+            python::prepare(&workspace)
+        });
+        process::run(unit(&workspace).arg("--no-run"))?;
+        process::run(&mut cargo(&workspace, &BINARY))?;
+        tools.join().expect("no panic")
+    })?;
 
-    let mut unit = cargo(
-        &workspace,
-        &["test", "--workspace", "--exclude", "sbt-tests"],
-    );
-    process::run(unit.args(&args.filter))?;
-    process::run(&mut cargo(
-        &workspace,
-        &[
-            "build",
-            "--release",
-            "--package",
-            "sbt-agent",
-            "--bin",
-            "sbt",
-        ],
-    ))?;
+    process::run(unit(&workspace).args(&args.filter))?;
     let mut e2e = cargo(&workspace, &["test", "--package", "sbt-tests"]);
     e2e.args(&args.filter)
         // They mostly wait. Those that measure time have the machine for themselves.
@@ -78,6 +73,29 @@ pub fn run(args: &Args) -> Result<()> {
         .env("SBT_SKIP_LOG", &skips);
     process::run(&mut e2e)?;
     report_skips(&skips, args.no_skips)
+}
+
+/// The binary that the end-to-end tests run.
+const BINARY: [&str; 6] = [
+    "build",
+    "--release",
+    "--package",
+    "sbt-agent",
+    "--bin",
+    "sbt",
+];
+
+/// All tests but those that run it.
+fn unit(workspace: &Workspace) -> Command {
+    let others = [
+        "test",
+        "--workspace",
+        "--exclude",
+        "sbt-tests",
+        "--exclude",
+        "sbt-fuzz",
+    ];
+    cargo(workspace, &others)
 }
 
 /// Has the packages installed whose tools are missing; a machine that has the
@@ -98,7 +116,7 @@ pub fn require_tools(tools: &[(&str, &str)]) -> Result<()> {
     debian::require(&missing)
 }
 
-fn cargo(workspace: &Workspace, arguments: &[&str]) -> std::process::Command {
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Command {
     let mut command = process::command(process::cargo());
     command
         .args(arguments)

@@ -16,6 +16,7 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{place::printable, report::Report};
 
+mod batches;
 mod bounded;
 mod clean;
 mod columns;

@@ -6,11 +6,12 @@ use std::{
     path::Path,
 };
 
-use arrow_ipc::reader::StreamReader;
 use thiserror::Error;
 
 use super::{
-    FORMAT, FORMAT_KEY, VERSION_KEY, columns,
+    FORMAT, FORMAT_KEY, VERSION_KEY,
+    batches::Batches,
+    columns,
     frames::{self, Whole},
     rows::{Begin, Cells, Row},
 };
@@ -74,7 +75,7 @@ pub struct Reader {
     whole: Whole,
     /// That of the sbt that wrote it.
     version: String,
-    batches: StreamReader<BufReader<Take<File>>>,
+    batches: Batches<BufReader<Take<File>>>,
     /// Those that are whole messages.
     bytes: u64,
     read: usize,
@@ -98,11 +99,10 @@ impl Reader {
         }
         let whole = frames::whole(&mut BufReader::new(&file)).map_err(failed)?;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        let foreign = |_| ReadError::Foreign {
-            path: shown.clone(),
-        };
         let input = BufReader::new(file.take(whole.bytes));
-        let batches = StreamReader::try_new(input, None).map_err(foreign)?;
+        let Some(batches) = Batches::open(input) else {
+            return Err(ReadError::Foreign { path: shown });
+        };
         let schema = batches.schema();
         let metadata = |key| schema.metadata().get(key).map(String::as_str);
         let version = printable(metadata(VERSION_KEY).unwrap_or("?"));
@@ -134,7 +134,7 @@ impl Reader {
 
     /// How much of it has been read, from 0 to 1.
     pub fn share(&self) -> f64 {
-        let left = self.batches.get_ref().get_ref().limit();
+        let left = self.batches.input().get_ref().limit();
         1.0 - left as f64 / self.bytes.max(1) as f64
     }
 
@@ -154,7 +154,7 @@ impl Reader {
         let mut batch = File::open(path).ok()?;
         batch.seek(SeekFrom::Start(last)).ok()?;
         let batch = batch.take(bytes.saturating_sub(last));
-        let batches = StreamReader::try_new(BufReader::new(head.chain(batch)), None).ok()?;
+        let batches = Batches::open(BufReader::new(head.chain(batch)))?;
         let rows = batches.flatten().filter_map(|batch| columns::cells(&batch));
         let times = rows
             .flatten()
@@ -176,7 +176,7 @@ impl Reader {
             return Ok(false);
         };
         self.read += 1;
-        let cells = batch.ok().and_then(|batch| columns::cells(&batch));
+        let cells = batch.and_then(|batch| columns::cells(&batch));
         self.rows = cells.ok_or_else(|| self.damaged())?.into_iter();
         Ok(true)
     }
