@@ -96,6 +96,9 @@ fn install(dir: &Path, root: &Path, prefix: &Path, major: u32) -> Result<()> {
             .arg(root)
             .arg("--target-dir")
             .arg(&scratch)
+            // The work is LLVM's: what is around it need not be fast.
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             // One names LLVM for the bindings, the other for the link.
             .env(format!("LLVM_SYS_{major}1_PREFIX"), prefix)
