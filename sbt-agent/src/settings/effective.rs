@@ -24,6 +24,26 @@ pub struct Effective {
 }
 
 impl Effective {
+    /// Drops what is for a single run, and would spoil one of several or be replaced by the
+    /// next. What was dropped, a line each.
+    pub fn for_several_runs(&mut self) -> Vec<String> {
+        self.settings.duration = None;
+        self.settings.folded = None;
+        let dropped = [
+            ("duration", "each run goes to its end"),
+            ("folded", "`sbt run` writes that of one"),
+        ];
+        let lines = dropped.iter().filter_map(|(setting, instead)| {
+            let mut rows = self.rows.iter();
+            let row = rows.find(|row| row.setting == *setting && row.origin != DEFAULT)?;
+            let Row { value, origin, .. } = row;
+            Some(format!(
+                "{setting} {value} of {origin} is not for several runs: {instead}"
+            ))
+        });
+        lines.collect()
+    }
+
     /// What a demo is best watched with, if the user has not said otherwise.
     pub fn suggest_hang_time(&mut self, time: Duration) {
         let mut rows = self.rows.iter_mut();
