@@ -527,10 +527,7 @@ fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Op
 }
 
 /// The effective settings, and how much of them is to be shown.
-fn effective(
-    options: &Options,
-    environment: Environment,
-) -> anyhow::Result<(Effective, Detail)> {
+fn effective(options: &Options, environment: Environment) -> anyhow::Result<(Effective, Detail)> {
     let detail = Detail::of(options.verbose, environment.options, environment.verbose);
     let folder = std::env::current_dir().ok();
     let effective =

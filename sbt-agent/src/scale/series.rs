@@ -356,16 +356,25 @@ mod tests {
         let told = |status: u8, text: &str| Some((status, text.to_owned()));
         assert_eq!(
             of(Some(3), 3),
-            told(3, "./lu ended with exit status 3 with 2 threads, run 1 of 3")
+            told(
+                3,
+                "./lu ended with exit status 3 with 2 threads, run 1 of 3"
+            )
         );
         assert_eq!(
             of(Some(139), 139),
-            told(139, "./lu was ended by signal 11 with 2 threads, run 1 of 3")
+            told(
+                139,
+                "./lu was ended by signal 11 with 2 threads, run 1 of 3"
+            )
         );
         // Whatever says that it was watched for a part of its time only.
         assert_eq!(
             of(None, 0),
-            told(1, "./lu was not watched to its end with 2 threads, run 1 of 3")
+            told(
+                1,
+                "./lu was not watched to its end with 2 threads, run 1 of 3"
+            )
         );
     }
 }

@@ -98,3 +98,36 @@ pub fn effective(
         notes,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn of_file(text: &str) -> Effective {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("sbt.toml"), text).unwrap();
+        let cli = Cli::parse_from(["sbt", "scale", "-n", "1,2", "--", "prog", "{n}"]);
+        let Command::Scale(scale) = cli.command else {
+            panic!("another command");
+        };
+        effective(Some(folder.path()), Environment::default(), &scale.options).unwrap()
+    }
+
+    #[test]
+    fn what_is_for_one_run_does_not_hold_for_several() {
+        let mut both = of_file("duration = \"50ms\"\nsample = 200\nfolded = \"out\"\n");
+        assert!(both.settings.duration.is_some() && both.settings.folded.is_some());
+        let told = both.for_several_runs();
+        assert_eq!(both.settings.duration, None);
+        assert_eq!(both.settings.folded, None);
+        assert_eq!(both.settings.sample, 200);
+        assert_eq!(told.len(), 2, "{told:?}");
+        let line = "duration 50ms of sbt.toml:1 is not for several runs: each run goes to its end";
+        assert_eq!(told[0], line);
+        assert!(told[1].starts_with("folded "), "{told:?}");
+        assert!(of_file("sample = 200\n").for_several_runs().is_empty());
+    }
+}
