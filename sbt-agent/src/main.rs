@@ -422,6 +422,7 @@ fn run_scale(scale: &Scale) -> anyhow::Result<u8> {
         variables: scale.variables.clone(),
         quiet: options.quiet,
         notes,
+        hang_time: effective.settings.hang_time,
     };
     series.check()?;
     let wish = wish(options, false)?;

@@ -9,6 +9,7 @@ use std::{
     io::{IsTerminal as _, Write as _},
     path::Path,
     process::{Child, Command, ExitStatus},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -16,6 +17,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Run, Scaling,
@@ -51,6 +53,8 @@ pub struct Series {
     pub quiet: bool,
     /// What the user should know beside what comes of the runs.
     pub notes: Vec<String>,
+    /// See [`crate::settings::Settings::hang_time`].
+    pub hang_time: Option<Duration>,
 }
 
 /// What came of it.
@@ -122,7 +126,11 @@ impl Series {
         // Whatever else the machine does meanwhile is spread over all numbers.
         'all: for repeat in 1..=self.repeat {
             for &threads in &self.counts.0 {
-                let ended = self.one(&binary, threads, repeat, &mut signals).await?;
+                let longest = runs.iter().map(|run: &Run| run.report.wall_ns).max();
+                let patience = patience(self.hang_time, longest);
+                let ended = self
+                    .one(&binary, threads, repeat, patience, &mut signals)
+                    .await?;
                 match ended {
                     Ended::Well(run) => {
                         self.tell(&run, repeat);
@@ -160,6 +168,7 @@ impl Series {
         binary: &Path,
         threads: u32,
         repeat: u32,
+        patience: Option<Duration>,
         signals: &mut Signals,
     ) -> anyhow::Result<Ended> {
         let into = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
@@ -175,9 +184,18 @@ impl Series {
             command.env(&variable.name, put(OsStr::new(&variable.value), threads));
         }
         let child = command.spawn().context("cannot start sbt once more")?;
-        let (status, heard) = wait(child, signals).await?;
-        let code = u8::try_from(status.code().unwrap_or(125)).unwrap_or(125);
         let which = which(threads, repeat, self.repeat);
+        let is_late = || {
+            if !self.quiet {
+                let text = format!(
+                    "sbt: {which}: has not ended, and takes much longer than the runs before; \
+                     Ctrl-C ends the series with what there is\n"
+                );
+                let _gone = std::io::stderr().write_all(text.as_bytes());
+            }
+        };
+        let (status, heard) = wait(child, signals, patience, is_late).await?;
+        let code = u8::try_from(status.code().unwrap_or(125)).unwrap_or(125);
         if let Some(heard) = heard {
             let number = u8::try_from(heard.number).unwrap_or(0);
             let what = format!("interrupted in the run with {which}");
@@ -215,6 +233,15 @@ impl Series {
 /// How a run is called.
 pub fn which(threads: u32, repeat: u32, of: u32) -> String {
     format!("{}, run {repeat} of {of}", threads_of(threads))
+}
+
+/// How long a run may take before it is said that it does; `longest`: of those before, ns.
+/// What stands still at a barrier is told by whoever watches it; what does so elsewhere shows
+/// by this alone. Of the first run it is not known how long it takes.
+fn patience(hang_time: Option<Duration>, longest: Option<u64>) -> Option<Duration> {
+    const TIMES: u32 = 3;
+    let longest = Duration::from_nanos(longest?);
+    hang_time?.checked_add(longest.checked_mul(TIMES)?)
 }
 
 /// What tells the program the number of threads, if neither its arguments nor its variables
@@ -274,16 +301,24 @@ fn is_openmp(path: &Path) -> bool {
 }
 
 /// Waits for a child's end, and passes on to it what we are told meanwhile: it passes that
-/// on to the program. The last signal that means the end comes back.
+/// on to the program. The last signal that means the end comes back. `is_late` is called if
+/// it takes longer than `patience`.
 async fn wait(
     mut child: Child,
     signals: &mut Signals,
+    patience: Option<Duration>,
+    is_late: impl Fn(),
 ) -> anyhow::Result<(ExitStatus, Option<Heard>)> {
     let pid = Pid::from_raw(child.id().cast_signed());
     let mut end = tokio::task::spawn_blocking(move || child.wait());
     let mut last = None;
+    let mut due = patience.and_then(|it| Instant::now().checked_add(it));
     loop {
         tokio::select! {
+            () = until(due) => {
+                due = None;
+                is_late();
+            }
             heard = signals.next() => {
                 let heard = heard.context("cannot hear signals")?;
                 // What the terminal sent has been sent to all.
@@ -301,6 +336,13 @@ async fn wait(
                 return Ok((status.context("waiting for a run")?, last));
             }
         }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -376,5 +418,14 @@ mod tests {
                 "./lu was not watched to its end with 2 threads, run 1 of 3"
             )
         );
+    }
+
+    #[test]
+    fn only_what_takes_much_longer_than_others_is_late() {
+        let seconds = |it| Some(Duration::from_secs(it));
+        assert_eq!(patience(seconds(10), Some(2_000_000_000)), seconds(16));
+        assert_eq!(patience(seconds(10), None), None);
+        assert_eq!(patience(None, Some(2_000_000_000)), None);
+        assert_eq!(patience(Some(Duration::MAX), Some(u64::MAX)), None);
     }
 }
