@@ -1,19 +1,18 @@
 //! `sbt check`, the acting part: what is judged, and where what comes of it goes.
 
 use std::{
-    fs,
     io::{self, IsTerminal as _, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use anyhow::{Context as _, ensure};
-use thiserror::Error;
+use anyhow::Context as _;
 
 use crate::{
     gate::{Asked, CheckReport, judge},
     output::{self, Color},
     record,
     report::Report,
+    usage::Usage,
     views::{
         check::{
             annotate::{self, Service},
@@ -22,16 +21,6 @@ use crate::{
         table::Style,
     },
 };
-
-/// What was typed makes no sense: the exit status of usage.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct Usage(pub String);
-
-impl Usage {
-    /// See [`Usage`].
-    pub const EXIT: u8 = 2;
-}
 
 /// Where what comes of the rules goes.
 #[derive(Clone, Debug)]
@@ -60,11 +49,12 @@ pub struct Check {
 
 impl Check {
     /// Makes sure, before anything is measured, that there are rules, and that all that
-    /// will be needed is there. `others`: files that must not be written to.
+    /// will be needed is there. That nothing is written over what is read is for
+    /// [`output::guard::check`] to say, first.
     ///
     /// # Errors
     /// [`Usage`]; or a file cannot be read or written.
-    pub fn new(asked: Asked, to: To, others: &[&Path]) -> anyhow::Result<Self> {
+    pub fn new(asked: Asked, to: To) -> anyhow::Result<Self> {
         if asked.is_empty() {
             let text = "no rule is given, and without one nothing would be checked: name one, \
                         such as --max-idle 10% or --no-hang 30s (`sbt check --help` has all), or \
@@ -78,16 +68,8 @@ impl Check {
         }
         let before = asked.baseline.as_deref().map(record::report);
         let before = before.transpose().context("--baseline")?;
-        let mut others = others.to_vec();
-        others.extend(asked.baseline.as_deref());
         for path in [&to.output, &to.junit].into_iter().flatten() {
-            ensure!(
-                !others.iter().any(|other| is_same(other, path)),
-                "cannot write {}: it is used for something else as well; name another file",
-                path.display()
-            );
-            output::check_file(path, None)?;
-            others.push(path);
+            output::check_file(path)?;
         }
         if let Some(path) = &to.junit {
             // What an earlier check found is not to be taken for what this one does.
@@ -160,11 +142,4 @@ fn say(text: &str, to_stdout: bool) -> anyhow::Result<()> {
     // Who has closed it does not want to read it.
     let _gone = io::stderr().lock().write_all(text.as_bytes());
     Ok(())
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    let file = |path: &Path| fs::canonicalize(path).ok();
-    // Devices take all that is written to them.
-    let is_file = |path: &Path| !path.exists() || path.is_file();
-    is_file(one) && (one == other || file(one).is_some_and(|it| file(other) == Some(it)))
 }

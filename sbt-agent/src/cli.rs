@@ -161,9 +161,7 @@ pub enum Command {
     },
     /// Run a program at several numbers of threads: how much faster it gets, and which phase
     /// stops doing so.
-    ///
-    /// `{n}` in its arguments or in --env becomes the number; without any, OpenMP programs
-    /// get it in `OMP_NUM_THREADS`.
+    #[command(long_about = scale_about(), override_usage = SCALE_USAGE)]
     Scale(Box<Scale>),
     /// Show a recording in the live screen, as it happened, with pause, step and speed.
     ///
@@ -202,6 +200,22 @@ pub enum Command {
     },
 }
 
+const SCALE_USAGE: &str = "sbt scale -n LIST [OPTIONS] -- PROG [ARG | {n}]...";
+
+fn scale_about() -> String {
+    format!(
+        "Run a program at several numbers of threads: how much faster it gets, and which phase \
+         stops doing so.\n\n\
+         `{PLACE_IN_HELP}` in its arguments or in --env becomes the number; without any, OpenMP \
+         programs get it in `OMP_NUM_THREADS`."
+    )
+}
+
+/// [`counts::PLACE`], which clap takes for the end of a line in texts of help unless
+/// something stands in between: a code for terminals that changes nothing, and that is left
+/// out where there is none.
+const PLACE_IN_HELP: &str = "{\u{1b}[0mn}";
+
 /// What `sbt scale` is told.
 #[derive(Args, Debug)]
 pub struct Scale {
@@ -213,8 +227,8 @@ pub struct Scale {
     #[arg(long, default_value_t = 3, value_name = "TIMES", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-    /// Set a variable of the program's environment: NAME={n}.
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = counts::variable)]
+    /// Set a variable of the program's environment; the number is put into its value too.
+    #[arg(long = "env", value_name = "NAME={n}", value_parser = counts::variable)]
     pub variables: Vec<Variable>,
     /// Write a page with plots to a file as well.
     #[arg(long, value_name = "FILE")]
@@ -228,6 +242,9 @@ pub struct Scale {
     /// The number of the one run that this process is for.
     #[arg(long, hide = true, requires = "into")]
     pub one: Option<u32>,
+    /// Which of those with this number it is.
+    #[arg(long, hide = true, requires = "one", default_value_t = 1)]
+    pub run: u32,
     /// Where its report goes.
     #[arg(long, hide = true, requires = "one")]
     pub into: Option<PathBuf>,
@@ -377,6 +394,24 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_of_scale_shows_where_the_number_goes() {
+        let mut command = Cli::command();
+        let scale = command.find_subcommand_mut("scale").unwrap();
+        let help = scale.render_long_help().to_string();
+        for line in [
+            "`{n}` in its arguments or in --env becomes",
+            "-- PROG [ARG | {n}]...",
+            "--env <NAME={n}>",
+        ] {
+            assert!(help.contains(line), "{line}: {help}");
+        }
+        assert!(!help.contains('\u{1b}'), "{help}");
+        // No text of any command has one that would become the end of a line.
+        let short = scale.render_help().to_string();
+        assert!(short.contains("[ARG | {n}]"), "{short}");
     }
 
     #[test]

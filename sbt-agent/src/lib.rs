@@ -36,6 +36,7 @@ pub mod source;
 pub mod spin;
 pub mod target;
 pub mod terminal;
+pub mod usage;
 pub mod verdict;
 pub mod views;
 pub mod words;

@@ -11,22 +11,30 @@ use std::{
 use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
-    check::{Check, To, Usage},
+    check::{Check, To},
     cli::{self, Cli, Command, Exports, Options, Scale},
     compare, counters, demo, doctor,
     gate::Asked,
-    hang, look, output,
+    hang, look,
+    output::{
+        self,
+        guard::{self, Named, PROGRAM, READ},
+    },
     place::printable,
     record::{self, Bound, Keep, Sink},
     replay,
-    scale::{counts, series::Series},
+    scale::{
+        counts,
+        series::{Series, which},
+    },
     screen::Look,
     session::{self, Narration, Target, signals},
-    settings::{self, Detail, Environment, Settings},
+    settings::{self, Detail, Effective, Environment, Settings},
     target::{
         launch::{self, ExecError, Invoker},
         libraries, offers, process,
     },
+    usage::Usage,
     views::{scale_html, text},
     words::without_codes,
 };
@@ -97,6 +105,8 @@ fn act(command: Command) -> anyhow::Result<u8> {
             tolerance,
             to,
         } => {
+            let read = [before.as_path(), after.as_path()].map(|path| (READ, Some(path)));
+            guard::check(&read, &[("--output", to.output.as_deref())])?;
             let (before, after) = (record::report(&before)?, record::report(&after)?);
             let all = compare::compare(&before, &after);
             output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
@@ -157,12 +167,14 @@ fn act(command: Command) -> anyhow::Result<u8> {
 
 /// Joins a process.
 fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
-    let Some(settings) = settings(options, None)? else {
+    let Some(effective) = settings(options, None)? else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
     };
     let program = process::folder(pid).join("exe");
-    let wish = wish(options, true, Some(&program))?;
-    let record = recording(options, &settings, Some(&program))?;
+    guard_watching(options, &effective, &[(PROGRAM, Some(&program))], &[])?;
+    let settings = effective.settings;
+    let wish = wish(options, true)?;
+    let record = recording(options)?;
     let target = Target::Attach { pid };
     let narration = narration(options, &settings);
     let look = look(options)?;
@@ -175,7 +187,9 @@ fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
 /// Looks at a process that does not go on.
 fn look_at(pid: u32, children: bool, to: &cli::Asked) -> anyhow::Result<u8> {
     if let Some(path) = &to.output {
-        output::check_file(path, Some(&process::folder(pid).join("exe")))?;
+        let program = process::folder(pid).join("exe");
+        guard::check(&[(PROGRAM, Some(&program))], &[("--output", Some(path))])?;
+        output::check_file(path)?;
     }
     let pid = process::find(pid)?.pid;
     let all = if children {
@@ -196,6 +210,9 @@ fn report(
     exports: &Exports,
     to: &cli::Asked,
 ) -> anyhow::Result<u8> {
+    let mut written = vec![("--output", to.output.as_deref())];
+    written.extend(output::exports::written(exports));
+    guard::check(&[(READ, Some(file))], &written)?;
     let report = if exports.any() {
         let report = output::exports::write(file, exports)?;
         if !to.json && to.output.is_none() {
@@ -254,19 +271,21 @@ fn run(
     let path = command
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let Some(mut settings) = settings(options, hang_time)? else {
+    let Some(effective) = settings(options, hang_time)? else {
         return Err(launch::become_program(
             &command,
             path.as_deref(),
             invoker.as_ref(),
         ));
     };
+    guard_watching(options, &effective, &[(PROGRAM, path.as_deref())], &[])?;
+    let mut settings = effective.settings;
     if shown.is_some() {
         // A demo has none.
         settings.children.get_or_insert(false);
     }
-    let wish = wish(options, false, path.as_deref())?;
-    let record = recording(options, &settings, path.as_deref())?;
+    let wish = wish(options, false)?;
+    let record = recording(options)?;
     let target = Target::Run {
         command,
         invoker,
@@ -291,7 +310,18 @@ fn check_file(typed: Asked, to: To, options: &Options, file: &Path) -> anyhow::R
     let none = Environment::default();
     let effective = settings::effective(folder.as_deref(), none, options);
     let effective = effective.map_err(anyhow::Error::msg)?;
-    let check = Check::new(effective.settings.check.with(typed), to, &[file])?;
+    let asked = effective.settings.check.clone().with(typed);
+    let read = [
+        (READ, Some(file)),
+        (BASELINE, asked.baseline.as_deref()),
+        (SETTINGS, effective.file.as_deref().map(Path::new)),
+    ];
+    let written = [
+        ("--output", to.output.as_deref()),
+        ("--junit", to.junit.as_deref()),
+    ];
+    guard::check(&read, &written)?;
+    let check = Check::new(asked, to)?;
     let report = record::report(file).context("a program to be run goes after `--`")?;
     check.tell(&report)
 }
@@ -311,19 +341,24 @@ fn check_program(
     let path = program
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let Some(mut settings) = settings(options, None)? else {
+    let Some(effective) = settings(options, None)? else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to check a program");
     };
-    let asked = settings.check.clone().with(typed);
+    let asked = effective.settings.check.clone().with(typed);
+    let read = [
+        (PROGRAM, path.as_deref()),
+        (BASELINE, asked.baseline.as_deref()),
+    ];
+    let written = [("--junit", to.junit.as_deref())];
+    guard_watching(options, &effective, &read, &written)?;
+    let mut settings = effective.settings;
     if let Some(limit) = asked.no_hang {
         // It may be told before it is ended.
         settings.hang_time = Some(settings.hang_time.map_or(limit, |time| time.min(limit)));
         settings.end_hangs = Some(limit);
     }
-    let record = recording(options, &settings, path.as_deref())?;
-    let others = [path.as_deref(), options.record.as_deref()];
-    let others: Vec<&Path> = others.into_iter().flatten().collect();
-    let check = Check::new(asked, to, &others)?;
+    let record = recording(options)?;
+    let check = Check::new(asked, to)?;
     let target = Target::Run {
         command: program,
         invoker,
@@ -362,26 +397,38 @@ fn run_scale(scale: &Scale) -> anyhow::Result<u8> {
         ),
         (options.tui, "--tui", "take `sbt run --tui`"),
     ] {
-        anyhow::ensure!(!is_there, "{option} is not for several runs; {instead}");
+        if is_there {
+            return Err(Usage(format!("{option} is not for several runs; {instead}")).into());
+        }
+    }
+    if options.json && options.output.is_none() {
+        return Err(Usage(JSON_NEEDS_FILE.into()).into());
     }
     let program = scale.program.first();
     let program =
         program.and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let wish = wish(options, false, program.as_deref())?;
-    if let Some(path) = &scale.html {
-        output::check_file(path, program.as_deref())?;
-    }
     // What is wrong with them shows before anything runs.
-    let Some(_settings) = settings(options, None)? else {
+    let Some(mut effective) = settings(options, None)? else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to see how a program scales");
     };
+    let notes = effective.for_several_runs();
+    let read = [(PROGRAM, program.as_deref())];
+    let written = [("--html", scale.html.as_deref())];
+    guard_watching(options, &effective, &read, &written)?;
     let series = Series {
         counts: scale.counts.clone(),
         repeat: scale.repeat,
         program: scale.program.clone(),
         variables: scale.variables.clone(),
         quiet: options.quiet,
+        notes,
+        hang_time: effective.settings.hang_time,
     };
+    series.check()?;
+    let wish = wish(options, false)?;
+    if let Some(path) = &scale.html {
+        output::check_file(path)?;
+    }
     let outcome = series.run()?;
     if let Some(found) = &outcome.scaling {
         output::deliver_beside(found, &wish, text::scale)?;
@@ -414,11 +461,15 @@ fn scale_once(scale: &Scale, threads: u32, into: &Path) -> anyhow::Result<u8> {
         shown: None,
     };
     let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
-    let (effective, _) = effective(&scale.options, environment)?;
-    // Single episodes of so many runs are for nobody to read.
+    let (mut effective, _) = effective(&scale.options, environment)?;
+    // Whoever runs the series has told of them.
+    let _told = effective.for_several_runs();
+    // Single episodes of so many runs are for nobody to read; that one does not end is.
+    let run = which(threads, scale.run, scale.repeat);
     let narration = Narration {
         style: None,
         keep: false,
+        run: (!scale.options.quiet).then_some(run),
     };
     let wish = output::Wish {
         json: true,
@@ -434,10 +485,33 @@ fn scale_once(scale: &Scale, threads: u32, into: &Path) -> anyhow::Result<u8> {
     Ok(status.unwrap_or(0))
 }
 
+/// What messages call files that are read, beside [`READ`] and [`PROGRAM`].
+const BASELINE: &str = "the baseline";
+const SETTINGS: &str = "the file of settings";
+
+/// Makes sure that watching replaces no file that is read, and writes nothing twice to one
+/// place. `read` and `written`: what there is beside the settings, the report, the recording
+/// and the stacks.
+fn guard_watching(
+    options: &Options,
+    effective: &Effective,
+    read: &[Named<'_>],
+    written: &[Named<'_>],
+) -> anyhow::Result<()> {
+    let file = effective.file.as_deref().map(Path::new);
+    let read = [read, &[(SETTINGS, file)]].concat();
+    let own = [
+        ("--output", options.output.as_deref()),
+        ("-o", options.record.as_deref()),
+        ("--folded", effective.settings.folded.as_deref()),
+    ];
+    guard::check(&read, &[&own, written].concat())
+}
+
 /// The effective settings, shown if the user wants to see them; `None` if
 /// nothing is to be watched at all. `hang_time`: what suits a demo, if nobody has said
 /// otherwise.
-fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Option<Settings>> {
+fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Option<Effective>> {
     let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
     if environment.no_debug {
         return Ok(None);
@@ -450,14 +524,11 @@ fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Op
         say(&format!("sbt: {}\n", printable(note)));
     }
     say(&settings::table(&effective, detail));
-    Ok(Some(effective.settings))
+    Ok(Some(effective))
 }
 
 /// The effective settings, and how much of them is to be shown.
-fn effective(
-    options: &Options,
-    environment: Environment,
-) -> anyhow::Result<(settings::Effective, Detail)> {
+fn effective(options: &Options, environment: Environment) -> anyhow::Result<(Effective, Detail)> {
     let detail = Detail::of(options.verbose, environment.options, environment.verbose);
     let folder = std::env::current_dir().ok();
     let effective =
@@ -474,6 +545,7 @@ fn narration(options: &Options, settings: &Settings) -> Narration {
     Narration {
         style: tells.then(|| output::style(options.color, terminal)),
         keep: options.json || options.record.is_some(),
+        run: None,
     }
 }
 
@@ -496,18 +568,11 @@ fn look(options: &Options) -> anyhow::Result<Option<Look>> {
 }
 
 /// The file of the recording, if there is to be one.
-fn recording(
-    options: &Options,
-    settings: &Settings,
-    program: Option<&Path>,
-) -> anyhow::Result<Option<Sink>> {
+fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
     let Some(path) = &options.record else {
         return Ok(None);
     };
-    let output = options.output.as_deref();
-    let others = [program, output, settings.folded.as_deref()];
-    let others: Vec<&Path> = others.into_iter().flatten().collect();
-    let file = output::for_recording(path, &others)?;
+    let file = output::for_recording(path)?;
     let keep = match options.keep {
         Some(time) => Some(Keep::Events(time)),
         None => options.stats_only.then_some(Keep::Statistics),
@@ -516,19 +581,17 @@ fn recording(
     Ok(Some(Sink { file, bound }))
 }
 
-/// Where the report goes; `program`: where it must not, the target's own file.
-fn wish(
-    options: &Options,
-    stdout_is_ours: bool,
-    program: Option<&Path>,
-) -> anyhow::Result<output::Wish> {
+/// Where standard output is the program's.
+const JSON_NEEDS_FILE: &str =
+    "--json needs --output FILE here, since standard output belongs to the program";
+
+/// Where the report goes.
+fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {
     if options.json && options.output.is_none() && !stdout_is_ours {
-        anyhow::bail!(
-            "--json needs --output FILE here, since standard output belongs to the program"
-        );
+        anyhow::bail!(JSON_NEEDS_FILE);
     }
     if let Some(path) = &options.output {
-        output::check_file(path, program)?;
+        output::check_file(path)?;
     }
     Ok(output::Wish {
         json: options.json,

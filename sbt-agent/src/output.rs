@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +19,7 @@ use crate::{
 };
 
 pub mod exports;
+pub mod guard;
 mod progress;
 mod replace;
 
@@ -214,42 +214,25 @@ fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Makes sure, before anything is measured, that a file can be written, and
-/// that it is not that of the target's `program`.
-pub fn check_file(path: &Path, program: Option<&Path>) -> anyhow::Result<()> {
-    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    let program = program.and_then(file);
-    anyhow::ensure!(
-        program.is_none() || file(path) != program,
-        "cannot write {}: it is the program that is to be watched",
-        path.display()
-    );
+/// Makes sure, before anything is measured, that a file can be written. That it may be is
+/// for [`guard::check`] to say, first.
+pub fn check_file(path: &Path) -> anyhow::Result<()> {
     open(path)
         .map(drop)
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Opens the file for a recording before anything is measured; what is in it stays until
-/// the recording begins. `others`: files that it must not be, the target's program and
-/// what else is written.
+/// the recording begins. That it may be written is for [`guard::check`] to say, first.
 ///
 /// # Errors
-/// It is one of those, or no regular file, or cannot be written.
-pub fn for_recording(path: &Path, others: &[&Path]) -> anyhow::Result<fs::File> {
-    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+/// It is no regular file, or cannot be written.
+pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     let shown = printable(&path.to_string_lossy());
     if let Ok(metadata) = fs::metadata(path) {
         anyhow::ensure!(
             metadata.is_file(),
             "cannot record into {shown}: it is no regular file"
-        );
-    }
-    let is_other =
-        |other: &&&Path| path == **other || file(path).is_some_and(|it| file(other) == Some(it));
-    if let Some(other) = others.iter().find(is_other) {
-        anyhow::bail!(
-            "cannot record into {shown}: it is {} as well; name another file",
-            printable(&other.to_string_lossy())
         );
     }
     open(path).with_context(|| format!("cannot write {shown}"))

@@ -163,7 +163,75 @@ fn a_report_says_what_it_does_not_hold() {
     assert_eq!(refused.stderr.lines().count(), 1);
     assert!(!trace.exists());
     let over = report(&json, &["--csv", &json_text]).expect(1);
-    assert!(over.stderr.contains("would replace"), "{over}");
+    assert!(over.stderr.contains("the file that is read"), "{over}");
+}
+
+#[test]
+fn nothing_is_written_over_what_is_read_or_twice_to_one_file() {
+    let folder = folder();
+    let at = |name: &str| text(&folder.path().join(name));
+    for name in ["a", "b"] {
+        fs::write(at(name), name).unwrap();
+    }
+    fs::hard_link(at("a"), at("also-a")).unwrap();
+    let (a, b, also_a, new) = (&at("a"), &at("b"), &at("also-a"), &at("new"));
+    let over = "the file that is read";
+    let twice = "name the same file";
+    let cases: [(&[&str], &str, i32); 10] = [
+        (&["report", a, "--json", "--output", a], over, 1),
+        (&["report", a, "--csv", also_a], over, 1),
+        (&["report", a, "--csv", new, "--output", new], twice, 1),
+        (&["diff", a, b, "--output", a], over, 1),
+        (&["diff", b, a, "--output", also_a], over, 1),
+        (&["check", "--max-idle=9%", "--junit", also_a, a], over, 125),
+        (
+            &["check", "--baseline", a, "--output", also_a, b],
+            "the baseline",
+            125,
+        ),
+        (
+            &["check", "--max-idle=9%", "--junit", new, "--output", new, a],
+            twice,
+            125,
+        ),
+        (
+            &[
+                "check",
+                "--max-idle=9%",
+                "--sample=9",
+                "--folded",
+                new,
+                "--junit",
+                new,
+                "--",
+                "true",
+            ],
+            twice,
+            125,
+        ),
+        (
+            &["run", "-o", new, "--output", new, "--", "true"],
+            twice,
+            125,
+        ),
+    ];
+    for (arguments, words, status) in cases {
+        let finished = run(sbt_with(arguments)).expect(status);
+        assert!(
+            finished.one_line().contains(words),
+            "{arguments:?}: {finished}"
+        );
+        for name in ["a", "b"] {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), name, "{arguments:?}");
+        }
+        assert!(!Path::new(new).exists(), "{arguments:?}");
+    }
+    // The settings are read as well.
+    fs::write(at("sbt.toml"), "").unwrap();
+    let mut command = sbt_with(&["run", "--output", "sbt.toml", "--", "true"]);
+    command.current_dir(folder.path());
+    let finished = run(command).expect(125);
+    assert!(finished.one_line().contains("settings"), "{finished}");
 }
 
 #[test]

@@ -237,20 +237,21 @@ fn a_recording_goes_nowhere_where_it_would_do_harm() {
     fs::copy(&built, &program).unwrap();
     let before = fs::read(&program).unwrap();
     let program_text = program.to_string_lossy();
-    let refused = |options: &[&str]| {
+    let refused = |options: &[&str], words: &str| {
         let mut arguments = vec!["run", "--no-tui"];
         arguments.extend(options);
         arguments.extend(["--", &program_text]);
         let finished = run(sbt_with(&arguments)).expect(125);
-        assert!(finished.stderr.contains("cannot record into"), "{finished}");
+        assert!(finished.stderr.contains(words), "{finished}");
         assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
     };
-    refused(&["-o", &program_text]);
+    refused(&["-o", &program_text], "it is the program");
     assert_eq!(fs::read(&program).unwrap(), before);
-    refused(&["-o", "/dev/full"]);
+    refused(&["-o", "/dev/full"], "cannot record into");
     let report = folder.path().join("report.json");
     let report = report.to_string_lossy();
-    refused(&["--json", "--output", &report, "-o", &report]);
+    let both = ["--json", "--output", &report, "-o", &report];
+    refused(&both, "name the same file");
 }
 
 #[test]

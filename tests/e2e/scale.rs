@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diff::conforms,
-    harness::{best_of_five, folder, needs_root, run, sbt_with, start},
+    harness::{LIMIT, best_of_five, eventually, folder, needs_root, run, sbt_with, start},
     programs::{Build, line, program},
     tty::{CTRL_C, Terminal, USUAL, for_tty},
 };
@@ -187,7 +187,7 @@ fn a_program_that_fails_ends_the_series() {
     let finished = run(command).expect(3);
     let last = finished.stderr.lines().last().unwrap();
     assert!(
-        last.ends_with(" ended with exit status 3 with 2 threads (run 1 of 2)"),
+        last.ends_with(" ended with exit status 3 with 2 threads, run 1 of 2"),
         "{finished}"
     );
     assert!(finished.stderr.contains("only 1 of 6 runs"), "{finished}");
@@ -201,14 +201,20 @@ fn a_program_that_fails_ends_the_series() {
 fn an_interrupt_ends_everything_with_what_there_is() {
     needs_root!();
     let arguments = ["threads={n}", "rounds=3", "until=2"];
-    let options = ["-n", "1,2", "--repeat=1"];
+    let options = ["-n", "1,2", "--repeat=1", "--hang-time=100ms"];
     let mut started = start(scale(&options, &program("scales.c"), &arguments));
     started.wait_for("threads 2");
+    // It is at no barrier: nothing but its time tells.
+    let line = "sbt: 2 threads, run 1 of 1: has not ended";
+    let told = eventually(LIMIT, || started.err().contains(line).then_some(()));
+    assert!(told.is_some(), "{}", started.err());
     started.signal(libc::SIGTERM);
     let finished = started.finish().expect(128 + libc::SIGTERM);
     assert!(finished.stderr.contains("only 1 of 2 runs"), "{finished}");
     assert!(
-        finished.stderr.ends_with("sbt: interrupted\n"),
+        finished
+            .stderr
+            .ends_with("sbt: interrupted in the run with 2 threads, run 1 of 1\n"),
         "{finished}"
     );
 
@@ -224,29 +230,63 @@ fn an_interrupt_ends_everything_with_what_there_is() {
 }
 
 #[test]
+fn each_run_goes_to_its_end_whatever_the_settings_say() {
+    needs_root!();
+    let folder = folder();
+    let settings = "duration = \"20ms\"\nsample = 100\nfolded = \"stacks\"\n";
+    fs::write(folder.path().join("sbt.toml"), settings).unwrap();
+    let options = ["-n", "1,2", "--repeat=1"];
+    let arguments = ["threads={n}", "rounds=20"];
+    let mut command = scale(&options, &program("scales.c"), &arguments);
+    command.current_dir(folder.path());
+    let finished = run(command).expect(0);
+    let text = &finished.stderr;
+    assert!(text.contains("duration 20ms of sbt.toml:1"), "{finished}");
+    // As many rounds as there are, and not those of 20 ms.
+    let name = called("SITE serial");
+    assert!(text.contains(&name), "{name}: {finished}");
+    assert!(!folder.path().join("stacks").exists());
+}
+
+#[test]
+fn a_run_that_hangs_says_which_one_it_is() {
+    needs_root!();
+    let options = ["-n", "2", "--repeat=1", "--hang-time=300ms"];
+    let hangs = program("hangs.c");
+    let started = start(scale(&options, &hangs, &["lock", "{n}"]));
+    let line = "sbt: 2 threads, run 1 of 1: hang: ";
+    let told = eventually(LIMIT, || started.err().contains(line).then_some(()));
+    assert!(told.is_some(), "{}", started.err());
+    started.signal(libc::SIGTERM);
+    let finished = started.finish().expect(128 + libc::SIGTERM);
+    assert!(
+        finished
+            .stderr
+            .contains("interrupted in the run with 2 threads"),
+        "{finished}"
+    );
+}
+
+#[test]
 fn what_cannot_be_is_said_before_anything_runs() {
     let scales = program("scales.c");
-    let cases: [(&[&str], &[&str], &str); 5] = [
-        (&["-n", "1,2"], &[], "{n}"),
+    let placed: &[&str] = &["threads={n}"];
+    let cases: [(&[&str], &[&str], &str, i32); 7] = [
+        (&["-n", "1,2"], &[], "{n}", 2),
+        (&["-n", "1,2", "--env", "A=2"], &[], "{n}", 2),
+        (&["-n", "1,2", "-o", "/tmp/x"], placed, "sbt run -o FILE", 2),
+        (&["-n", "1,2", "--duration=1s"], placed, "--duration", 2),
+        (&["-n", "1,2", "--json"], placed, "--output FILE", 2),
+        (&["-n", "1", "--html=/nowhere/x"], placed, "/nowhere/x", 125),
         (
-            &["-n", "1,2", "-o", "/tmp/x"],
-            &["threads={n}"],
-            "sbt run -o FILE",
-        ),
-        (
-            &["-n", "1,2", "--duration=1s"],
-            &["threads={n}"],
-            "--duration",
-        ),
-        (&["-n", "1,2", "--json"], &["threads={n}"], "--output FILE"),
-        (
-            &["-n", "1", "--html=/nowhere/x"],
-            &["threads={n}"],
-            "/nowhere/x",
+            &["-n", "1", "--html=/tmp/sbt-x", "--output=/tmp/sbt-x"],
+            placed,
+            "the same file",
+            125,
         ),
     ];
-    for (options, arguments, words) in cases {
-        let finished = run(scale(options, &scales, arguments)).expect(125);
+    for (options, arguments, words, status) in cases {
+        let finished = run(scale(options, &scales, arguments)).expect(status);
         assert!(finished.one_line().contains(words), "{finished}");
         assert_eq!(finished.out(), "", "nothing ran");
     }

@@ -3,13 +3,12 @@
 //! Sites are put into groups that an edit elsewhere in the file does not change: the user's
 //! name; else kind, program, functions and files of all its places, and the functions that
 //! called them. In a group they are matched in the order of their lines: edits above and
-//! between them move lines, but seldom exchange two barriers of a function.
+//! between them move lines, but seldom exchange two barriers of a function. Where one side
+//! has more, those are left out without which the others are most alike.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::alignment::align;
 use crate::{
     place::short,
     report::{Report, SiteReport},
@@ -30,13 +29,35 @@ type Key = fn(&Candidate<'_>) -> Option<Vec<String>>;
 
 /// From what tells most to what tells least: whoever is matched is no longer looked at.
 const KEYS: [Key; 4] = [by_name, by_callers, by_functions, by_lines];
+/// The same of two runs of one program, in which no line has moved.
+const KEYS_OF_ONE: [Key; 5] = [by_name, by_places, by_callers, by_functions, by_lines];
+
+/// Two sites that are the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// The one of the run before.
+    pub before: &'a SiteReport,
+    /// That of the run after.
+    pub after: &'a SiteReport,
+    /// Whether no other of those that are alike may be meant as well.
+    pub certain: bool,
+}
 
 /// Pairs of sites, before and after, in the order of the report after.
-pub fn sites<'a>(before: &'a Report, after: &'a Report) -> Vec<(&'a SiteReport, &'a SiteReport)> {
+pub fn sites<'a>(before: &'a Report, after: &'a Report) -> Vec<Pair<'a>> {
+    matched(before, after, &KEYS)
+}
+
+/// The same of two runs of one program.
+pub fn sites_of_one_program<'a>(before: &'a Report, after: &'a Report) -> Vec<Pair<'a>> {
+    matched(before, after, &KEYS_OF_ONE)
+}
+
+fn matched<'a>(before: &'a Report, after: &'a Report, keys: &[Key]) -> Vec<Pair<'a>> {
     let mut left = candidates(before);
     let mut right = candidates(after);
-    let mut pairs: Vec<(&SiteReport, &SiteReport)> = Vec::new();
-    for key in KEYS {
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    for key in keys {
         let mut groups: BTreeMap<Vec<String>, [Vec<&SiteReport>; 2]> = BTreeMap::new();
         for (side, all) in [&left, &right].into_iter().enumerate() {
             for candidate in all {
@@ -50,7 +71,7 @@ pub fn sites<'a>(before: &'a Report, after: &'a Report) -> Vec<(&'a SiteReport, 
         }
         let (mine, others): (HashSet<u32>, HashSet<u32>) = pairs
             .iter()
-            .map(|(site, other)| (site.id, other.id))
+            .map(|pair| (pair.before.id, pair.after.id))
             .unzip();
         left.retain(|it| !mine.contains(&it.site.id));
         right.retain(|it| !others.contains(&it.site.id));
@@ -62,7 +83,7 @@ pub fn sites<'a>(before: &'a Report, after: &'a Report) -> Vec<(&'a SiteReport, 
         .zip(0..)
         .map(|(site, at)| (site.id, at))
         .collect();
-    pairs.sort_by_key(|(_, site)| order.get(&site.id).copied());
+    pairs.sort_by_key(|pair| order.get(&pair.after.id).copied());
     pairs
 }
 
@@ -76,6 +97,21 @@ fn candidates(report: &Report) -> Vec<Candidate<'_>> {
 fn by_name(it: &Candidate<'_>) -> Option<Vec<String>> {
     let name = it.site.name.clone()?;
     Some(vec![it.site.kind.into(), name])
+}
+
+/// With all lines and addresses.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "one of several ways, which may not apply"
+)]
+fn by_places(it: &Candidate<'_>) -> Option<Vec<String>> {
+    let site = it.site;
+    let mut places = site.places.clone();
+    places.sort();
+    let kind = vec![site.kind.into(), site.binary.clone()];
+    // No place is called so.
+    let between = vec![String::new()];
+    Some([kind, places, between, site.callers.clone()].concat())
 }
 
 fn by_callers(it: &Candidate<'_>) -> Option<Vec<String>> {
@@ -124,10 +160,7 @@ fn by_lines(it: &Candidate<'_>) -> Option<Vec<String>> {
 
 /// Those of which one has all functions of the other: with fewer threads some places may
 /// not be come from. Only where no other could be meant.
-fn by_parts<'a>(
-    left: &[Candidate<'a>],
-    right: &[Candidate<'a>],
-) -> Vec<(&'a SiteReport, &'a SiteReport)> {
+fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>> {
     if left.len().saturating_mul(right.len()) > MOST_COMPARISONS {
         return Vec::new();
     }
@@ -140,7 +173,11 @@ fn by_parts<'a>(
             continue;
         };
         if left.iter().filter(|it| it.is_alike(other)).count() == 1 {
-            pairs.push((one.site, other.site));
+            pairs.push(Pair {
+                before: one.site,
+                after: other.site,
+                certain: true,
+            });
         }
     }
     pairs
@@ -209,44 +246,39 @@ fn position(site: &SiteReport) -> u64 {
     numbers.min().unwrap_or(0)
 }
 
-/// Matches the sites of a group. As many on both sides: in order. Else those that an edit
-/// above has moved alike come first, and the rest in order between them.
-fn in_order<'a>(
-    before: Vec<&'a SiteReport>,
-    after: Vec<&'a SiteReport>,
-) -> Vec<(&'a SiteReport, &'a SiteReport)> {
+/// Matches the sites of a group. As many on both sides: in order. Else so that they are
+/// most alike in all.
+fn in_order<'a>(before: Vec<&'a SiteReport>, after: Vec<&'a SiteReport>) -> Vec<Pair<'a>> {
     let (before, after) = (positions(before), positions(after));
-    let shift = if before.len() == after.len() {
-        None
-    } else {
-        common_shift(&before, &after)
+    let pair = |left: &(i128, &'a SiteReport), right: &(i128, &'a SiteReport), certain| Pair {
+        before: left.1,
+        after: right.1,
+        certain,
     };
-    let mut pairs = Vec::new();
-    let mut pair = |left: &[(i128, &'a SiteReport)], right: &[(i128, &'a SiteReport)]| {
-        pairs.extend(
-            left.iter()
-                .zip(right)
-                .map(|(left, right)| (left.1, right.1)),
-        );
-    };
-    // From where on nobody has been matched yet.
-    let (mut left, mut right) = (0, 0);
-    if let Some(shift) = shift {
-        let (mut at, mut other) = (0, 0);
-        while at < before.len() && other < after.len() {
-            match (before[at].0 + shift).cmp(&after[other].0) {
-                Ordering::Less => at += 1,
-                Ordering::Greater => other += 1,
-                Ordering::Equal => {
-                    pair(&before[left..at], &after[right..other]);
-                    pair(&before[at..=at], &after[other..=other]);
-                    (at, other) = (at + 1, other + 1);
-                    (left, right) = (at, other);
-                }
-            }
-        }
+    let several = before.len().saturating_mul(after.len());
+    if before.len() == after.len() || several > MOST_COMPARISONS {
+        let certain = before.len() == after.len();
+        let both = before.iter().zip(&after);
+        return both
+            .map(|(left, right)| pair(left, right, certain))
+            .collect();
     }
-    pair(&before[left..], &after[right..]);
+    let alike = Alike::of(&before, &after);
+    let pairs = if before.len() < after.len() {
+        let found = align(before.len(), after.len(), |left, right| {
+            alike.score(&before[left], &after[right])
+        });
+        let both = found.into_iter();
+        both.map(|it| pair(&before[it.few], &after[it.many], it.certain))
+            .collect()
+    } else {
+        let found = align(after.len(), before.len(), |right, left| {
+            alike.score(&before[left], &after[right])
+        });
+        let both = found.into_iter();
+        both.map(|it| pair(&before[it.many], &after[it.few], it.certain))
+            .collect()
+    };
     pairs
 }
 
@@ -259,17 +291,51 @@ fn positions(mut sites: Vec<&SiteReport>) -> Vec<(i128, &SiteReport)> {
         .collect()
 }
 
-/// By how many lines most sites have moved; the fewer of two that are as frequent.
-fn common_shift(before: &[(i128, &SiteReport)], after: &[(i128, &SiteReport)]) -> Option<i128> {
-    if before.len().saturating_mul(after.len()) > MOST_COMPARISONS {
-        return None;
-    }
-    let mut counts: HashMap<i128, u32> = HashMap::new();
-    for (from, _) in before {
-        for (to, _) in after {
-            *counts.entry(to - from).or_default() += 1;
+/// How alike sites of the same functions are.
+struct Alike {
+    /// By how many lines sites may have moved, and how many of them would have done so.
+    shifts: HashMap<i128, u32>,
+    /// Of how many, at most.
+    most: usize,
+}
+
+impl Alike {
+    fn of(before: &[(i128, &SiteReport)], after: &[(i128, &SiteReport)]) -> Self {
+        let mut shifts: HashMap<i128, u32> = HashMap::new();
+        for (from, _) in before {
+            for (to, _) in after {
+                *shifts.entry(to - from).or_default() += 1;
+            }
+        }
+        Self {
+            shifts,
+            most: before.len().min(after.len()).max(1),
         }
     }
-    let most = |(shift, count): &(i128, u32)| (*count, -shift.abs(), *shift);
-    counts.into_iter().max_by_key(most).map(|(shift, _)| shift)
+
+    /// From 0 to 3: a third each for having moved as others have, for the number of
+    /// episodes and for the time that a phase takes. Neither of them decides alone: lines
+    /// are as far apart in many places, and what is compared may have become slower.
+    fn score(&self, before: &(i128, &SiteReport), after: &(i128, &SiteReport)) -> f64 {
+        let shift = after.0 - before.0;
+        let moved = self.shifts.get(&shift).copied().unwrap_or(0);
+        let moved = f64::from(moved) / self.most as f64;
+        let (one, other) = (before.1, after.1);
+        let time = |site: &SiteReport| site.phase_ns.as_ref().map(|stat| stat.mean);
+        let times = time(one)
+            .zip(time(other))
+            // Nothing is known for it or against it.
+            .map_or(0.5, |(one, other)| share(one, other));
+        // Of what is alike otherwise, that which has moved least.
+        let nearness = 1e-6 / (1.0 + shift.unsigned_abs() as f64);
+        moved.min(1.0) + share(one.episodes, other.episodes) + times + nearness
+    }
+}
+
+/// The smaller of two of the larger.
+fn share(one: u64, other: u64) -> f64 {
+    if one == other {
+        return 1.0;
+    }
+    one.min(other) as f64 / one.max(other) as f64
 }

@@ -16,11 +16,13 @@ use crate::{
     words::command_line,
 };
 
+mod alignment;
 pub mod matching;
 pub mod noise;
 #[cfg(test)]
 mod tests;
 
+use matching::Pair;
 use noise::{Sample, inflation};
 
 /// Version of the JSON fields.
@@ -140,6 +142,9 @@ pub struct SiteChange {
     pub before: u32,
     /// Its number in the report after.
     pub after: u32,
+    /// False if one run has more sites than the other that are alike, and another of them
+    /// may be meant as well.
+    pub certain: bool,
     /// Complete episodes; more or fewer are no noise but another program.
     pub episodes: Change,
     /// Mean phase time.
@@ -299,13 +304,14 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
         only_before: Vec::new(),
         only_after: Vec::new(),
     };
-    all.sites = matched.iter().map(|(a, b)| site(a, b)).collect();
+    all.notes.extend(note_of_doubt(&matched));
+    all.sites = matched.iter().map(site).collect();
     all.sites.sort_by_key(|site| Reverse(site.cost_ns));
-    let pairs: HashMap<u32, u32> = matched.iter().map(|(a, b)| (a.id, b.id)).collect();
+    let ids = || matched.iter().map(|pair| (pair.before.id, pair.after.id));
+    let pairs: HashMap<u32, u32> = ids().collect();
     all.phases = phases(before, after, &pairs);
     all.phases.sort_by_key(|phase| Reverse(phase.cost_ns));
-    let (mine, others): (HashSet<u32>, HashSet<u32>) =
-        matched.iter().map(|(a, b)| (a.id, b.id)).unzip();
+    let (mine, others): (HashSet<u32>, HashSet<u32>) = ids().unzip();
     let (done, others_done) = all.phases.iter().map(|it| (it.before, it.after)).unzip();
     all.only_before = alone(before, &mine, &done);
     all.only_after = alone(after, &others, &others_done);
@@ -390,7 +396,33 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     notes
 }
 
-fn site(before: &SiteReport, after: &SiteReport) -> SiteChange {
+/// That a site may be another one.
+fn note_of_doubt(matched: &[Pair<'_>]) -> Option<String> {
+    const MOST: usize = 3;
+    let unsure: Vec<&Pair<'_>> = matched.iter().filter(|pair| !pair.certain).collect();
+    let mut names: Vec<String> = unsure
+        .iter()
+        .take(MOST)
+        .map(|pair| format!("{} (was {})", pair.after.called(), pair.before.called()))
+        .collect();
+    if unsure.len() > MOST {
+        names.push(format!("{} more", unsure.len() - MOST));
+    }
+    (!names.is_empty()).then(|| {
+        format!(
+            "one run has more sites than the other that are alike, so that another one may be \
+             meant: {}; a --name for each in both runs makes it certain",
+            names.join(", ")
+        )
+    })
+}
+
+fn site(pair: &Pair<'_>) -> SiteChange {
+    let Pair {
+        before,
+        after,
+        certain,
+    } = *pair;
     let (phase, other) = (before.phase_ns.as_ref(), after.phase_ns.as_ref());
     let phases =
         [before, after].map(|it| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns));
@@ -401,6 +433,7 @@ fn site(before: &SiteReport, after: &SiteReport) -> SiteChange {
         name_before: before.called(),
         before: before.id,
         after: after.id,
+        certain,
         episodes: Change::plain(Some(before.episodes), Some(after.episodes)),
         phase_ns: Change::of(phase, other, phases),
         barrier_ns: Change::of(

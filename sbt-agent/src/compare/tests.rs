@@ -45,7 +45,7 @@ fn matched(before: &Report, after: &Report) -> Vec<(u32, u32)> {
     let pairs = matching::sites(before, after);
     pairs
         .iter()
-        .map(|(a, b)| (a.line.unwrap(), b.line.unwrap()))
+        .map(|pair| (pair.before.line.unwrap(), pair.after.line.unwrap()))
         .collect()
 }
 
@@ -138,6 +138,94 @@ fn a_new_barrier_is_alone_and_the_others_are_not_shifted_onto_it() {
     assert_eq!(matched(&after, &before), [(15, 10), (25, 20), (35, 30)]);
 }
 
+/// Gives the phases that end at the sites these times, and the sites so many episodes.
+fn with(mut report: Report, of: &[(u64, u64)]) -> Report {
+    for (site, (mean_ns, episodes)) in report.sites.iter_mut().zip(of) {
+        site.phase_ns.as_mut().unwrap().mean = *mean_ns;
+        site.episodes = *episodes;
+    }
+    report
+}
+
+#[test]
+fn where_lines_are_evenly_apart_times_and_episodes_tell_which_barrier_is_new() {
+    let before = with(
+        at_lines(&[7, 9, 11]),
+        &[(560_000, 60), (1_560_000, 60), (3_060_000, 60)],
+    );
+    // One more at the top moves the others onto each other's lines.
+    let times = [
+        (160_000, 60),
+        (570_000, 60),
+        (1_550_000, 60),
+        (3_070_000, 60),
+    ];
+    let after = with(at_lines(&[7, 9, 11, 13]), &times);
+    assert_eq!(matched(&before, &after), [(7, 9), (9, 11), (11, 13)]);
+    assert_eq!(matched(&after, &before), [(9, 7), (11, 9), (13, 11)]);
+    let all = compare(&before, &after);
+    assert_eq!(all.only_after[0].name, "solve lu.c:7");
+    assert!(all.sites.iter().all(|site| site.certain), "{:?}", all.sites);
+    assert!(all.notes.is_empty(), "{:?}", all.notes);
+    // The new one at the end leaves them where they are.
+    let times = [
+        (570_000, 60),
+        (1_550_000, 60),
+        (3_070_000, 60),
+        (160_000, 60),
+    ];
+    let after = with(at_lines(&[7, 9, 11, 13]), &times);
+    assert_eq!(matched(&before, &after), [(7, 7), (9, 9), (11, 11)]);
+    // What became slower is still itself.
+    let times = [
+        (570_000, 60),
+        (4_500_000, 60),
+        (3_070_000, 60),
+        (160_000, 60),
+    ];
+    let after = with(at_lines(&[7, 9, 11, 13]), &times);
+    assert_eq!(matched(&before, &after), [(7, 7), (9, 9), (11, 11)]);
+    // Of as long phases the number of episodes tells.
+    let before = with(at_lines(&[10, 20]), &[(1_000, 9), (1_000, 900)]);
+    let after = with(
+        at_lines(&[10, 20, 30]),
+        &[(1_000, 400), (1_000, 9), (1_000, 900)],
+    );
+    assert_eq!(matched(&before, &after), [(10, 20), (20, 30)]);
+}
+
+#[test]
+fn where_either_may_be_meant_it_is_said() {
+    let before = at_lines(&[10, 20]);
+    let all = compare(&before, &at_lines(&[10, 20, 30]));
+    assert!(
+        all.sites.iter().any(|site| !site.certain),
+        "{:?}",
+        all.sites
+    );
+    let note = all.notes.iter().find(|note| note.contains("--name"));
+    assert!(note.unwrap().contains("solve lu.c:10"), "{:?}", all.notes);
+    let alike = compare(&before, &at_lines(&[10, 20]));
+    assert!(alike.sites.iter().all(|site| site.certain));
+    assert!(alike.notes.is_empty(), "{:?}", alike.notes);
+}
+
+#[test]
+fn in_one_program_no_line_has_moved() {
+    // With one thread some barriers are not come to, and all times differ.
+    let before = with(at_lines(&[20, 30]), &[(8_000, 9), (1_000, 9)]);
+    let after = with(
+        at_lines(&[10, 20, 30]),
+        &[(8_000, 9), (1_000, 9), (1_000, 9)],
+    );
+    let pairs = matching::sites_of_one_program(&before, &after);
+    let lines: Vec<_> = pairs
+        .iter()
+        .map(|it| (it.before.line.unwrap(), it.after.line.unwrap(), it.certain))
+        .collect();
+    assert_eq!(lines, [(20, 20, true), (30, 30, true)]);
+}
+
 #[test]
 fn sites_without_names_are_matched_in_order_of_their_addresses() {
     let stripped = |offsets: &[&str]| {
@@ -162,7 +250,7 @@ fn functions_and_callers_tell_sites_apart() {
     let mut after = at_lines(&[12, 12]);
     after.sites[0].callers = vec!["other lu.c:101".into()];
     let pairs = matching::sites(&before, &after);
-    let ids: Vec<_> = pairs.iter().map(|(a, b)| (a.id, b.id)).collect();
+    let ids: Vec<_> = pairs.iter().map(|it| (it.before.id, it.after.id)).collect();
     assert_eq!(ids, [(1, 0), (0, 1)]);
 
     let mut renamed = at_lines(&[10]);

@@ -4,13 +4,12 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 
-use super::{progress::Progress, replace::Replacement};
+use super::{guard::Named, progress::Progress, replace::Replacement};
 use crate::{
     cli::Exports,
     export::{
@@ -25,42 +24,14 @@ use crate::{
 };
 
 /// What each file is called in messages, and where it is to be.
-fn wanted(exports: &Exports) -> Vec<(&'static str, &Path)> {
-    let all = [
-        ("--html", &exports.html),
-        ("--perfetto", &exports.perfetto),
-        ("--csv", &exports.csv),
-        ("--csv-episodes", &exports.csv_episodes),
-        ("--folded", &exports.folded),
-    ];
-    let wanted = all.into_iter();
-    wanted
-        .filter_map(|(option, path)| Some((option, path.as_deref()?)))
-        .collect()
-}
-
-/// A file by what it is, not what it is called.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
-    metadata.map(|it| (it.dev(), it.ino()))
-}
-
-/// Makes sure that nothing is written over what is read, or twice to the same place.
-fn check(file: &Path, all: &[(&str, &Path)]) -> anyhow::Result<()> {
-    for (at, (option, path)) in all.iter().enumerate() {
-        let shown = printable(&path.to_string_lossy());
-        let is = |other: &Path| {
-            *path == other || identity(path).is_some_and(|it| identity(other) == Some(it))
-        };
-        anyhow::ensure!(
-            !is(file),
-            "{option} {shown} would replace the file that is read; name another file"
-        );
-        if let Some((other, _)) = all[..at].iter().find(|(_, other)| is(other)) {
-            anyhow::bail!("{other} and {option} name the same file, {shown}");
-        }
-    }
-    Ok(())
+pub fn written(exports: &Exports) -> [Named<'_>; 5] {
+    [
+        ("--html", exports.html.as_deref()),
+        ("--perfetto", exports.perfetto.as_deref()),
+        ("--csv", exports.csv.as_deref()),
+        ("--csv-episodes", exports.csv_episodes.as_deref()),
+        ("--folded", exports.folded.as_deref()),
+    ]
 }
 
 /// The files that are being written.
@@ -101,14 +72,13 @@ impl Files {
     }
 }
 
-/// Writes all that was asked for, and gives the report that it was made from.
+/// Writes all that was asked for, and gives the report that it was made from. That none of
+/// it is what is read is for [`super::guard::check`] to say, first.
 ///
 /// # Errors
 /// The file is no recording, and what was asked for needs one; or something cannot be
 /// written. Then nothing is replaced.
 pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
-    let all = wanted(exports);
-    check(file, &all)?;
     let shown = printable(&file.to_string_lossy());
     let report = match record::open(file)? {
         Source::Recording(replay) => {
@@ -141,9 +111,10 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
             *report
         }
     };
-    for (_, path) in all {
-        tell(path);
-    }
+    written(exports)
+        .into_iter()
+        .filter_map(|(_, path)| path)
+        .for_each(tell);
     Ok(report)
 }
 

@@ -60,6 +60,11 @@ pub fn variable(text: &str) -> Result<Variable, String> {
     }
 }
 
+/// `1 thread`, `2 threads`.
+pub fn threads_of(number: u32) -> String {
+    format!("{number} thread{}", if number == 1 { "" } else { "s" })
+}
+
 /// Whether the number of threads goes in there.
 pub fn has_place(text: &OsStr) -> bool {
     memchr::memmem::find(text.as_bytes(), PLACE.as_bytes()).is_some()

@@ -14,6 +14,7 @@ use crate::{
 };
 
 pub mod counts;
+mod doubt;
 mod limit;
 pub mod series;
 #[cfg(test)]
@@ -135,6 +136,10 @@ pub struct PhaseAt {
     pub mean_ns: Option<u64>,
     /// Time of all its episodes.
     pub sum_ns: Option<u64>,
+    /// That of the run in which it was least.
+    pub min_sum_ns: Option<u64>,
+    /// That of the run in which it was most.
+    pub max_sum_ns: Option<u64>,
     /// How many times less that is than at `base_threads`.
     pub speedup: Option<f64>,
     /// What counters said of its work, of all threads.
@@ -160,16 +165,10 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
         .collect();
     compare_wall_times(&mut counts);
     for (at, of) in counts.iter().zip(&by_count) {
-        notes.extend(notes_of(at, of));
+        notes.extend(doubt::of_runs(at, of));
     }
-    if let Some(cpus) = reference.cpus
-        && let Some(most) = counts.last().filter(|most| most.threads > cpus)
-    {
-        notes.push(format!(
-            "{} threads share {cpus} CPUs: more threads than CPUs make nothing faster",
-            most.threads
-        ));
-    }
+    notes.extend(doubt::of_cpus(&counts, reference.cpus));
+    notes.extend(doubt::of_length(&counts));
     let mut phases = phases(reference, &threads, &by_count);
     let rest = outside(&threads, &by_count, &phases);
     phases.extend(rest);
@@ -178,6 +177,9 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
     }
     share_losses(&mut phases);
     phases.sort_by_key(|phase| std::cmp::Reverse(phase.lost_ns));
+    let names = phase_names(&phases, "→");
+    let named: Vec<_> = names.into_iter().zip(&phases).collect();
+    notes.extend(doubt::of_ideal(&counts, &named));
     Some(Scaling {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -238,26 +240,6 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
     (by > 0).then(|| of as f64 / by as f64)
 }
 
-/// What makes the figures of a number of threads doubtful.
-fn notes_of(at: &AtCount, runs: &[&Report]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let n = at.threads;
-    if at.seen_threads > 0 && at.seen_threads != u64::from(n) {
-        let seen = at.seen_threads;
-        notes.push(format!("told to use {n} threads, {seen} came to a barrier"));
-    }
-    if runs.iter().any(|run| run.lost_events > 0) {
-        notes.push(format!("with {n} threads events were lost"));
-    }
-    if runs.iter().any(|run| run.estimated) {
-        notes.push(format!(
-            "with {n} threads the probes were on for spans of time only, to stay within the \
-             budget: times of phases are not those of all episodes (--budget off watches all)"
-        ));
-    }
-    notes
-}
-
 fn counters(report: &Report) -> Vec<CounterName> {
     let counters = report.counters.iter();
     let name = |it: &crate::report::counters::CounterReport| CounterName {
@@ -309,9 +291,9 @@ fn phases(
 
 /// A run's phases by the numbers that another one has for their sites.
 fn by_ends<'a>(run: &'a Report, reference: &Report) -> HashMap<Ends, &'a PhaseReport> {
-    let same: HashMap<u32, u32> = matching::sites(run, reference)
+    let same: HashMap<u32, u32> = matching::sites_of_one_program(run, reference)
         .into_iter()
-        .map(|(site, other)| (site.id, other.id))
+        .map(|pair| (pair.before.id, pair.after.id))
         .collect();
     let phases = run.phases.iter();
     phases
@@ -333,6 +315,8 @@ fn phase_at(threads: u32, same: &[&PhaseReport]) -> PhaseAt {
         episodes: median(same.iter().map(|phase| phase.episodes)),
         mean_ns: median(stats().map(|stat| stat.mean)),
         sum_ns: median(stats().map(|stat| stat.sum)),
+        min_sum_ns: stats().map(|stat| stat.sum).min(),
+        max_sum_ns: stats().map(|stat| stat.sum).max(),
         speedup: None,
         counters: medians(same.iter().map(|phase| phase.counters.clone())),
     }
@@ -358,10 +342,14 @@ fn outside(
     let mut at = Vec::new();
     for ((index, threads), runs) in threads.iter().enumerate().zip(by_count) {
         let times: Option<Vec<u64>> = runs.iter().map(outside).collect();
-        let time = median(times?);
+        let times = times?;
+        let is_known = has_all_phases(phases, index);
+        let known = |time: Option<u64>| time.filter(|_| is_known);
         at.push(PhaseAt {
             threads: *threads,
-            sum_ns: time.filter(|_| has_all_phases(phases, index)),
+            min_sum_ns: known(times.iter().min().copied()),
+            max_sum_ns: known(times.iter().max().copied()),
+            sum_ns: known(median(times)),
             ..PhaseAt::default()
         });
     }
@@ -407,6 +395,22 @@ fn compare_times(phase: &mut PhaseScaling) {
         let ideal = u128::from(base_ns) * u128::from(base_threads) / u128::from(last.threads);
         Some(last.sum_ns?.saturating_sub(u64::try_from(ideal).ok()?))
     });
+}
+
+/// How phases are called: by the site that ends them, and where it is
+/// reached in several ways or from the start, by that before it too.
+pub fn phase_names(all: &[PhaseScaling], arrow: &str) -> Vec<String> {
+    let several = |phase: &PhaseScaling| {
+        let same = all.iter().filter(|other| other.to == phase.to);
+        same.filter(|other| other.from.is_some()).count() > 1
+    };
+    let name = |phase: &PhaseScaling| match (&phase.from, &phase.to) {
+        (_, None) => "outside of all phases".into(),
+        (None, Some(to)) => format!("start {arrow} {to}"),
+        (Some(from), Some(to)) if several(phase) => format!("{from} {arrow} {to}"),
+        (Some(_), Some(to)) => to.clone(),
+    };
+    all.iter().map(name).collect()
 }
 
 fn share_losses(phases: &mut [PhaseScaling]) {

@@ -277,6 +277,65 @@ fn what_makes_figures_doubtful_is_noted() {
     }
 }
 
+fn notes(runs: &[Run], words: &str) -> Vec<String> {
+    let notes = of(runs).notes.into_iter();
+    notes.filter(|note| note.contains(words)).collect()
+}
+
+#[test]
+fn short_runs_are_noted_and_long_ones_are_not() {
+    let long = [1, 2].map(|n: u32| run(n, &[(10, 40 * MS / u64::from(n))], 0));
+    assert!(notes(&long, "short").is_empty());
+    let short = [1, 2].map(|n: u32| run(n, &[(10, 15 * MS / u64::from(n))], 0));
+    let told = notes(&short, "short");
+    assert!(
+        told.len() == 1 && told[0].contains("0.7 s with 2 threads"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_is_faster_than_threads_can_make_it_is_noted() {
+    let at = |n: u32, ms: u64| run(n, &[(10, ms * MS), (20, MS)], 0);
+    // A little more than ideal, or as much as runs differ, may be chance.
+    assert!(notes(&[at(1, 100), at(2, 49)], "faster").is_empty());
+    let differ = [at(1, 40), at(1, 22), at(2, 11), at(2, 12), at(1, 41)];
+    assert!(notes(&differ, "faster").is_empty());
+    let told = notes(&[at(2, 40), at(4, 10)], "faster");
+    assert_eq!(told.len(), 1, "{told:?}");
+    let words = "faster with 4 threads than they can be by threads alone: the whole run (3.73 of \
+                 2.00), solve lu.c:10 (4.00 of 2.00); more cache";
+    assert!(told[0].starts_with(words), "{told:?}");
+}
+
+#[test]
+fn a_run_that_hung_and_went_on_is_noted() {
+    let mut runs = half_serial();
+    runs[2].report.hang = samples::over().report.hang;
+    let told = notes(&runs, "a run hung for");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("with 2 threads"), "{told:?}");
+}
+
+#[test]
+fn one_is_no_several() {
+    let mut one = run(1, &[(10, MS)], 0);
+    one.report = run(2, &[(10, MS)], 0).report;
+    one.report.cpus = Some(1);
+    let mut more = run(2, &[(10, MS)], 0);
+    more.report.cpus = Some(1);
+    let notes = of(&[one, more]).notes;
+    for words in [
+        "told to use 1 thread, 2 came to a barrier",
+        "2 threads share 1 CPU:",
+    ] {
+        assert!(
+            notes.iter().any(|note| note.contains(words)),
+            "{words}: {notes:?}"
+        );
+    }
+}
+
 #[test]
 fn names_drive_neither_a_terminal_nor_a_page() {
     let mut runs = half_serial();

@@ -321,15 +321,15 @@ impl Session {
         let Some(report) = self.judge(&hang.found.what, hang.until_ns) else {
             return;
         };
-        if !self.narrator.speaks() {
+        let Some(of) = self.narrator.before_hangs() else {
             return;
-        }
+        };
         let text = printable(&report.text);
         let lasted = since(hang.lasted_ns());
         self.tell(&match hang.outcome {
-            Outcome::Lasts => format!("sbt: hang: {text}\n"),
+            Outcome::Lasts => format!("sbt: {of}hang: {text}\n"),
             Outcome::Over | Outcome::Unknown => {
-                format!("sbt: the hang is over after {lasted}: {text}\n")
+                format!("sbt: {of}the hang is over after {lasted}: {text}\n")
             }
         });
     }

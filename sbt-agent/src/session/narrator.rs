@@ -25,18 +25,23 @@ const KEPT: usize = 10_000;
 const KEPT_ARRIVALS: usize = 100_000;
 
 /// What is done with single episodes while the program runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Narration {
     /// How standard error wants them told; `None` to tell nothing there.
     pub style: Option<Style>,
     /// Whether the report will list those that are watched.
     pub keep: bool,
+    /// Which of several runs it is: hangs are told, with that in front, also where nothing
+    /// else is.
+    pub run: Option<String>,
 }
 
 /// Tells and keeps.
 pub struct Narrator {
     /// How standard error wants it; `None` to tell nothing there.
     style: Option<Style>,
+    /// See [`Narration::run`].
+    run: Option<String>,
     start_ns: u64,
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` at the start, ns.
     pub unix_offset_ns: u64,
@@ -52,11 +57,12 @@ pub struct Narrator {
 impl Narrator {
     /// From `start_ns` on.
     pub fn new(settings: &Settings, narration: Narration, start_ns: u64) -> Self {
-        let Narration { style, keep } = narration;
+        let Narration { style, keep, run } = narration;
         let limit_ns = u64::try_from(settings.warn_time.as_nanos()).unwrap_or(u64::MAX);
         let watches = settings.watch_all || !settings.watch.is_empty();
         Self {
             style,
+            run,
             start_ns,
             unix_offset_ns: clock::unix_ns().saturating_sub(clock::now_ns()),
             limit_ns: settings.warnings.then_some(limit_ns),
@@ -68,9 +74,12 @@ impl Narrator {
         }
     }
 
-    /// Whether anything is told while the program runs.
-    pub const fn speaks(&self) -> bool {
-        self.style.is_some()
+    /// What stands in front of what is told of hangs; `None` if nothing is told of them.
+    pub fn before_hangs(&self) -> Option<String> {
+        match &self.run {
+            Some(run) => Some(format!("{run}: ")),
+            None => self.style.map(|_| String::new()),
+        }
     }
 
     /// Which episodes it has to see.

@@ -24,6 +24,26 @@ pub struct Effective {
 }
 
 impl Effective {
+    /// Drops what is for a single run, and would spoil one of several or be replaced by the
+    /// next. What was dropped, a line each.
+    pub fn for_several_runs(&mut self) -> Vec<String> {
+        self.settings.duration = None;
+        self.settings.folded = None;
+        let dropped = [
+            ("duration", "each run goes to its end"),
+            ("folded", "`sbt run` writes that of one"),
+        ];
+        let lines = dropped.iter().filter_map(|(setting, instead)| {
+            let mut rows = self.rows.iter();
+            let row = rows.find(|row| row.setting == *setting && row.origin != DEFAULT)?;
+            let Row { value, origin, .. } = row;
+            Some(format!(
+                "{setting} {value} of {origin} is not for several runs: {instead}"
+            ))
+        });
+        lines.collect()
+    }
+
     /// What a demo is best watched with, if the user has not said otherwise.
     pub fn suggest_hang_time(&mut self, time: Duration) {
         let mut rows = self.rows.iter_mut();
@@ -77,4 +97,37 @@ pub fn effective(
         file: shown,
         notes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn of_file(text: &str) -> Effective {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("sbt.toml"), text).unwrap();
+        let cli = Cli::parse_from(["sbt", "scale", "-n", "1,2", "--", "prog", "{n}"]);
+        let Command::Scale(scale) = cli.command else {
+            panic!("another command");
+        };
+        effective(Some(folder.path()), Environment::default(), &scale.options).unwrap()
+    }
+
+    #[test]
+    fn what_is_for_one_run_does_not_hold_for_several() {
+        let mut both = of_file("duration = \"50ms\"\nsample = 200\nfolded = \"out\"\n");
+        assert!(both.settings.duration.is_some() && both.settings.folded.is_some());
+        let told = both.for_several_runs();
+        assert_eq!(both.settings.duration, None);
+        assert_eq!(both.settings.folded, None);
+        assert_eq!(both.settings.sample, 200);
+        assert_eq!(told.len(), 2, "{told:?}");
+        let line = "duration 50ms of sbt.toml:1 is not for several runs: each run goes to its end";
+        assert_eq!(told[0], line);
+        assert!(told[1].starts_with("folded "), "{told:?}");
+        assert!(of_file("sample = 200\n").for_several_runs().is_empty());
+    }
 }

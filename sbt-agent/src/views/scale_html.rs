@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{
     table::{Style, UNKNOWN, duration, percent},
-    text::{limit_text, phase_names, short_count},
+    text::{limit_text, short_count},
 };
 use crate::{
     place::printable,
-    scale::{PhaseScaling, Scaling},
+    scale::{PhaseScaling, Scaling, phase_names},
     words::command_line,
 };
 

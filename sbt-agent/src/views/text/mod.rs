@@ -26,7 +26,7 @@ mod verdicts;
 pub use cost::compensated;
 pub use diff::diff;
 pub use hang::look;
-pub use scale::{limit_text, phase_names, scale, short_count};
+pub use scale::{limit_text, scale, short_count};
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};

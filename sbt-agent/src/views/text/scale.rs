@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     report::counters::Counts,
-    scale::{Limit, PhaseAt, PhaseScaling, Scaling},
+    scale::{Limit, PhaseAt, PhaseScaling, Scaling, phase_names},
     views::table::{Style, UNKNOWN, Unit, duration, percent},
     words::command_line,
 };
@@ -47,22 +47,6 @@ pub fn scale(all: &Scaling, style: Style) -> String {
         paragraph(&mut out, &sentence(&format!("note: {note}"), style), style);
     }
     out
-}
-
-/// How the text and the page call phases: by the site that ends them, and where it is
-/// reached in several ways or from the start, by that before it too.
-pub fn phase_names(all: &[PhaseScaling], arrow: &str) -> Vec<String> {
-    let several = |phase: &PhaseScaling| {
-        let same = all.iter().filter(|other| other.to == phase.to);
-        same.filter(|other| other.from.is_some()).count() > 1
-    };
-    let name = |phase: &PhaseScaling| match (&phase.from, &phase.to) {
-        (_, None) => "outside of all phases".into(),
-        (None, Some(to)) => format!("start {arrow} {to}"),
-        (Some(from), Some(to)) if several(phase) => format!("{from} {arrow} {to}"),
-        (Some(_), Some(to)) => to.clone(),
-    };
-    all.iter().map(name).collect()
 }
 
 fn whole(out: &mut String, all: &Scaling, style: Style) {

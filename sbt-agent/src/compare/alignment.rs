@@ -1,0 +1,129 @@
+//! Which of a few things stand for which of many, where none is overtaken by another: an
+//! alignment as of sequences, in which all of the fewer have a partner.
+
+/// A pair, by the positions of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Of the fewer.
+    pub few: usize,
+    /// Of the many.
+    pub many: usize,
+    /// No other partner would do nearly as well.
+    pub certain: bool,
+}
+
+/// An alignment that does worse than the best by less than this may be the right one.
+const NEARLY: f64 = 0.6;
+
+/// Finds the pairs that are most alike in all. `few`: how many there are, not more than
+/// `many`; `alike`: of two positions, the more the better. Takes time and memory as of both
+/// multiplied.
+pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Vec<Pair> {
+    let scores: Vec<Vec<f64>> = (0..few)
+        .map(|one| (0..many).map(|other| alike(one, other)).collect())
+        .collect();
+    let before = best_before(&scores, few, many);
+    // The same from behind.
+    let backward: Vec<Vec<f64>> = scores
+        .iter()
+        .rev()
+        .map(|row| row.iter().rev().copied().collect())
+        .collect();
+    let behind = best_before(&backward, few, many);
+    // With this pair the best alignment is as good as that.
+    let with = |one: usize, other: usize| {
+        before[one][other] + scores[one][other] + behind[few - 1 - one][many - 1 - other]
+    };
+    let mut pairs = Vec::with_capacity(few);
+    let mut from = 0;
+    for one in 0..few {
+        // So many have to be left for those behind it.
+        let until = many + 1 - (few - one);
+        let all = (from..until).map(|other| (other, with(one, other)));
+        // Of equal ones the first.
+        let best = all.reduce(|best, it| if it.1 > best.1 { it } else { best });
+        let Some((other, best)) = best else { break };
+        let mut rest = (0..many).filter(|it| *it != other);
+        pairs.push(Pair {
+            few: one,
+            many: other,
+            certain: !rest.any(|it| with(one, it) > best - NEARLY),
+        });
+        from = other + 1;
+    }
+    pairs
+}
+
+/// By how many of the few and of the many come before: the best sum of their pairs, where
+/// all of the few have one.
+fn best_before(scores: &[Vec<f64>], few: usize, many: usize) -> Vec<Vec<f64>> {
+    let mut best = vec![vec![f64::NEG_INFINITY; many + 1]; few + 1];
+    best[0].fill(0.0);
+    for one in 0..few {
+        for other in one..many {
+            let taken = best[one][other] + scores[one][other];
+            best[one + 1][other + 1] = taken.max(best[one + 1][other]);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs(few: &[f64], many: &[f64]) -> Vec<(usize, usize, bool)> {
+        let alike =
+            |one: usize, other: usize| few[one].min(many[other]) / few[one].max(many[other]);
+        align(few.len(), many.len(), alike)
+            .into_iter()
+            .map(|it| (it.few, it.many, it.certain))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_alike_is_found_among_more() {
+        assert_eq!(
+            pairs(&[500.0, 1500.0, 9000.0], &[100.0, 500.0, 1500.0, 9000.0]),
+            [(0, 1, true), (1, 2, true), (2, 3, true)]
+        );
+        assert_eq!(pairs(&[], &[1.0]), []);
+    }
+
+    #[test]
+    fn what_may_be_another_is_uncertain() {
+        assert_eq!(
+            pairs(&[1.0, 100.0], &[1.0, 1.0, 100.0]),
+            [(0, 0, false), (1, 2, true)]
+        );
+        assert_eq!(pairs(&[3.0], &[3.0]), [(0, 0, true)]);
+    }
+
+    /// The best sum by trying all.
+    fn best(scores: &[Vec<f64>], from: usize) -> f64 {
+        let Some((row, rest)) = scores.split_first() else {
+            return 0.0;
+        };
+        (from..row.len())
+            .map(|at| row[at] + best(rest, at + 1))
+            .fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_alignment_is_better(
+            scores in (0_usize..5, 0_usize..4).prop_flat_map(|(few, more)| {
+                prop::collection::vec(prop::collection::vec(0.0..3.0, few + more), few)
+            })
+        ) {
+            let many = scores.first().map_or(0, Vec::len);
+            let found = align(scores.len(), many, |one, other| scores[one][other]);
+            prop_assert_eq!(found.len(), scores.len());
+            prop_assert!(found.windows(2).all(|it| it[0].many < it[1].many));
+            let sum: f64 = found.iter().map(|it| scores[it.few][it.many]).sum();
+            prop_assert!((sum - best(&scores, 0)).abs() < 1e-9, "{found:?}");
+        }
+    }
+}

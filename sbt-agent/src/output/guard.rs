@@ -1,0 +1,192 @@
+//! Nothing is written over what is read, and no two things to one place.
+//!
+//! Every command says here what it reads and what it writes before it opens any of it: what
+//! is opened to be written may be gone by that alone.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::place::printable;
+
+/// Links that point to links, at most: as many as the system follows.
+const MOST_LINKS: u32 = 40;
+
+/// What messages call the file that is shown, judged or compared.
+pub const READ: &str = "the file that is read";
+/// What they call the target's own file.
+pub const PROGRAM: &str = "the program that is to be watched";
+
+/// A file with what messages call it; `None` if it is not wanted.
+pub type Named<'a> = (&'a str, Option<&'a Path>);
+
+/// Makes sure that every file that is to be written is another one than those that are
+/// read, by [`READ`] and the like, and than each other, by their options. Files are told
+/// apart by what they are and not by their names. Devices and pipes take all that is
+/// written to them.
+///
+/// # Errors
+/// Two are the same.
+pub fn check(read: &[Named<'_>], written: &[Named<'_>]) -> anyhow::Result<()> {
+    let all = |named: &[Named<'_>]| -> Vec<(String, PathBuf, Identity)> {
+        let named = named.iter();
+        named
+            .filter_map(|(what, path)| {
+                let path = (*path)?;
+                Some(((*what).to_owned(), path.to_owned(), Identity::of(path)?))
+            })
+            .collect()
+    };
+    let (read, written) = (all(read), all(written));
+    for (at, (option, path, identity)) in written.iter().enumerate() {
+        let shown = printable(&path.to_string_lossy());
+        if let Some((what, ..)) = read.iter().find(|(.., it)| it == identity) {
+            anyhow::bail!("cannot write {option} {shown}: it is {what}; name another file");
+        }
+        if let Some((other, ..)) = written[..at].iter().find(|(.., it)| it == identity) {
+            anyhow::bail!("{other} and {option} name the same file, {shown}; name another");
+        }
+    }
+    Ok(())
+}
+
+/// Which file it is.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// One that is there, by device and inode: it may have several names.
+    There(u64, u64),
+    /// One that will be made.
+    New(PathBuf),
+}
+
+impl Identity {
+    /// `None` of what is no file, and so is never replaced.
+    fn of(path: &Path) -> Option<Self> {
+        match fs::metadata(path) {
+            Ok(it) if it.is_file() => Some(Self::There(it.dev(), it.ino())),
+            Ok(_) => None,
+            Err(_) => Some(Self::New(made(path, MOST_LINKS))),
+        }
+    }
+}
+
+/// What will be made where a path leads to nothing yet; a link to nothing makes what it
+/// points to.
+fn made(path: &Path, links: u32) -> PathBuf {
+    let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
+        return path.to_owned();
+    };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let path = folder.join(name);
+    match fs::read_link(&path) {
+        Ok(target) if links > 0 => made(&folder.join(target), links - 1),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn refusal(read: &[Named<'_>], written: &[Named<'_>]) -> String {
+        check(read, written).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_read_is_not_written_whatever_it_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let file = at("run.sbt");
+        fs::write(&file, "x").unwrap();
+        fs::hard_link(&file, at("hard")).unwrap();
+        symlink("run.sbt", at("soft")).unwrap();
+        fs::create_dir(at("sub")).unwrap();
+        for name in ["run.sbt", "hard", "soft", "./sub/../run.sbt"] {
+            let path = at(name);
+            let refused = refusal(&[(READ, Some(&file))], &[("--output", Some(&path))]);
+            assert_eq!(
+                refused,
+                format!(
+                    "cannot write --output {}: it is the file that is read; name another file",
+                    path.display()
+                )
+            );
+        }
+        fs::write(at("other"), "x").unwrap();
+        for name in ["other", "new", "sub/run.sbt"] {
+            let path = at(name);
+            check(&[(READ, Some(&file))], &[("--output", Some(&path))]).unwrap();
+        }
+    }
+
+    #[test]
+    fn no_two_things_go_to_one_file_that_is_there_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a"), "x").unwrap();
+        fs::hard_link(at("a"), at("b")).unwrap();
+        fs::create_dir(at("sub")).unwrap();
+        symlink("new", at("to-new")).unwrap();
+        symlink("to-new", at("to-that")).unwrap();
+        for (one, other) in [
+            ("a", "a"),
+            ("a", "b"),
+            ("new", "new"),
+            ("new", "sub/../new"),
+            ("new", "to-new"),
+            ("to-that", "new"),
+        ] {
+            let (one, other) = (at(one), at(other));
+            let written = [
+                ("--html", Some(one.as_path())),
+                ("-o", None),
+                ("--output", Some(other.as_path())),
+            ];
+            let refused = refusal(&[], &written);
+            let begin = "--html and --output name the same file, ";
+            assert!(refused.starts_with(begin), "{refused}");
+        }
+        let (one, other) = (at("new"), at("sub/new"));
+        check(&[], &[("--html", Some(&one)), ("--csv", Some(&other))]).unwrap();
+        // Links in a circle lead nowhere, and not for ever.
+        symlink("one", at("other")).unwrap();
+        symlink("other", at("one")).unwrap();
+        check(&[], &[("--html", Some(&at("one")))]).unwrap();
+    }
+
+    #[test]
+    fn names_of_the_working_folder_are_names_like_others() {
+        let here = fs::canonicalize(".").unwrap().join("surely-not-there");
+        let refused = refusal(
+            &[],
+            &[
+                ("--html", Some(&here)),
+                ("--csv", Some(Path::new("surely-not-there"))),
+            ],
+        );
+        assert!(refused.contains("the same file"), "{refused}");
+    }
+
+    #[test]
+    fn devices_take_all_that_is_written_to_them() {
+        let null = Some(Path::new("/dev/null"));
+        check(&[(READ, null)], &[("--html", null), ("--output", null)]).unwrap();
+    }
+
+    #[test]
+    fn names_drive_no_terminal() {
+        let path = Some(Path::new("/nowhere/\u{1b}[2J"));
+        let refused = refusal(&[(PROGRAM, path)], &[("-o", path)]);
+        assert!(!refused.contains('\u{1b}'), "{refused}");
+        assert!(refused.contains("the program that is to be watched"));
+    }
+}

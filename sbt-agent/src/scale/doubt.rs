@@ -1,0 +1,117 @@
+//! What makes the figures of a series doubtful, in words.
+
+use super::{AtCount, PhaseScaling, counts::threads_of};
+use crate::{report::Report, words::since};
+
+/// Runs that are shorter than this show what sbt itself needs at their start: it reads the
+/// program's files and measures what its probes cost, on CPUs that the program might use. ns.
+const SHORT_NS: u64 = 1_000_000_000;
+/// Phases that are named.
+const MOST: usize = 3;
+/// What is faster than in the ideal case by less than this may be chance.
+const MARGIN: f64 = 1.05;
+
+/// Of the runs at one number of threads.
+pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let with = threads_of(at.threads);
+    if at.seen_threads > 0 && at.seen_threads != u64::from(at.threads) {
+        let seen = at.seen_threads;
+        notes.push(format!("told to use {with}, {seen} came to a barrier"));
+    }
+    let hangs = runs.iter().filter_map(|run| run.hang.as_ref());
+    if let Some(hang) = hangs
+        .filter(|it| it.is_hang())
+        .max_by_key(|it| it.lasted_ns)
+    {
+        let lasted = since(hang.lasted_ns);
+        notes.push(format!(
+            "with {with} a run hung for {lasted}: {}",
+            hang.found.text
+        ));
+    }
+    if runs.iter().any(|run| run.lost_events > 0) {
+        notes.push(format!("with {with} events were lost"));
+    }
+    if runs.iter().any(|run| run.estimated) {
+        notes.push(format!(
+            "with {with} the probes were on for spans of time only, to stay within the budget: \
+             times of phases are not those of all episodes (--budget off watches all)"
+        ));
+    }
+    notes
+}
+
+/// That the machine has fewer CPUs than were to be used.
+pub fn of_cpus(counts: &[AtCount], cpus: Option<u32>) -> Option<String> {
+    let (most, cpus) = (counts.last()?.threads, cpus?);
+    let s = if cpus == 1 { "" } else { "s" };
+    (most > cpus).then(|| {
+        format!(
+            "{} share {cpus} CPU{s}: more threads than CPUs make nothing faster",
+            threads_of(most)
+        )
+    })
+}
+
+/// That runs are short against what sbt does when they start.
+pub fn of_length(counts: &[AtCount]) -> Option<String> {
+    let shortest = counts.iter().min_by_key(|at| at.wall_ns)?;
+    (shortest.wall_ns < SHORT_NS).then(|| {
+        format!(
+            "the runs are short, {} with {}: sbt itself uses the CPUs for some tenths of a second \
+             when each starts, and that may be what is seen here; give the program more to do, a \
+             second or more, before these figures are relied on",
+            since(shortest.wall_ns),
+            threads_of(shortest.threads)
+        )
+    })
+}
+
+/// That something is faster than the threads can make it, in the slowest run against the
+/// fastest with fewer threads. `phases`: what they are called.
+pub fn of_ideal(counts: &[AtCount], phases: &[(String, &PhaseScaling)]) -> Option<String> {
+    let (first, last) = (counts.first()?, counts.last()?);
+    let is_above = |(threads, min_ns): (u32, u64), (more, max_ns): (u32, u64)| {
+        more > threads
+            && max_ns > 0
+            && min_ns as f64 / max_ns as f64 > f64::from(more) / f64::from(threads) * MARGIN
+    };
+    let is_phase_above = |phase: &PhaseScaling| {
+        let base = phase.at.iter().find(|at| at.sum_ns.is_some())?;
+        let last = phase.at.last()?;
+        let (min_ns, max_ns) = (base.min_sum_ns?, last.max_sum_ns?);
+        is_above((base.threads, min_ns), (last.threads, max_ns)).then_some(last.speedup?)
+    };
+    let above = |speedup: Option<f64>, base: u32| {
+        let ideal = f64::from(last.threads) / f64::from(base);
+        format!("{:.2} of {ideal:.2}", speedup.unwrap_or(0.0))
+    };
+    let mut found = Vec::new();
+    if is_above(
+        (first.threads, first.min_wall_ns),
+        (last.threads, last.max_wall_ns),
+    ) {
+        let speedup = above(last.speedup, first.threads);
+        found.push(format!("the whole run ({speedup})"));
+    }
+    // What is in no phase may take next to nothing.
+    let named = phases.iter().filter(|(_, phase)| phase.to.is_some());
+    found.extend(named.filter_map(|(name, phase)| {
+        let speedup = above(Some(is_phase_above(phase)?), phase.base_threads?);
+        Some(format!("{name} ({speedup})"))
+    }));
+    let more = found.len().saturating_sub(MOST);
+    found.truncate(MOST);
+    if more > 0 {
+        found.push(format!("{more} more"));
+    }
+    (!found.is_empty()).then(|| {
+        format!(
+            "faster with {} than they can be by threads alone: {}; more cache for each thread does \
+             that, and so does what disturbed the runs with fewer",
+            threads_of(last.threads),
+            found.join(", ")
+        )
+    })
+}
