@@ -31,6 +31,15 @@ pub struct Episode {
     pub seen: Vec<Seen>,
 }
 
+/// Which of a run's episodes are known one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Those from then on, ns since watching began: not 0 if only the end of it was kept.
+    pub from_ns: u64,
+    /// Arrivals in them.
+    pub arrivals: u64,
+}
+
 /// One thread in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {

@@ -31,7 +31,7 @@ mod write;
 
 pub use bounded::{Bound, Keep};
 pub use read::{ReadError, Reader};
-pub use replay::{Replay, Rest, Whole};
+pub use replay::{Extent, Replay, Rest, Whole};
 pub use rows::{Begin, Row};
 pub use write::{Recorder, Sink};
 

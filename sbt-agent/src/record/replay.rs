@@ -48,6 +48,17 @@ pub struct Whole {
     /// Folded stacks of the samples, a line each; `None` if the end is missing or no
     /// samples were taken.
     pub folded: Option<Vec<String>>,
+    /// Single episodes; `None` if what is in the file is statistics only.
+    pub told: Option<Extent>,
+}
+
+/// Which of a run's single episodes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// From when on, `CLOCK_MONOTONIC` ns: later than the run, if only its end was kept.
+    pub from_ns: u64,
+    /// Arrivals in those that are complete.
+    pub arrivals: u64,
 }
 
 /// What there is of a recording after some rows.
@@ -297,6 +308,7 @@ impl Replay {
             }
         };
         self.finish(stopped)?;
+        let extent = self.extent();
         let mut facts = self.facts.clone();
         let folded = facts.folded.take();
         let report = match self.summary.take() {
@@ -307,6 +319,18 @@ impl Replay {
             report,
             order: Order::new(&self.model),
             folded,
+            told: extent,
+        })
+    }
+
+    /// Which episodes were told.
+    fn extent(&self) -> Option<Extent> {
+        // Where not even the facts are apart, reports are all that was written down.
+        let has_events = self.summary.is_none() || self.facts.pid > 0;
+        let rows = self.model.threads().rows();
+        has_events.then(|| Extent {
+            from_ns: self.start_ns,
+            arrivals: rows.iter().map(|row| row.episodes).sum(),
         })
     }
 }
