@@ -26,6 +26,7 @@ use crate::{
     screen::{Handle, Look, Screen},
     session::{observer::Observer, signals::Signals},
     terminal::stop_ourselves,
+    words::without_codes,
 };
 
 /// Between two snapshots at the least.
@@ -234,7 +235,7 @@ impl Player {
                 self.is_over = again.is_over;
                 self.shown_ns = 0;
             }
-            Err(error) => self.observer.notice(format!("{error:#}")),
+            Err(error) => (self.observer).notice(without_codes(&format!("{error:#}"))),
         }
     }
 
@@ -283,7 +284,7 @@ impl Player {
         let saved = output::save(&report, report.pid);
         self.observer.notice(match saved {
             Ok(path) => format!("saved in {}", path.display()),
-            Err(error) => format!("not saved: {error:#}"),
+            Err(error) => format!("not saved: {}", without_codes(&format!("{error:#}"))),
         });
     }
 

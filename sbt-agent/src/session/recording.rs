@@ -15,6 +15,7 @@ use crate::{
     report::{Report, Run},
     settings::Named,
     verdict,
+    words::without_codes,
 };
 
 /// What was taken in is in the file after so long, ns, but for the time that the disk
@@ -165,6 +166,7 @@ fn memory(steps: &[Step], places: &[Place]) -> usize {
 }
 
 fn note(why: &str) -> String {
+    let why = without_codes(why);
     format!("the recording ends before the watching did: {why}")
 }
 

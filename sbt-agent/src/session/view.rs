@@ -22,6 +22,7 @@ use crate::{
     screen::{Handle, Look, Screen},
     settings,
     terminal::{Terminal, stop_ourselves},
+    words::without_codes,
 };
 
 /// Between two snapshots at the least,
@@ -290,7 +291,7 @@ impl Session {
         let saved = output::save(&report, self.pid);
         self.notice(match saved {
             Ok(path) => format!("saved in {}", path.display()),
-            Err(error) => format!("not saved: {error:#}"),
+            Err(error) => format!("not saved: {}", without_codes(&format!("{error:#}"))),
         });
     }
 
