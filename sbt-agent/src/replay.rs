@@ -261,7 +261,10 @@ impl Player {
         self.observer.count(now_ns, model.totals().episodes);
         let report = self.replay.told(self.facts());
         let places: Vec<&Place> = self.replay.places().iter().map(AsRef::as_ref).collect();
-        let snapshot = self.observer.snapshot(now_ns, model, &places, report, None);
+        let present = self.replay.present();
+        let snapshot = self
+            .observer
+            .snapshot(now_ns, model, present, &places, report, None);
         Snapshot {
             replay: Some(Replaying {
                 at_ns: self.shown_ns,
@@ -373,9 +376,12 @@ async fn until(wakes: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{
-        Keep,
-        tests::{Ending, Written},
+    use crate::{
+        live::Doing,
+        record::{
+            Keep,
+            tests::{Ending, Written},
+        },
     };
 
     const S: u64 = 1_000_000_000;
@@ -476,6 +482,9 @@ mod tests {
         assert!(notice.contains(note), "{notice}");
         assert!(snapshot.report.notes.last().unwrap().contains(note));
         assert!(snapshot.report.episodes > 100);
+        // What the threads did then is what they do.
+        let is_known = |it: &Doing| !matches!(it, Doing::Unknown);
+        assert!(snapshot.doing.iter().all(is_known), "{:?}", snapshot.doing);
         // Its end is not known otherwise.
         assert!(snapshot.replay.unwrap().of_ns > Some(2 * S));
     }

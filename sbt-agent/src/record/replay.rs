@@ -5,7 +5,8 @@ use std::{path::Path, rc::Rc};
 use super::{ReadError, Reader, Row, bounds::Bounds};
 use crate::{
     model::{
-        Model,
+        Model, Present,
+        thread::ThreadId,
         told::{Telling, Told},
     },
     place::Place,
@@ -38,6 +39,8 @@ pub struct Replay {
     ended: bool,
     /// Single episodes are wanted.
     tells: bool,
+    /// What the threads did at the end.
+    stood: Option<Vec<(ThreadId, Present)>>,
 }
 
 /// What a recording tells when it was read to its end.
@@ -105,6 +108,7 @@ impl Replay {
             at_ns: begin.start_ns,
             ended: false,
             tells,
+            stood: None,
         })
     }
 
@@ -253,8 +257,18 @@ impl Replay {
             summary.notes.extend(note.clone());
         }
         self.facts.notes.extend(note);
+        // Whoever still waits does so for whoever looks on, and is no longer in an episode.
+        self.stood = Some(self.model.present().collect());
         self.model.finish();
         Ok(())
+    }
+
+    /// What the threads do; at the end what they did before all that was open was settled.
+    pub fn present(&self) -> Vec<(ThreadId, Present)> {
+        match &self.stood {
+            Some(stood) => stood.clone(),
+            None => self.model.present().collect(),
+        }
     }
 
     /// What there is to report of what was told.

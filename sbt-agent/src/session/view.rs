@@ -133,7 +133,8 @@ impl Session {
         let report = self.report_so_far(self.facts(now_ns));
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
-        observer.snapshot(now_ns, &self.model, &places, report, output)
+        let present = self.model.present().collect();
+        observer.snapshot(now_ns, &self.model, present, &places, report, output)
     }
 
     /// Shows how things stand.
