@@ -15,9 +15,10 @@ use sbt::{
     cli::{self, Cli, Command, Exports, Options, Scale},
     compare, counters, demo, doctor,
     gate::Asked,
-    hang, look, output,
+    hang, look,
+    output::{self, Fresh},
     place::printable,
-    record::{self, Bound, Keep, Sink},
+    record::{self, Keep, Sink},
     replay,
     scale::{counts, series::Series},
     screen::Look,
@@ -161,6 +162,7 @@ fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
     };
     let program = process::folder(pid).join("exe");
+    let _fresh = fresh(options);
     let wish = wish(options, true, Some(&program))?;
     let record = recording(options, &settings, Some(&program))?;
     let target = Target::Attach { pid };
@@ -265,6 +267,7 @@ fn run(
         // A demo has none.
         settings.children.get_or_insert(false);
     }
+    let _fresh = fresh(options);
     let wish = wish(options, false, path.as_deref())?;
     let record = recording(options, &settings, path.as_deref())?;
     let target = Target::Run {
@@ -320,6 +323,7 @@ fn check_program(
         settings.hang_time = Some(settings.hang_time.map_or(limit, |time| time.min(limit)));
         settings.end_hangs = Some(limit);
     }
+    let _fresh = fresh(options);
     let record = recording(options, &settings, path.as_deref())?;
     let others = [path.as_deref(), options.record.as_deref()];
     let others: Vec<&Path> = others.into_iter().flatten().collect();
@@ -495,6 +499,12 @@ fn look(options: &Options) -> anyhow::Result<Option<Look>> {
     Ok(wanted.then(|| output::style(options.color, true).into()))
 }
 
+/// The files that are written to, as far as they are not there yet.
+fn fresh(options: &Options) -> Fresh {
+    let all = [&options.record, &options.output, &options.folded];
+    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref))
+}
+
 /// The file of the recording, if there is to be one.
 fn recording(
     options: &Options,
@@ -512,8 +522,7 @@ fn recording(
         Some(time) => Some(Keep::Events(time)),
         None => options.stats_only.then_some(Keep::Statistics),
     };
-    let bound = keep.map(|keep| Bound::new(path, keep)).transpose()?;
-    Ok(Some(Sink { file, bound }))
+    Ok(Some(Sink::to(file, path, keep)?))
 }
 
 /// Where the report goes; `program`: where it must not, the target's own file.

@@ -20,8 +20,11 @@ use crate::{
 };
 
 pub mod exports;
+mod fresh;
 mod progress;
 mod replace;
+
+pub use fresh::Fresh;
 
 /// How a file wants its text.
 pub const PLAIN: Style = Style {

@@ -3,7 +3,6 @@
 use crate::{
     event::Count,
     model::{
-        site::SiteId,
         thread::{Split, ThreadId},
         told::{Arrival, Told},
     },
@@ -151,11 +150,13 @@ impl Numbers {
     pub fn episode(&self, told: &Told) -> Option<Episode> {
         let done = &told.done;
         (done.last_ns > self.start_ns).then(|| Episode {
-            site: told.site.0,
+            site: self.order.site(told.site),
             index: told.index,
             first_ns: self.since(done.first_ns),
             last_ns: self.since(done.last_ns),
-            phase: done.phase.map(|(from, ns)| (from.map(|SiteId(id)| id), ns)),
+            phase: done
+                .phase
+                .map(|(from, ns)| (from.map(|id| self.order.site(id)), ns)),
             straggler: done
                 .straggler
                 .map(|(thread, lead_ns)| (self.order.number(thread), lead_ns)),
