@@ -17,11 +17,11 @@ use sbt::{
     gate::Asked,
     hang, look,
     output::{
-        self,
+        self, Fresh,
         guard::{self, Named, PROGRAM, READ},
     },
     place::printable,
-    record::{self, Bound, Keep, Sink},
+    record::{self, Keep, Sink},
     replay,
     scale::{
         counts,
@@ -172,6 +172,7 @@ fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     };
     let program = process::folder(pid).join("exe");
     guard_watching(options, &effective, &[(PROGRAM, Some(&program))], &[])?;
+    let _fresh = fresh(options);
     let settings = effective.settings;
     let wish = wish(options, true)?;
     let record = recording(options)?;
@@ -284,6 +285,7 @@ fn run(
         // A demo has none.
         settings.children.get_or_insert(false);
     }
+    let _fresh = fresh(options);
     let wish = wish(options, false)?;
     let record = recording(options)?;
     let target = Target::Run {
@@ -357,6 +359,7 @@ fn check_program(
         settings.hang_time = Some(settings.hang_time.map_or(limit, |time| time.min(limit)));
         settings.end_hangs = Some(limit);
     }
+    let _fresh = fresh(options);
     let record = recording(options)?;
     let check = Check::new(asked, to)?;
     let target = Target::Run {
@@ -567,6 +570,12 @@ fn look(options: &Options) -> anyhow::Result<Option<Look>> {
     Ok(wanted.then(|| output::style(options.color, true).into()))
 }
 
+/// The files that are written to, as far as they are not there yet.
+fn fresh(options: &Options) -> Fresh {
+    let all = [&options.record, &options.output, &options.folded];
+    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref))
+}
+
 /// The file of the recording, if there is to be one.
 fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
     let Some(path) = &options.record else {
@@ -577,8 +586,7 @@ fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
         Some(time) => Some(Keep::Events(time)),
         None => options.stats_only.then_some(Keep::Statistics),
     };
-    let bound = keep.map(|keep| Bound::new(path, keep)).transpose()?;
-    Ok(Some(Sink { file, bound }))
+    Ok(Some(Sink::to(file, path, keep)?))
 }
 
 /// Where standard output is the program's.

@@ -19,9 +19,12 @@ use crate::{
 };
 
 pub mod exports;
+mod fresh;
 pub mod guard;
 mod progress;
 mod replace;
+
+pub use fresh::Fresh;
 
 /// How a file wants its text.
 pub const PLAIN: Style = Style {

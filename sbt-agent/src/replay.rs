@@ -26,6 +26,7 @@ use crate::{
     screen::{Handle, Look, Screen},
     session::{observer::Observer, signals::Signals},
     terminal::stop_ourselves,
+    words::without_codes,
 };
 
 /// Between two snapshots at the least.
@@ -234,7 +235,7 @@ impl Player {
                 self.is_over = again.is_over;
                 self.shown_ns = 0;
             }
-            Err(error) => self.observer.notice(format!("{error:#}")),
+            Err(error) => (self.observer).notice(without_codes(&format!("{error:#}"))),
         }
     }
 
@@ -260,7 +261,10 @@ impl Player {
         self.observer.count(now_ns, model.totals().episodes);
         let report = self.replay.told(self.facts());
         let places: Vec<&Place> = self.replay.places().iter().map(AsRef::as_ref).collect();
-        let snapshot = self.observer.snapshot(now_ns, model, &places, report, None);
+        let present = self.replay.present();
+        let snapshot = self
+            .observer
+            .snapshot(now_ns, model, present, &places, report, None);
         Snapshot {
             replay: Some(Replaying {
                 at_ns: self.shown_ns,
@@ -283,7 +287,7 @@ impl Player {
         let saved = output::save(&report, report.pid);
         self.observer.notice(match saved {
             Ok(path) => format!("saved in {}", path.display()),
-            Err(error) => format!("not saved: {error:#}"),
+            Err(error) => format!("not saved: {}", without_codes(&format!("{error:#}"))),
         });
     }
 
@@ -372,9 +376,12 @@ async fn until(wakes: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{
-        Keep,
-        tests::{Ending, Written},
+    use crate::{
+        live::Doing,
+        record::{
+            Keep,
+            tests::{Ending, Written},
+        },
     };
 
     const S: u64 = 1_000_000_000;
@@ -475,6 +482,9 @@ mod tests {
         assert!(notice.contains(note), "{notice}");
         assert!(snapshot.report.notes.last().unwrap().contains(note));
         assert!(snapshot.report.episodes > 100);
+        // What the threads did then is what they do.
+        let is_known = |it: &Doing| !matches!(it, Doing::Unknown);
+        assert!(snapshot.doing.iter().all(is_known), "{:?}", snapshot.doing);
         // Its end is not known otherwise.
         assert!(snapshot.replay.unwrap().of_ns > Some(2 * S));
     }

@@ -47,6 +47,7 @@ mod taking;
 mod turns;
 mod upkeep;
 mod view;
+mod writer;
 
 use cost::Cost;
 pub use departures::Departures;
@@ -191,6 +192,8 @@ struct Session {
     /// How many CPUs the target may use, as last seen.
     cpus: Option<u32>,
     interrupted: bool,
+    /// Events lost when the watching ended.
+    lost: u64,
     notes: Vec<String>,
 }
 
@@ -269,6 +272,7 @@ impl Session {
             children: source_children,
             cpus: cpus::allowed(pid),
             interrupted: false,
+            lost: 0,
             notes: Vec::new(),
         };
         if session.futexes.is_on() {
@@ -291,6 +295,7 @@ impl Session {
                 sampling.end();
             }
             self.end_ns = clock::now_ns();
+            self.lost = source.lost();
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();
             self.processes.end();

@@ -136,7 +136,7 @@ fn row(
 const EPISODES: [&str; 19] = [
     "site",
     "name",
-    "episode",
+    "index",
     "from_site",
     "first_ns",
     "last_ns",

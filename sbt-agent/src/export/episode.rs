@@ -3,7 +3,6 @@
 use crate::{
     event::Count,
     model::{
-        site::SiteId,
         thread::{Split, ThreadId},
         told::{Arrival, Told},
     },
@@ -29,6 +28,15 @@ pub struct Episode {
     pub alone: Option<Piece>,
     /// Who took part, in order of arrival.
     pub seen: Vec<Seen>,
+}
+
+/// Which of a run's episodes are known one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Those from then on, ns since watching began: not 0 if only the end of it was kept.
+    pub from_ns: u64,
+    /// Arrivals in them.
+    pub arrivals: u64,
 }
 
 /// One thread in it.
@@ -142,11 +150,13 @@ impl Numbers {
     pub fn episode(&self, told: &Told) -> Option<Episode> {
         let done = &told.done;
         (done.last_ns > self.start_ns).then(|| Episode {
-            site: told.site.0,
+            site: self.order.site(told.site),
             index: told.index,
             first_ns: self.since(done.first_ns),
             last_ns: self.since(done.last_ns),
-            phase: done.phase.map(|(from, ns)| (from.map(|SiteId(id)| id), ns)),
+            phase: done
+                .phase
+                .map(|(from, ns)| (from.map(|id| self.order.site(id)), ns)),
             straggler: done
                 .straggler
                 .map(|(thread, lead_ns)| (self.order.number(thread), lead_ns)),

@@ -9,4 +9,4 @@ pub mod html;
 pub mod perfetto;
 pub mod timeline;
 
-pub use episode::{Doing, Episode, Numbers, Piece, Seen};
+pub use episode::{Doing, Episode, Known, Numbers, Piece, Seen};

@@ -93,6 +93,8 @@ impl Ord for Kept {
 /// The run.
 #[derive(Debug)]
 pub struct Timeline {
+    /// When it begins, ns since watching did: where only the end was kept, there.
+    pub from_ns: u64,
     /// How long a piece of time is, ns.
     pub step_ns: u64,
     /// By thread, the earliest first.
@@ -106,14 +108,16 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Of a run that was watched so long, with so many threads.
-    pub fn new(wall_ns: u64, threads: usize) -> Self {
+    /// Of a run that was watched so long, with so many threads, from `from_ns` on.
+    pub fn new(from_ns: u64, wall_ns: u64, threads: usize) -> Self {
         let threads = threads.min(MOST_THREADS);
         let columns = (MOST_CELLS / threads.max(1)).min(MOST_COLUMNS);
-        let step_ns = wall_ns.div_ceil(columns as u64).max(1);
+        let length_ns = wall_ns.saturating_sub(from_ns);
+        let step_ns = length_ns.div_ceil(columns as u64).max(1);
         // A short run has fewer.
-        let columns = usize::try_from(wall_ns.div_ceil(step_ns)).unwrap_or(columns);
+        let columns = usize::try_from(length_ns.div_ceil(step_ns)).unwrap_or(columns);
         Self {
+            from_ns,
             step_ns,
             lanes: vec![vec![Cell::default(); columns.max(1)]; threads],
             last: VecDeque::new(),
@@ -160,13 +164,9 @@ impl Timeline {
         let Some(lane) = self.lanes.get_mut(piece.thread as usize) else {
             return;
         };
-        let Piece {
-            from_ns,
-            to_ns,
-            doing,
-            ..
-        } = piece;
-        let whole = (to_ns - from_ns).max(1) as f64;
+        let since = |time_ns: u64| time_ns.saturating_sub(self.from_ns);
+        let (from_ns, to_ns) = (since(piece.from_ns), since(piece.to_ns));
+        let whole = (piece.to_ns - piece.from_ns).max(1) as f64;
         // A release may end after the watching did.
         let first = usize::try_from(from_ns / self.step_ns).unwrap_or(usize::MAX);
         let cells = lane.get_mut(first..).unwrap_or_default();
@@ -176,7 +176,7 @@ impl Timeline {
                 break;
             }
             let part_ns = to_ns.min(begin_ns + self.step_ns) - from_ns.max(begin_ns);
-            cell.add(doing, part_ns as f64, whole);
+            cell.add(piece.doing, part_ns as f64, whole);
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn all_times_are_in_the_pieces() {
-        let mut timeline = Timeline::new(81_920_000, 2);
+        let mut timeline = Timeline::new(0, 81_920_000, 2);
         for at in 0..50 {
             timeline.add(episode(at, 1_000_000 * at + 777, 100));
         }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn ready_and_blocked_times_are_spread_over_the_work() {
-        let mut timeline = Timeline::new(1000, 1);
+        let mut timeline = Timeline::new(0, 1000, 1);
         let mut one = episode(0, 0, 0);
         one.seen.truncate(1);
         one.seen[0].split = Split {
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn of_many_episodes_the_last_and_the_worst_are_kept() {
-        let mut timeline = Timeline::new(1_000_000_000, 2);
+        let mut timeline = Timeline::new(0, 1_000_000_000, 2);
         for at in 0..100_000 {
             let idle_ns = if at == 17 { 450 } else { at % 100 };
             timeline.add(episode(at, 10_000 * at, idle_ns));
@@ -281,8 +281,20 @@ mod tests {
     }
 
     #[test]
+    fn of_a_run_whose_end_was_kept_only_that_is_in_the_pieces() {
+        let mut timeline = Timeline::new(9_000, 10_000, 2);
+        assert_eq!((timeline.step_ns, timeline.lanes[0].len()), (1, 1000));
+        timeline.add(episode(0, 8_900, 100));
+        timeline.add(episode(1, 9_410, 100));
+        let work: f64 = timeline.lanes[1].iter().map(|cell| cell.work).sum();
+        assert!((work - 900.0).abs() < 1e-6, "{work}");
+        assert!((timeline.lanes[1][399].work - 1.0).abs() < 1e-9);
+        assert!((timeline.lanes[1][405].release - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn many_threads_have_fewer_pieces_each() {
-        let timeline = Timeline::new(1_000_000_000, 4096);
+        let timeline = Timeline::new(0, 1_000_000_000, 4096);
         assert_eq!(timeline.lanes.len(), MOST_THREADS);
         assert!(timeline.lanes[0].len() <= MOST_CELLS / MOST_THREADS);
     }

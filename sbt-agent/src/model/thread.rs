@@ -263,6 +263,11 @@ impl Threads {
         self.live.values()
     }
 
+    /// How many live.
+    pub fn count_living(&self) -> usize {
+        self.live.len()
+    }
+
     /// All sums from zero on; who there is stays.
     pub fn reset(&mut self) {
         for row in &mut self.rows {

@@ -13,7 +13,7 @@ use super::{guard::Named, progress::Progress, replace::Replacement};
 use crate::{
     cli::Exports,
     export::{
-        Episode, Numbers, csv,
+        Episode, Known, Numbers, csv,
         html::{self, Told},
         perfetto,
         timeline::Timeline,
@@ -60,6 +60,7 @@ impl Files {
         self.html.is_some() || self.perfetto.is_some() || self.csv_episodes.is_some()
     }
 
+    /// All of them, or none.
     fn finish(self) -> anyhow::Result<()> {
         let all = [
             self.html,
@@ -68,7 +69,7 @@ impl Files {
             self.csv_episodes,
             self.folded,
         ];
-        all.into_iter().flatten().try_for_each(Replacement::finish)
+        Replacement::finish_all(all.into_iter().flatten())
     }
 }
 
@@ -104,7 +105,7 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
             }
             let mut files = Files::begin(exports)?;
             if let Some(out) = &mut files.html {
-                html::write(&report, &Told::Nothing, out).context("cannot write the page")?;
+                html::write(&report, &Told::Nothing, out)?;
             }
             tables(&report, &mut files)?;
             files.finish()?;
@@ -131,7 +132,7 @@ fn tell(path: &Path) {
 
 fn tables(report: &Report, files: &mut Files) -> anyhow::Result<()> {
     if let Some(out) = &mut files.csv {
-        csv::sites(report, out).context("cannot write the table")?;
+        csv::sites(report, out)?;
     }
     Ok(())
 }
@@ -141,15 +142,45 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
         report,
         order,
         folded,
+        told,
     } = whole;
     if let Some(out) = &mut files.folded {
         stacks(&report, folded, out)?;
     }
     tables(&report, files)?;
-    if files.need_episodes() {
-        episodes(file, &report, order, files)?;
+    match told {
+        Some(extent) if files.need_episodes() => {
+            let known = Known {
+                from_ns: extent.from_ns.saturating_sub(report.start_ns),
+                arrivals: extent.arrivals,
+            };
+            episodes(file, &report, known, order, files)?;
+        }
+        Some(_) => {}
+        None => {
+            let shown = printable(&file.to_string_lossy());
+            statistics(&report, &shown, files)?;
+        }
     }
     Ok(report)
+}
+
+/// What there is without single episodes. `shown`: the recording.
+fn statistics(report: &Report, shown: &str, files: &mut Files) -> anyhow::Result<()> {
+    let needs = [
+        ("--perfetto", files.perfetto.is_some()),
+        ("--csv-episodes", files.csv_episodes.is_some()),
+    ];
+    if let Some((option, _)) = needs.iter().find(|(_, asked)| *asked) {
+        anyhow::bail!(
+            "{option} needs single episodes, and {shown} has statistics only: record without \
+             `--stats-only`, or with `--keep SECONDS`"
+        );
+    }
+    if let Some(out) = &mut files.html {
+        html::write(report, &Told::Statistics, out)?;
+    }
+    Ok(())
 }
 
 fn stacks(
@@ -166,35 +197,40 @@ fn stacks(
          killed, or is of an older version",
     )?;
     for line in lines {
-        writeln!(out, "{line}").context("cannot write the stacks")?;
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
-/// Goes through the recording once more, for what is made of single episodes.
-fn episodes(file: &Path, report: &Report, order: Order, files: &mut Files) -> anyhow::Result<()> {
-    const TRACE: &str = "cannot write the trace";
-    const TABLE: &str = "cannot write the table of episodes";
+/// Goes through the recording once more, for what is made of single episodes. `known`:
+/// which there are.
+fn episodes(
+    file: &Path,
+    report: &Report,
+    known: Known,
+    order: Order,
+    files: &mut Files,
+) -> anyhow::Result<()> {
     let mut progress = Progress::of("writing".into());
     let numbers = Numbers::new(report, order);
     let mut timeline = files
         .html
         .is_some()
-        .then(|| Timeline::new(report.wall_ns, report.threads.len()));
+        .then(|| Timeline::new(known.from_ns, report.wall_ns, report.threads.len()));
     let trace = files.perfetto.as_mut();
     let mut trace = trace
-        .map(|out| perfetto::Trace::new(report, out).context(TRACE))
+        .map(|out| perfetto::Trace::new(report, known, out))
         .transpose()?;
     let table = files.csv_episodes.as_mut();
     let mut table = table
-        .map(|out| csv::Episodes::new(report, out).context(TABLE))
+        .map(|out| csv::Episodes::new(report, out))
         .transpose()?;
     let mut add = |episode: Episode| {
         if let Some(trace) = &mut trace {
-            trace.add(&episode).context(TRACE)?;
+            trace.add(&episode)?;
         }
         if let Some(table) = &mut table {
-            table.add(&episode).context(TABLE)?;
+            table.add(&episode)?;
         }
         if let Some(timeline) = &mut timeline {
             timeline.add(episode);
@@ -205,13 +241,108 @@ fn episodes(file: &Path, report: &Report, order: Order, files: &mut Files) -> an
         numbers.episode(told).map_or(Ok(()), &mut add)
     })?;
     if let Some(trace) = trace {
-        trace.finish().context(TRACE)?;
+        trace.finish()?;
     }
     if let Some(table) = table {
-        table.finish().context(TABLE)?;
+        table.finish()?;
     }
     if let (Some(out), Some(timeline)) = (&mut files.html, &timeline) {
-        html::write(report, &Told::Timeline(timeline), out).context("cannot write the page")?;
+        html::write(report, &Told::Timeline(timeline), out)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::record::{
+        Keep,
+        tests::{Ending, Written},
+    };
+
+    const S: u64 = 1_000_000_000;
+
+    /// All that can be made of any recording with episodes.
+    fn exports(folder: &TempDir) -> Exports {
+        let at = |name: &str| Some(folder.path().join(name));
+        Exports {
+            html: at("a.html"),
+            perfetto: at("a.pftrace"),
+            csv: at("a.csv"),
+            csv_episodes: at("b.csv"),
+            folded: None,
+        }
+    }
+
+    /// What is embedded for the page's script.
+    fn data(folder: &TempDir) -> serde_json::Value {
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        let (_, rest) = page.split_once("id=\"tl-data\">").unwrap();
+        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+    }
+
+    fn rows(folder: &TempDir) -> usize {
+        let table = fs::read_to_string(folder.path().join("b.csv")).unwrap();
+        table.lines().count() - 1
+    }
+
+    #[test]
+    fn of_a_whole_recording_all_is_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = Written::run(2 * S, None, Ending::Orderly);
+        let report = write(&written.path(), &exports(&folder)).unwrap();
+        assert_eq!(rows(&folder) as u64, report.episodes * 3);
+        assert_eq!(data(&folder)["from"], 0);
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        assert!(!page.contains("Only the end of the run was kept"));
+    }
+
+    #[test]
+    fn of_one_whose_end_was_kept_the_drawing_begins_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::Events(Duration::from_secs(4));
+        let written = Written::run(30 * S, Some(keep), Ending::Orderly);
+        let report = write(&written.path(), &exports(&folder)).unwrap();
+        let kept = rows(&folder) as u64;
+        assert!((600..report.episodes * 3).contains(&kept), "{kept}");
+        let from_ns = data(&folder)["from"].as_u64().unwrap();
+        assert!((20 * S..26 * S).contains(&from_ns), "{from_ns}");
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        assert!(page.contains("Only the end of the run was kept"));
+        let trace = fs::read(folder.path().join("a.pftrace")).unwrap();
+        let has = |text: &[u8]| trace.windows(text.len()).any(|it| it == text);
+        assert!(has(b"not recorded"));
+    }
+
+    #[test]
+    fn of_statistics_nothing_is_drawn_and_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = Written::run(2 * S, Some(Keep::Statistics), Ending::Orderly);
+        let all = exports(&folder);
+        let error = write(&written.path(), &all).err().unwrap().to_string();
+        assert!(
+            error.starts_with("--perfetto needs single episodes"),
+            "{error}"
+        );
+        assert!(error.contains("`--stats-only`"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let table = Exports {
+            perfetto: None,
+            ..all.clone()
+        };
+        let error = write(&written.path(), &table).err().unwrap().to_string();
+        assert!(error.starts_with("--csv-episodes needs"), "{error}");
+        let rest = Exports {
+            csv_episodes: None,
+            ..table
+        };
+        write(&written.path(), &rest).unwrap();
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        assert!(page.contains("No timeline: the recording has statistics only"));
+        assert!(!page.contains("id=\"tl-data\""));
+    }
 }

@@ -21,6 +21,9 @@ use crate::{place::printable, target::launch::Invoker};
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 18;
 
+/// Links that are followed, at most; as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
 /// A file that is being written, and takes its place when it is whole.
 pub struct Replacement {
     out: BufWriter<File>,
@@ -52,7 +55,7 @@ impl Replacement {
 
     fn open(path: &Path) -> io::Result<Self> {
         // What a link points to is replaced, and not the link.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = behind_links(path)?;
         if let Ok(there) = fs::metadata(&path) {
             // Whether it may be written decides its owner, and not that of the folder.
             let file = OpenOptions::new().write(true).open(&path)?;
@@ -91,14 +94,23 @@ impl Replacement {
         })
     }
 
-    /// Puts what was written in its place. Without this nothing changes.
+    /// Puts all that was written in its place. Without this nothing changes, and nothing
+    /// does either if one of them cannot be written to its end.
     ///
     /// # Errors
-    /// It cannot be written, or not be put there.
-    pub fn finish(mut self) -> anyhow::Result<()> {
-        self.settle().with_context(|| cannot(&self.path))
+    /// One cannot be written, or not be put there.
+    pub fn finish_all(all: impl IntoIterator<Item = Self>) -> anyhow::Result<()> {
+        let mut all: Vec<Self> = all.into_iter().collect();
+        for file in &mut all {
+            file.settle().with_context(|| cannot(&file.path))?;
+        }
+        for file in &mut all {
+            file.put().with_context(|| cannot(&file.path))?;
+        }
+        Ok(())
     }
 
+    /// All of it is on the disk then, beside what it replaces, and is like that.
     fn settle(&mut self) -> io::Result<()> {
         self.out.flush()?;
         let file = self.out.get_ref();
@@ -119,9 +131,14 @@ impl Replacement {
             )?;
             self.form = Form::Named(name);
         }
-        if let Form::Named(name) = &self.form {
-            fs::rename(name, &self.path)?;
-        }
+        Ok(())
+    }
+
+    fn put(&mut self) -> io::Result<()> {
+        let Form::Named(name) = &self.form else {
+            return Ok(());
+        };
+        fs::rename(name, &self.path)?;
         self.form = Form::Itself;
         // The name is on the disk as well then. Some file systems know no such thing.
         if let Ok(folder) = File::open(folder(&self.path)) {
@@ -129,15 +146,22 @@ impl Replacement {
         }
         Ok(())
     }
+
+    /// Says which file it was.
+    fn named(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", cannot(&self.path)))
+    }
 }
 
 impl Write for Replacement {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
+        let written = self.out.write(bytes);
+        written.map_err(|error| self.named(&error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        let flushed = self.out.flush();
+        flushed.map_err(|error| self.named(&error))
     }
 }
 
@@ -151,6 +175,21 @@ impl Drop for Replacement {
 
 fn cannot(path: &Path) -> String {
     format!("cannot write {}", printable(&path.to_string_lossy()))
+}
+
+/// What a path leads to, also if that is not there yet.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        if let Ok(whole) = fs::canonicalize(&path) {
+            return Ok(whole);
+        }
+        match fs::read_link(&path) {
+            Ok(target) => path = folder(&path).join(target),
+            Err(_no_link) => return Ok(path),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 fn folder(path: &Path) -> &Path {
@@ -204,7 +243,7 @@ mod tests {
         file.write_all(b"new and longer").unwrap();
         file.flush().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        file.finish().unwrap();
+        Replacement::finish_all([file]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new and longer");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(names(folder.path()), ["a.html"]);
@@ -236,9 +275,50 @@ mod tests {
         std::os::unix::fs::symlink("a", &link).unwrap();
         let mut file = Replacement::begin(&link).unwrap();
         file.write_all(b"new").unwrap();
-        file.finish().unwrap();
+        Replacement::finish_all([file]).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_link_to_what_is_not_there_yet_stays_one_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("b", at("a")).unwrap();
+        std::os::unix::fs::symlink(at("c"), at("b")).unwrap();
+        let mut file = Replacement::begin(&at("a")).unwrap();
+        file.write_all(b"new").unwrap();
+        Replacement::finish_all([file]).unwrap();
+        assert!(fs::symlink_metadata(at("a")).unwrap().is_symlink());
+        assert!(fs::symlink_metadata(at("b")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(at("c")).unwrap(), "new");
+        // One that leads to itself leads nowhere.
+        std::os::unix::fs::symlink("d", at("d")).unwrap();
+        assert!(Replacement::begin(&at("d")).is_err());
+        assert!(fs::symlink_metadata(at("d")).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn none_is_replaced_if_one_cannot_be_written_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let mut file = Replacement::begin(&path).unwrap();
+        file.write_all(b"new").unwrap();
+        let mut full = Replacement::begin(Path::new("/dev/full")).unwrap();
+        full.write_all(b"new").unwrap();
+        let error = Replacement::finish_all([file, full]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot write /dev/full");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(names(folder.path()), ["a"]);
+        // It is named where the room ends before the end as well.
+        let mut full = Replacement::begin(Path::new("/dev/full")).unwrap();
+        let error = full.write_all(&vec![7; 2 * BUFFER]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot write /dev/full: No space")
+        );
     }
 
     #[test]

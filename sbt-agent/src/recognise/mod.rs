@@ -143,8 +143,8 @@ impl Recogniser {
     }
 
     /// What the user should know.
-    pub fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Takes one event in; `out` gets what comes out.

@@ -6,6 +6,7 @@
 //! with it alone and takes the first one's place. At any moment there is one whole file.
 
 use std::{
+    ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Seek as _, SeekFrom},
     os::{
@@ -31,6 +32,13 @@ use crate::{
 
 /// A generation that has reports only is as old as that, ns.
 const STATISTICS_NS: u64 = 10_000_000_000;
+
+/// For how long a report makes the next one wait, ns for each of its bytes: one of thousands
+/// of threads takes as much room as what happens in seconds.
+const NS_PER_BYTE: u64 = 10_000;
+
+/// Names of files that are tried, at most.
+const MOST_NAMES: u32 = 100;
 
 /// What is kept beside statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +66,11 @@ impl Bound {
         let shown = printable(&path.to_string_lossy());
         let path = fs::canonicalize(path).with_context(|| format!("cannot find {shown}"))?;
         let this = Self { path, keep };
-        let next = this.next();
-        let made = create(&next).and_then(|_file| fs::remove_file(&next));
+        let made = this.next().and_then(|(next, _)| fs::remove_file(next));
         made.with_context(|| {
             format!(
-                "cannot keep the recording {shown} small: its folder has to be writable; name a \
-                 file elsewhere"
+                "cannot keep the recording {shown} small: another file has to be written beside \
+                 it, and its folder does not let us; name a file elsewhere"
             )
         })?;
         Ok(this)
@@ -74,12 +81,35 @@ impl Bound {
         self.keep != Keep::Statistics
     }
 
-    /// The file that will be in its place.
-    fn next(&self) -> PathBuf {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(self.path.file_name().unwrap_or_default());
-        name.push(".next");
-        self.path.with_file_name(name)
+    /// A new file that will be in its place, with a name that nobody else uses.
+    fn next(&self) -> io::Result<(PathBuf, File)> {
+        let stem = self.path.file_name().unwrap_or_default();
+        for number in 0.. {
+            let mut name = OsString::from(".");
+            // Names have 255 bytes at most.
+            name.push(
+                Some(stem)
+                    .filter(|it| it.len() < 200)
+                    .unwrap_or("sbt".as_ref()),
+            );
+            name.push(format!(".{}-{number}.next", std::process::id()));
+            let path = self.path.with_file_name(name);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                // Of another machine, or of one with our number that was killed.
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_NAMES => {}
+                made => return Ok((path, made?)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Whether a file is what is there.
+    fn is(&self, file: &File) -> io::Result<bool> {
+        let identity = |it: &fs::Metadata| (it.dev(), it.ino());
+        let there = fs::metadata(&self.path);
+        let mine = file.metadata()?;
+        Ok(there.is_ok_and(|it| identity(&it) == identity(&mine)))
     }
 
     /// How old a generation gets, ns.
@@ -89,15 +119,6 @@ impl Bound {
             Keep::Statistics => STATISTICS_NS,
         }
     }
-}
-
-/// A new file; one that was left there is replaced.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 /// The younger generation of a file.
@@ -117,6 +138,8 @@ pub struct Generations {
     recap: Recap,
     younger: Generation,
     has_older: bool,
+    /// The report is not written again before, ns.
+    report_ns: u64,
 }
 
 impl Generations {
@@ -131,6 +154,7 @@ impl Generations {
                 at: 0,
             },
             has_older: false,
+            report_ns: 0,
         }
     }
 
@@ -168,10 +192,14 @@ impl Generations {
         if self.has_events() {
             stream.push(&facts)?;
         }
-        if let Some(report) = &report {
-            stream.push(report)?;
-        }
         let mut at = stream.flush()?;
+        if let Some(report) = report.as_ref().filter(|_| now_ns >= self.report_ns) {
+            let before = at;
+            stream.push(report)?;
+            at = stream.flush()?;
+            let bytes = at.saturating_sub(before);
+            self.report_ns = now_ns.saturating_add(bytes.saturating_mul(NS_PER_BYTE));
+        }
         if now_ns.saturating_sub(self.younger.since_ns) < self.bound.age_ns() {
             return Ok(());
         }
@@ -221,8 +249,8 @@ impl Generations {
         stream: &mut Stream,
         report: Option<&Row>,
     ) -> anyhow::Result<(Stream, u64)> {
-        let path = self.bound.next();
-        let made = self.make(stream, report, &path);
+        let (path, file) = self.bound.next()?;
+        let made = self.make(stream, report, &path, file);
         if made.is_err() {
             let _is_not_there = fs::remove_file(&path);
         }
@@ -234,10 +262,12 @@ impl Generations {
         stream: &mut Stream,
         report: Option<&Row>,
         path: &Path,
+        file: File,
     ) -> anyhow::Result<(Stream, u64)> {
+        // Whoever finds it in its place is to know that it is written.
+        let _knows_no_locks = file.try_lock();
         let before = stream.file();
         let is = before.metadata()?;
-        let file = create(path)?;
         let now = file.metadata()?;
         if (is.uid(), is.gid()) != (now.uid(), now.gid()) {
             fchown(&file, Some(is.uid()), Some(is.gid()))?;
@@ -259,6 +289,10 @@ impl Generations {
         let length = next.file().stream_position()?;
         // What it replaces may be all that there is of a long run.
         next.file().sync_data()?;
+        anyhow::ensure!(
+            self.bound.is(stream.file())?,
+            "its file was removed, moved or replaced"
+        );
         fs::rename(path, &self.bound.path)?;
         Ok((next, length))
     }

@@ -30,6 +30,8 @@ pub struct Whole {
     pub last: u64,
     /// Something follows them that is none, or ought to.
     pub torn: bool,
+    /// Bytes after the end of the stream.
+    pub behind: u64,
 }
 
 /// Looks through a file from its beginning.
@@ -43,6 +45,7 @@ pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
         head: 0,
         last: 0,
         torn: false,
+        behind: 0,
     };
     loop {
         let at = whole.bytes;
@@ -55,7 +58,10 @@ pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
                 whole.bytes = next;
             }
             Some(Next::Batch(next)) => (whole.last, whole.bytes) = (at, next),
-            Some(Next::End) => return Ok(whole),
+            Some(Next::End) => {
+                whole.behind = length.saturating_sub(at + 8);
+                return Ok(whole);
+            }
             None => {
                 whole.torn = true;
                 return Ok(whole);
@@ -163,6 +169,7 @@ mod tests {
             head: 0,
             last: 0,
             torn: true,
+            behind: 0,
         };
         assert_eq!(of(b""), torn(0));
         assert_eq!(of(b"PAR1 and so on, something else"), torn(0));
@@ -175,6 +182,8 @@ mod tests {
             ..torn(0)
         };
         assert_eq!(of(&end), whole);
+        let more = [&end[..], b"more"].concat();
+        assert_eq!(of(&more), Whole { behind: 4, ..whole });
         // A description that is none.
         end[4] = 16;
         end.extend([7; 16]);

@@ -7,8 +7,9 @@
 //! has the columns.
 
 use std::{
-    fs::{self, File},
-    io::Read as _,
+    fs::{File, OpenOptions},
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -18,6 +19,7 @@ use crate::{place::printable, report::Report};
 
 mod batches;
 mod bounded;
+mod bounds;
 mod clean;
 mod columns;
 mod frames;
@@ -32,7 +34,7 @@ mod write;
 
 pub use bounded::{Bound, Keep};
 pub use read::{ReadError, Reader};
-pub use replay::{Replay, Rest, Whole};
+pub use replay::{Extent, Replay, Rest, Whole};
 pub use rows::{Begin, Row};
 pub use write::{Recorder, Sink};
 
@@ -63,6 +65,12 @@ pub fn report(path: &Path) -> anyhow::Result<Report> {
     })
 }
 
+/// Opens a file that may be anything: a pipe is not waited for until somebody writes to it.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// Opens a recording, or reads a report in JSON.
 ///
 /// # Errors
@@ -70,7 +78,7 @@ pub fn report(path: &Path) -> anyhow::Result<Report> {
 pub fn open(path: &Path) -> anyhow::Result<Source> {
     let shown = printable(&path.to_string_lossy());
     let mut begin = [0];
-    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    let file = open_file(path).with_context(|| format!("cannot read {shown}"))?;
     anyhow::ensure!(
         file.metadata().is_ok_and(|it| it.is_file()),
         "{shown} is no regular file; a recording or a report is read from one"
@@ -81,7 +89,10 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
     if !is_json {
         return Ok(Source::Recording(Box::new(Replay::open(path)?)));
     }
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let mut text = String::from("{");
+    (&file)
+        .read_to_string(&mut text)
+        .with_context(|| format!("cannot read {shown}"))?;
     let report = clean::read(&text)
         .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
     Ok(Source::Report(Box::new(report)))

@@ -13,6 +13,7 @@ use super::{
     batches::Batches,
     columns,
     frames::{self, Whole},
+    open_file,
     rows::{Begin, Cells, Row},
 };
 use crate::place::printable;
@@ -21,12 +22,12 @@ use crate::place::printable;
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// It cannot be opened or read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {why}")]
     File {
         /// Which.
         path: String,
-        /// Why.
-        source: io::Error,
+        /// Why. Not called `source`: it would be told once more.
+        why: io::Error,
     },
     /// It is a pipe, a folder or the like.
     #[error("{path} is no regular file; a recording is read from one")]
@@ -89,11 +90,11 @@ impl Reader {
     /// See [`ReadError`].
     pub fn open(path: &Path) -> Result<(Self, Begin), ReadError> {
         let shown = printable(&path.to_string_lossy());
-        let failed = |source| ReadError::File {
+        let failed = |why| ReadError::File {
             path: shown.clone(),
-            source,
+            why,
         };
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = open_file(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(ReadError::Pipe { path: shown });
         }
@@ -144,25 +145,38 @@ impl Reader {
         self.whole.torn
     }
 
-    /// The moment of the last row that tells one, ns; `None` if the last batch tells none.
+    /// Something follows its end that is no part of it, bytes.
+    pub const fn behind(&self) -> u64 {
+        self.whole.behind
+    }
+
+    /// The moment up to which it goes, ns: that of the last facts, or else of the last row
+    /// that tells one; `None` if the last batch tells none.
     /// `path`: that of the same file, which is not read through for it.
     pub fn last_ns(&self, path: &Path) -> Option<u64> {
         let Whole {
             bytes, head, last, ..
         } = self.whole;
-        let head = File::open(path).ok()?.take(head);
-        let mut batch = File::open(path).ok()?;
+        let head = open_file(path).ok()?.take(head);
+        let mut batch = open_file(path).ok()?;
         batch.seek(SeekFrom::Start(last)).ok()?;
         let batch = batch.take(bytes.saturating_sub(last));
         let batches = Batches::open(BufReader::new(head.chain(batch)))?;
         let rows = batches.flatten().filter_map(|batch| columns::cells(&batch));
-        let times = rows
-            .flatten()
-            .filter_map(|cells| Row::of(&cells)?.time_ns());
-        times.max()
+        let (mut facts, mut latest) = (None, None);
+        for row in rows.flatten().filter_map(|cells| Row::of(&cells)) {
+            let time_ns = row.time_ns();
+            // What comes in after the end of the watching is not of it.
+            if let (Row::Facts(_), Some(_)) = (&row, time_ns) {
+                facts = time_ns;
+            }
+            latest = latest.max(time_ns);
+        }
+        facts.or(latest)
     }
 
-    fn damaged(&self) -> ReadError {
+    /// What has been read last cannot be.
+    pub fn damaged(&self) -> ReadError {
         ReadError::Damaged {
             path: self.path.clone(),
             version: self.version.clone(),

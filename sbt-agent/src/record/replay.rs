@@ -2,10 +2,11 @@
 
 use std::{path::Path, rc::Rc};
 
-use super::{ReadError, Reader, Row};
+use super::{ReadError, Reader, Row, bounds::Bounds};
 use crate::{
     model::{
-        Model,
+        Model, Present,
+        thread::ThreadId,
         told::{Telling, Told},
     },
     place::Place,
@@ -17,6 +18,7 @@ use crate::{
 #[allow(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
 pub struct Replay {
     reader: Reader,
+    bounds: Bounds,
     /// As it was after the last row.
     pub model: Model,
     places: Vec<Rc<Place>>,
@@ -37,6 +39,8 @@ pub struct Replay {
     ended: bool,
     /// Single episodes are wanted.
     tells: bool,
+    /// What the threads did at the end.
+    stood: Option<Vec<(ThreadId, Present)>>,
 }
 
 /// What a recording tells when it was read to its end.
@@ -48,6 +52,17 @@ pub struct Whole {
     /// Folded stacks of the samples, a line each; `None` if the end is missing or no
     /// samples were taken.
     pub folded: Option<Vec<String>>,
+    /// Single episodes; `None` if what is in the file is statistics only.
+    pub told: Option<Extent>,
+}
+
+/// Which of a run's single episodes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// From when on, `CLOCK_MONOTONIC` ns: later than the run, if only its end was kept.
+    pub from_ns: u64,
+    /// Arrivals in those that are complete.
+    pub arrivals: u64,
 }
 
 /// What there is of a recording after some rows.
@@ -92,6 +107,7 @@ impl Replay {
         }
         Ok(Self {
             reader,
+            bounds: Bounds::default(),
             model,
             places: Vec::new(),
             facts: Run::default(),
@@ -103,6 +119,7 @@ impl Replay {
             at_ns: begin.start_ns,
             ended: false,
             tells,
+            stood: None,
         })
     }
 
@@ -131,6 +148,9 @@ impl Replay {
         let Some(row) = self.row()? else {
             return Ok(None);
         };
+        if !self.bounds.allow(&row, &self.model) {
+            return Err(self.reader.damaged());
+        }
         self.at_ns = self.at_ns.max(self.time_ns(&row).unwrap_or(0));
         match &row {
             Row::Step(_) | Row::Place(_) if self.repeats => {}
@@ -233,18 +253,33 @@ impl Replay {
             Some(error) if self.facts.pid == 0 && self.summary.is_none() => return Err(error),
             Some(error) => Some(format!("{error}; what comes before was read")),
             None if !self.ended => Some(
-                "the recording has no end: whoever wrote it was killed, or it was not copied as \
-                 a whole; all that is there was read"
+                "the recording has no end: whoever wrote it was killed or had no room for it, or \
+                 it was not copied as a whole; all that is there was read"
                     .into(),
             ),
+            None if self.reader.behind() > 0 => Some(format!(
+                "{} bytes follow the end of the recording and were not read: something else was \
+                 written into the same file, or several recordings were put into one",
+                self.reader.behind()
+            )),
             None => None,
         };
         if let Some(summary) = &mut self.summary {
             summary.notes.extend(note.clone());
         }
         self.facts.notes.extend(note);
+        // Whoever still waits does so for whoever looks on, and is no longer in an episode.
+        self.stood = Some(self.model.present().collect());
         self.model.finish();
         Ok(())
+    }
+
+    /// What the threads do; at the end what they did before all that was open was settled.
+    pub fn present(&self) -> Vec<(ThreadId, Present)> {
+        match &self.stood {
+            Some(stood) => stood.clone(),
+            None => self.model.present().collect(),
+        }
     }
 
     /// What there is to report of what was told.
@@ -297,16 +332,34 @@ impl Replay {
             }
         };
         self.finish(stopped)?;
+        let extent = self.extent();
         let mut facts = self.facts.clone();
         let folded = facts.folded.take();
-        let report = match self.summary.take() {
-            Some(summary) => *summary,
-            None => self.told(facts),
+        let order = Order::new(&self.model);
+        let (report, order) = match self.summary.take() {
+            Some(summary) => {
+                let kept = self.told(facts);
+                let order = order.as_in(&summary, &kept, &self.model);
+                (*summary, order)
+            }
+            None => (self.told(facts), order),
         };
         Ok(Whole {
             report,
-            order: Order::new(&self.model),
+            order,
             folded,
+            told: extent,
+        })
+    }
+
+    /// Which episodes were told.
+    fn extent(&self) -> Option<Extent> {
+        // Where not even the facts are apart, reports are all that was written down.
+        let has_events = self.summary.is_none() || self.facts.pid > 0;
+        let rows = self.model.threads().rows();
+        has_events.then(|| Extent {
+            from_ns: self.start_ns,
+            arrivals: rows.iter().map(|row| row.episodes).sum(),
         })
     }
 }

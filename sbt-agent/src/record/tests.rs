@@ -1,7 +1,8 @@
 //! Recordings of a program that is made up: three threads, one barrier, two lines.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
+    io::Write as _,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -14,11 +15,12 @@ use crate::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         Model,
-        site::{PlaceId, Roles},
+        site::{PlaceId, Roles, SiteId},
         tape::Step,
+        thread::ThreadId,
     },
     place::{Frame, Place},
-    report::{Report, Run},
+    report::{Report, Run, order::Order},
     verdict,
 };
 
@@ -77,14 +79,13 @@ impl Written {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.sbt");
         let file = File::create(&path).unwrap();
-        let bound = keep.map(|keep| Bound::new(&path, keep).unwrap());
         let begin = Begin {
             start_ns: START,
             departures: true,
             switches: false,
             conceptual: 0,
         };
-        let mut recorder = Recorder::to(Sink { file, bound }, begin).unwrap();
+        let mut recorder = Recorder::to(Sink::to(file, &path, keep).unwrap(), begin).unwrap();
         let mut model = Model::new(START, true);
         model.keep_tape();
         let places = [place(10), place(20)];
@@ -288,17 +289,294 @@ fn wherever_a_bounded_file_is_cut_what_is_before_is_read() {
 }
 
 #[test]
-fn a_file_left_behind_is_replaced_and_the_rest_of_the_folder_is_not() {
+fn what_is_not_ours_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.sbt");
     fs::write(&path, "before").unwrap();
-    fs::write(folder.path().join(".run.sbt.next"), "left").unwrap();
+    let left = format!(".run.sbt.{}-0.next", std::process::id());
+    fs::write(folder.path().join(&left), "left").unwrap();
     let linked = folder.path().join("link.sbt");
     std::os::unix::fs::symlink(&path, &linked).unwrap();
     let bound = Bound::new(&linked, KEPT).unwrap();
     assert_eq!(bound, Bound::new(&path, KEPT).unwrap(), "the file itself");
     assert_eq!(fs::read(&path).unwrap(), b"before");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(fs::read(folder.path().join(left)).unwrap(), b"left");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    // The longest name that there can be, and a folder that is called as another file.
+    let path = folder.path().join("n".repeat(255));
+    fs::write(&path, "before").unwrap();
+    fs::create_dir(folder.path().join(".run.sbt.next")).unwrap();
+    assert!(Bound::new(&path, KEPT).is_ok());
+}
+
+/// A recorder of a file that is open, and the facts of a moment.
+fn begun(path: &Path, keep: Option<Keep>) -> Recorder {
+    let file = File::create(path).unwrap();
+    let sink = Sink::to(file, path, keep).unwrap();
+    let mut recorder = Recorder::to(sink, BEGIN).unwrap();
+    recorder.flush(facts_at(0), keep.map(|_| empty(0))).unwrap();
+    recorder
+}
+
+const BEGIN: Begin = Begin {
+    start_ns: START,
+    departures: true,
+    switches: false,
+    conceptual: 0,
+};
+
+fn facts_at(wall_ns: u64) -> Run {
+    Run {
+        pid: 4242,
+        start_ns: START,
+        wall_ns,
+        ..Run::default()
+    }
+}
+
+fn empty(wall_ns: u64) -> Report {
+    Report::new(&Model::new(START, true), &[], facts_at(wall_ns))
+}
+
+/// Flushes on for a minute of the recording's time, until that fails: why.
+fn failure(recorder: &mut Recorder, keep: Option<Keep>) -> String {
+    let flushes = (1..120).map(|number| number * FLUSH);
+    let mut failed = flushes.filter_map(|at| {
+        let report = keep.map(|_| empty(at));
+        recorder.flush(facts_at(at), report).err()
+    });
+    failed
+        .next()
+        .map_or_else(String::new, |it| format!("{it:#}"))
+}
+
+#[test]
+fn what_others_do_to_the_file_is_found_out() {
+    for keep in [None, Some(KEPT), Some(Keep::Statistics)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.sbt");
+        let mut recorder = begun(&path, keep);
+        assert_eq!(failure(&mut recorder, keep), "", "{keep:?}");
+        // Removed,
+        fs::remove_file(&path).unwrap();
+        let why = failure(&mut recorder, keep);
+        assert!(why.contains("removed or replaced"), "{keep:?}: {why}");
+        // replaced,
+        let mut recorder = begun(&path, keep);
+        let other = folder.path().join("other");
+        fs::write(&other, "foreign").unwrap();
+        fs::rename(&other, &path).unwrap();
+        let why = failure(&mut recorder, keep);
+        assert!(why.contains("removed or replaced"), "{keep:?}: {why}");
+        assert_eq!(fs::read(&path).unwrap(), b"foreign");
+        // cut off,
+        let mut recorder = begun(&path, keep);
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(10)
+            .unwrap();
+        let why = failure(&mut recorder, keep);
+        assert!(why.contains("cut its file off"), "{keep:?}: {why}");
+        drop(recorder);
+        // written to.
+        let mut recorder = begun(&path, keep);
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"more").unwrap();
+        let why = failure(&mut recorder, keep);
+        assert!(why.contains("written to it"), "{keep:?}: {why}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{keep:?}");
+    }
+}
+
+#[test]
+fn one_file_is_of_one_recording() {
+    for keep in [None, Some(KEPT), Some(Keep::Statistics)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.sbt");
+        let mut recorder = begun(&path, keep);
+        let other = || {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            Sink::to(file, &path, keep)
+        };
+        let refused = |other: anyhow::Result<Sink>| {
+            let error = other.err().unwrap().to_string();
+            assert!(error.contains("another sbt records into it"), "{error}");
+        };
+        refused(other());
+        // Also into a file that has taken its place meanwhile.
+        assert_eq!(failure(&mut recorder, keep), "");
+        refused(other());
+        recorder.end(facts_at(S), keep.map(|_| empty(S))).unwrap();
+        assert!(other().is_ok());
+    }
+}
+
+#[test]
+fn what_follows_the_end_is_told() {
+    let written = Written::run(S, None, Ending::Orderly);
+    let whole = fs::read(written.path()).unwrap();
+    for more in [&b"x"[..], &whole] {
+        fs::write(written.path(), [&whole, more].concat()).unwrap();
+        let mut again = report(&written.path()).unwrap();
+        let note = again.notes.pop().unwrap();
+        let expected = format!("{} bytes follow the end", more.len());
+        assert!(note.contains(&expected), "{note}");
+        assert_eq!(json(&again), written.live);
+    }
+}
+
+#[test]
+fn what_was_lost_is_told_also_if_it_breaks_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.sbt");
+    let mut recorder = begun(&path, None);
+    let lost = |tid, count| Step::Event(Event::Lost { tid, count });
+    recorder
+        .add(vec![lost(1, 339_276), lost(2, 4)], Vec::new())
+        .unwrap();
+    recorder.flush(facts_at(S), None).unwrap();
+    assert_eq!(report(&path).unwrap().lost_events, 339_280);
+    // More is lost than threads can tell of.
+    let facts = Run {
+        lost: 400_000,
+        ..facts_at(2 * S)
+    };
+    recorder.flush(facts, None).unwrap();
+    assert_eq!(report(&path).unwrap().lost_events, 400_000);
+}
+
+#[test]
+fn a_large_report_is_written_less_often() {
+    let size = |threads: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.sbt");
+        let keep = Some(KEPT);
+        let mut recorder = begun(&path, keep);
+        let names = (0..threads).map(|it| format!("{:x}", it.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let names: Vec<String> = names.collect();
+        let report = |at| Report {
+            notes: names.clone(),
+            ..empty(at)
+        };
+        for number in 1..=6 {
+            let at = number * FLUSH;
+            recorder.flush(facts_at(at), Some(report(at))).unwrap();
+        }
+        fs::metadata(&path).unwrap().len()
+    };
+    let (small, large) = (size(10), size(100_000));
+    // One of them, and not six.
+    let one = 100_000 * 8;
+    assert!(
+        large > small + one && large < small + 3 * one,
+        "{small} and {large}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_once_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = report(&path).err().unwrap().to_string();
+    assert!(error.contains("no regular file"), "{error}");
+    let error = Replay::open(&path).err().unwrap();
+    assert!(matches!(error, ReadError::Pipe { .. }), "{error}");
+    let error = Replay::open(&folder.path().join("none")).err().unwrap();
+    let text = format!("{:#}", anyhow::Error::from(error));
+    assert_eq!(text.matches("No such file").count(), 1, "{text}");
+}
+
+#[test]
+fn a_file_that_tells_of_too_many_threads_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.sbt");
+    let mut recorder = begun(&path, None);
+    let arrive = |tid| {
+        Step::Event(Event::Arrive {
+            tid,
+            clocks: at(START + u64::from(tid)),
+            object: BARRIER,
+            kind: Kind::Pthread,
+            callers: CallersId(1),
+        })
+    };
+    for part in 0..20 {
+        let steps = (1..=20_000).map(|tid| arrive(part * 20_000 + tid));
+        recorder.add(steps.collect(), Vec::new()).unwrap();
+    }
+    recorder.end(facts_at(S), None).unwrap();
+    let report = report(&path).unwrap();
+    let note = report.notes.last().unwrap();
+    assert!(note.contains("cannot be understood from batch"), "{note}");
+    assert!(
+        (131_072..200_000).contains(&report.arrivals),
+        "{}",
+        report.arrivals
+    );
+}
+
+/// A model that is told of episodes of threads at a line each.
+fn model_of(episodes: &[(&[u32], u32)]) -> (Model, Report) {
+    let mut model = Model::new(START, true);
+    let places: Vec<Rc<Place>> = [10, 20, 30].map(|line| Rc::new(place(line))).into();
+    for (number, (tids, line)) in (0..).zip(episodes) {
+        let callers = CallersId(line + 1);
+        model.define_place(callers, PlaceId(*line), Roles::default());
+        let first_ns = START + (number + 1) * ROUND;
+        for tid in *tids {
+            model.push(&Event::Thread {
+                tid: *tid,
+                shown: (4241 + tid, 4242),
+                name: "lu".into(),
+                since: at(START + u64::from(*tid)),
+                code_start: None,
+            });
+        }
+        for tid in *tids {
+            model.push(&Event::Arrive {
+                tid: *tid,
+                clocks: at(first_ns + u64::from(*tid)),
+                object: BARRIER + u64::from(*line) * 64,
+                kind: Kind::Pthread,
+                callers,
+            });
+        }
+        for tid in *tids {
+            let clocks = at(first_ns + 1000 + u64::from(*tid));
+            model.push(&Event::Depart { tid: *tid, clocks });
+        }
+    }
+    let report = Report::new(&model, &places, facts_at(S));
+    (model, report)
+}
+
+#[test]
+fn what_was_kept_is_called_as_in_the_report_of_the_whole_run() {
+    // Two threads met elsewhere before, and the lines came in another order.
+    let early: (&[u32], u32) = (&[1, 2], 2);
+    let (_, whole) = model_of(&[early, (&[3, 4, 5], 0), (&[3, 4, 5], 1)]);
+    let (model, part) = model_of(&[(&[3, 4, 5], 1), (&[3, 4, 5], 0)]);
+    let order = Order::new(&model).as_in(&whole, &part, &model);
+    let rows = (0..).map(ThreadId).zip(model.threads().rows());
+    let tids: Vec<(u32, u32)> = rows
+        .map(|(id, row)| (order.number(id), row.shown.0))
+        .collect();
+    let expected: Vec<(u32, u32)> = (whole.threads.iter().skip(2))
+        .map(|it| (it.id, it.tid))
+        .collect();
+    assert_eq!(tids, expected);
+    for site in &part.sites {
+        let number = order.site(SiteId(site.id));
+        let found = whole.sites.iter().find(|it| it.id == number).unwrap();
+        assert_eq!(found.line, site.line);
+    }
+    assert_eq!(
+        (0..2).map(|id| order.site(SiteId(id))).collect::<Vec<_>>(),
+        [2, 1]
+    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Writes a recording.
 
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io::{Seek as _, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
     sync::Arc,
 };
 
@@ -10,16 +12,16 @@ use arrow_ipc::{
     CompressionType,
     writer::{IpcWriteOptions, StreamWriter},
 };
-use arrow_schema::Schema;
+use arrow_schema::{ArrowError, Schema};
 
 use super::{
-    bounded::{Bound, Generations},
+    bounded::{Bound, Generations, Keep},
     columns::{self, Columns},
     rows::{Begin, Row},
 };
 use crate::{
     model::tape::Step,
-    place::Place,
+    place::{Place, printable},
     report::{Report, Run},
 };
 
@@ -33,6 +35,32 @@ pub struct Sink {
     pub file: File,
     /// What bounds its size, if anything does.
     pub bound: Option<Bound>,
+}
+
+impl Sink {
+    /// The file at `path`, which is open for writing: nobody else records into it from here
+    /// on. `keep`: what, if not all.
+    ///
+    /// # Errors
+    /// Somebody does, or what is to be kept cannot be.
+    pub fn to(file: File, path: &Path, keep: Option<Keep>) -> anyhow::Result<Self> {
+        anyhow::ensure!(
+            // Some file systems know no locks.
+            !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+            "cannot record into {}: another sbt records into it; name another file",
+            printable(&path.to_string_lossy())
+        );
+        let bound = keep.map(|keep| Bound::new(path, keep)).transpose()?;
+        Ok(Self { file, bound })
+    }
+}
+
+/// Why a batch could not be written: what the file has to say is told once, and as it is.
+fn plain(error: ArrowError) -> anyhow::Error {
+    match error {
+        ArrowError::IoError(_, error) => error.into(),
+        other => other.into(),
+    }
 }
 
 /// Rows that become batches of a file.
@@ -51,7 +79,7 @@ impl Stream {
         let schema = Arc::new(columns::schema());
         let options =
             IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME))?;
-        let writer = StreamWriter::try_new_with_options(file, &schema, options)?;
+        let writer = StreamWriter::try_new_with_options(file, &schema, options).map_err(plain)?;
         Ok(Self {
             writer,
             schema,
@@ -72,10 +100,23 @@ impl Stream {
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
+        self.check()?;
         if self.columns.rows() > 0 {
             let batch = self.columns.finish(&self.schema)?;
-            self.writer.write(&batch)?;
+            self.writer.write(&batch).map_err(plain)?;
         }
+        Ok(())
+    }
+
+    /// Makes sure that what was written is still there, and nothing else.
+    fn check(&mut self) -> anyhow::Result<()> {
+        let file = self.writer.get_mut();
+        let is = file.metadata()?;
+        anyhow::ensure!(is.nlink() > 0, "its file was removed or replaced");
+        anyhow::ensure!(
+            is.len() == file.stream_position()?,
+            "something else has cut its file off or written to it"
+        );
         Ok(())
     }
 
@@ -95,8 +136,7 @@ impl Stream {
     /// Those of the file.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.write()?;
-        self.writer.finish()?;
-        Ok(())
+        self.writer.finish().map_err(plain)
     }
 
     /// The file: whole batches may be added to it.

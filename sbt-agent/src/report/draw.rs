@@ -88,7 +88,8 @@ impl Report {
             arrivals: totals.arrivals + totals.unseen,
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
-            lost_events: run.lost,
+            // Of a recording that breaks off the one may be the older number.
+            lost_events: run.lost.max(totals.lost),
             own_cost: draw.own_cost(&time),
             estimated,
             compensated: draw.compensated(),

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Model, thread::ThreadId};
+use super::{Report, SiteReport};
+use crate::model::{Model, site::SiteId, thread::ThreadId};
 
 /// Those that met a barrier or passed a mark, in the order of their birth,
 /// from 0; where they are of several processes, one process after the other. The row
@@ -11,6 +12,8 @@ pub struct Order {
     numbers: Vec<u32>,
     /// Their processes, in order.
     processes: Vec<Process>,
+    /// What another report calls sites; `None` if it is what they are called here.
+    sites: Option<Vec<u32>>,
 }
 
 /// A process with threads in the report.
@@ -59,7 +62,58 @@ impl Order {
             let first = &mut processes[place[&rows[index].shown.1]].first;
             *first = (*first).min(number);
         }
-        Self { numbers, processes }
+        Self {
+            numbers,
+            processes,
+            sites: None,
+        }
+    }
+
+    /// The numbers by which a report of the `whole` run calls the threads and sites of a
+    /// model that knows only a part of it. `part`: the model's own report.
+    pub fn as_in(self, whole: &Report, part: &Report, model: &Model) -> Self {
+        let mut named: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+        for thread in whole.threads.iter().filter(|it| it.threads == 1) {
+            named
+                .entry((thread.tid, thread.pid))
+                .or_default()
+                .push(thread.id);
+        }
+        let mut shared = whole.threads.iter().filter(|it| it.threads > 1);
+        let shared = shared.next().map_or(NONE, |it| it.id);
+        let rows = model.threads().rows();
+        let mut numbers = vec![NONE; rows.len()];
+        // Numbers of threads are used again: those that are known here are the last ones.
+        let mut known: Vec<usize> = (0..rows.len()).collect();
+        known.retain(|index| self.numbers[*index] != NONE);
+        known.sort_by_key(|index| std::cmp::Reverse(rows[*index].since_ns));
+        for index in known {
+            let row = &rows[index];
+            let own = (row.threads == 1).then(|| named.get_mut(&row.shown)?.pop());
+            numbers[index] = own.flatten().unwrap_or(shared);
+        }
+        let sites = model.sites().all().len();
+        let mut sites = vec![NONE; sites];
+        for site in &part.sites {
+            let same = |it: &&SiteReport| is_same(it, site);
+            let found = whole.sites.iter().find(same);
+            if let (Some(found), Some(number)) = (found, sites.get_mut(site.id as usize)) {
+                *number = found.id;
+            }
+        }
+        Self {
+            numbers,
+            processes: self.processes,
+            sites: Some(sites),
+        }
+    }
+
+    /// The number of a site; `u32::MAX` if it has none.
+    pub fn site(&self, SiteId(site): SiteId) -> u32 {
+        match &self.sites {
+            Some(sites) => sites.get(site as usize).copied().unwrap_or(NONE),
+            None => site,
+        }
     }
 
     /// The processes of the threads, in order.
@@ -99,6 +153,13 @@ impl Order {
     pub fn by_index<T>(&self, list: impl IntoIterator<Item = T>) -> Vec<(u32, T)> {
         self.sorted((0..).map(ThreadId).zip(list))
     }
+}
+
+/// Whether two reports of one run mean the same site.
+fn is_same(a: &SiteReport, b: &SiteReport) -> bool {
+    let lines = |it: &SiteReport| (it.function.clone(), it.file.clone(), it.line);
+    (&a.binary, &a.offset, &a.callers, &a.places) == (&b.binary, &b.offset, &b.callers, &b.places)
+        && lines(a) == lines(b)
 }
 
 /// The processes of threads that are in the order of their birth.

@@ -44,6 +44,11 @@ pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
                     "a recording has no program to detach from; q leaves",
                 ));
             }
+            KeyCode::Char('e') => {
+                return Some(Meaning::Say(
+                    "a recording keeps its counters; `sbt run -e NAMES` takes others",
+                ));
+            }
             _ => {}
         }
     }
@@ -68,7 +73,9 @@ pub fn hints(tab: Vec<Hint>, replay: &Replaying) -> Vec<Hint> {
     if replay.motion != Playing::AtEnd {
         hints.extend([("+ -", "speed"), ("G", "end")]);
     }
-    let tab = tab.into_iter().filter(|(key, _)| !["p", "n"].contains(key));
+    let tab = tab
+        .into_iter()
+        .filter(|(key, _)| !["p", "n", "i"].contains(key));
     hints.extend(tab.map(|(key, what)| match key {
         "+ -" => ("z Z", what),
         _ => (key, what),
@@ -158,12 +165,26 @@ mod tests {
             ('r', "Home begins again"),
             ('n', "--name"),
             ('i', "no program to type to"),
+            ('e', "keeps its counters"),
         ] {
             match means(KeyCode::Char(c), KeyModifiers::NONE) {
                 Some(Meaning::Say(said)) => assert!(said.contains(text), "{c}: {said}"),
                 other => panic!("{c}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_not_offered() {
+        let tab = vec![
+            ("i", "type"),
+            ("n", "name"),
+            ("s", "sort"),
+            ("+ -", "pieces"),
+        ];
+        let all = hints(tab, &PLAYING);
+        let keys: Vec<&str> = all.iter().map(|(key, _)| *key).collect();
+        assert_eq!(keys, ["Space", "+ -", "G", "s", "z Z", "w"]);
     }
 
     #[test]

@@ -39,7 +39,8 @@ use crate::{
     words::{since, without_codes},
 };
 use looking::Looking;
-use watch::{Found, Hang, Outcome, Step, Watch};
+pub use watch::Outcome;
+use watch::{Found, Hang, Step, Watch};
 
 /// Stands for all that was there before anybody watched: nobody comes to any barrier.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
@@ -82,6 +83,12 @@ impl Hangs {
     /// After how long without an arrival it is looked; `None`: never.
     pub fn limit_ns(&self) -> Option<u64> {
         self.watch.limit_ns()
+    }
+
+    /// When what hangs was looked at last, ns, and what has become of it.
+    pub fn state(&self, now_ns: u64) -> Option<(u64, Outcome)> {
+        let hang = self.watch.hang(now_ns)?;
+        Some((hang.found.what.at_ns, hang.outcome))
     }
 
     /// What happens is no longer seen.

@@ -180,6 +180,13 @@ impl Locks {
         }
     }
 
+    /// How often threads have waited.
+    pub fn waits(&self) -> u64 {
+        let gone = self.gone.values().map(|(_, known)| known);
+        let all = self.known.values().chain(gone);
+        all.map(|known| known.before.waits + known.now.waits).sum()
+    }
+
     /// What to report; `None` if nobody looked.
     pub fn report(&self) -> Option<Vec<Found>> {
         let known = self.known.iter();

@@ -8,7 +8,10 @@ use crate::{
         Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
         Snapshot, Watching,
     },
-    model::{Model, Present, lanes, thread::Split},
+    model::{
+        Model, Present, lanes,
+        thread::{Split, ThreadId},
+    },
     place::Place,
     report::{Report, order::Order, place_names::name},
 };
@@ -167,17 +170,18 @@ impl Observer {
         time_ns.saturating_sub(self.origin_ns)
     }
 
-    /// How things stand.
+    /// How things stand. `present`: what the threads of the model do.
     pub fn snapshot(
         &self,
         now_ns: u64,
         model: &Model,
+        present: Vec<(ThreadId, Present)>,
         places: &[&Place],
         report: Report,
         output: Option<Arc<Output>>,
     ) -> Snapshot {
         let order = Order::new(model);
-        let present = order.sorted(model.present());
+        let present = order.sorted(present);
         let watching = if report.ended {
             let status = report.exit_status;
             Watching::Ended { status }

@@ -266,8 +266,8 @@ impl Recognition {
     }
 
     /// What the user should know.
-    pub fn notes(&mut self) -> Vec<String> {
-        let mut notes = self.recogniser.take_notes();
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.recogniser.notes().to_vec();
         notes.extend(self.watch.note());
         notes
     }

@@ -1,31 +1,44 @@
-//! What a session writes down as it goes, on a thread of its own: a disk may be slow.
+//! What a session writes down as it goes.
 
-use std::{
-    sync::mpsc::{SyncSender, TrySendError, sync_channel},
-    thread::JoinHandle,
+use std::{mem::size_of, time::Duration};
+
+use super::{
+    Departures, Session,
+    writer::{Outcome, Writer},
 };
-
-use super::{Departures, Session};
 use crate::{
     clock,
+    event::Event,
     model::{Totals, tape::Step},
-    place::Place,
+    place::{Frame, Place},
     record::{Begin, Bound, Recorder, Sink},
     report::{Report, Run},
-    source::ebpf::Ebpf,
+    settings::Named,
     verdict,
+    words::without_codes,
 };
 
 /// What was taken in is in the file after so long, ns, but for the time that the disk
 /// takes.
 const FLUSH_EVERY_NS: u64 = 500_000_000;
 
+/// Where nothing happens, that is written down after so long, ns,
+const CALM_NS: u64 = 1_000_000_000;
+
+/// but then no more often than that one part in so many of the silence is missing: a
+/// program that hangs over night does not fill the disk.
+const CALMER: u64 = 60;
+
 /// What is known beside the model costs more to gather than to wait for: no more often
 /// than that it takes one part in so many of the time.
 const SPARED: u64 = 50;
 
-/// Parts that wait for the disk, at most: beyond that it is too slow.
-const QUEUE: usize = 1024;
+/// The report waits for the end of the recording, which may be a reason for a note, but no
+/// longer than this.
+const REPORT_WAITS: Duration = Duration::from_secs(2);
+
+/// A disk that has taken nothing for so long is not waited for any more.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Something to be written.
 enum Part {
@@ -38,27 +51,69 @@ enum Part {
     End(Box<Run>, Option<Box<Report>>),
 }
 
+/// What is known beside what the model was told, as far as a change of it is news.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    totals: Totals,
+    /// When the hang was looked at last, ns, and what has become of it.
+    hang: Option<(u64, super::hang::Outcome)>,
+    lock_waits: u64,
+    notes: usize,
+    names: Vec<Named>,
+}
+
+/// When it is time to write down what is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// When there was news last, ns.
+    news_ns: u64,
+    /// With news not before, and without them then, ns.
+    due_ns: u64,
+    calm_ns: u64,
+}
+
+impl Pace {
+    const fn is_due(self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns
+    }
+
+    /// Whether it is to be written, if that is due; `news`: whether there are any.
+    const fn wants(self, now_ns: u64, news: bool) -> bool {
+        news || now_ns >= self.calm_ns
+    }
+
+    /// It was; to gather it took so long, ns.
+    fn written(&mut self, now_ns: u64, news: bool, took_ns: u64) {
+        if news {
+            self.news_ns = now_ns;
+        }
+        let spared_ns = took_ns.saturating_mul(SPARED);
+        self.due_ns = now_ns + FLUSH_EVERY_NS.max(spared_ns);
+        let silence_ns = now_ns.saturating_sub(self.news_ns);
+        self.calm_ns = now_ns + CALM_NS.max(silence_ns / CALMER).max(spared_ns);
+    }
+}
+
 /// A file that is being written.
 pub struct Recording {
-    parts: SyncSender<Part>,
-    writer: JoinHandle<anyhow::Result<()>>,
+    writer: Writer<Part>,
     /// Places that were handed over.
     places: usize,
     /// Not all is kept: it needs the report.
     is_bounded: bool,
-    /// What the model had seen when it was last looked.
-    totals: Totals,
-    /// Something has happened since it was last flushed.
+    known: Known,
+    /// Something was handed over since it was last flushed.
     news: bool,
-    due_ns: u64,
+    pace: Pace,
+    /// With the last flush so many parts were handed over.
+    flushed: u64,
 }
 
 impl Recording {
     /// `begin`: how the model was begun; `facts`: what is known by then.
     fn begin(sink: Sink, begin: Begin, facts: Run, report: Option<Report>) -> anyhow::Result<Self> {
-        let (parts, queue) = sync_channel(QUEUE);
         let is_bounded = sink.bound.is_some();
-        let write = move || {
+        let writer = Writer::spawn(move |queue| {
             let mut recorder = Recorder::to(sink, begin)?;
             // Who is killed at once has at least begun.
             recorder.flush(facts, report)?;
@@ -74,31 +129,44 @@ impl Recording {
                 }
             }
             Ok(())
-        };
-        let writer = std::thread::Builder::new().name("sbt-record".into());
+        })?;
         Ok(Self {
-            parts,
-            writer: writer.spawn(write)?,
+            writer,
             places: 0,
             is_bounded,
-            totals: Totals::default(),
+            known: Known::default(),
             news: false,
-            due_ns: 0,
+            pace: Pace::default(),
+            flushed: 0,
         })
     }
 
-    /// Why nothing more can be written.
-    fn failure(self) -> String {
-        drop(self.parts);
-        match self.writer.join() {
-            Ok(Err(error)) => format!("{error:#}"),
-            Ok(Ok(())) => "the disk is too slow for what happens".into(),
-            Err(_panic) => "its thread failed".into(),
-        }
+    /// What is known is handed over only when that before it is on the disk: it is large.
+    fn is_up_to_date(&self) -> bool {
+        self.writer.written() >= self.flushed
     }
 }
 
+/// Memory that steps and places take until they are written, bytes.
+fn memory(steps: &[Step], places: &[Place]) -> usize {
+    let beside = |step: &Step| match step {
+        Step::Event(Event::Thread { name, .. }) => name.len(),
+        Step::Event(Event::Callers { addresses, .. }) => size_of_val(&**addresses),
+        Step::Event(Event::Away { takers, .. }) => size_of_val(&**takers),
+        _ => 0,
+    };
+    let steps: usize = steps.iter().map(|it| size_of::<Step>() + beside(it)).sum();
+    let frame = |frame: &Frame| {
+        let names = [&frame.function, &frame.file];
+        let names = names.into_iter().flatten().map(String::len);
+        size_of::<Frame>() + names.sum::<usize>()
+    };
+    let place = |it: &Place| size_of::<Place>() + it.frames.iter().map(frame).sum::<usize>();
+    steps + places.iter().map(place).sum::<usize>()
+}
+
 fn note(why: &str) -> String {
+    let why = without_codes(why);
     format!("the recording ends before the watching did: {why}")
 }
 
@@ -130,6 +198,17 @@ impl Session {
         self.recording.is_some()
     }
 
+    /// What is known by now, as far as a change of it is news.
+    fn known(&self, now_ns: u64) -> Known {
+        Known {
+            totals: *self.model.totals(),
+            hang: self.hangs.state(now_ns),
+            lock_waits: self.locks.waits(),
+            notes: self.all_notes(now_ns).len(),
+            names: self.settings.names.clone(),
+        }
+    }
+
     /// Writes down what has come in. Where that cannot be, the watching goes on.
     pub(super) fn write_down(&mut self) {
         let Some(mut recording) = self.recording.take() else {
@@ -140,56 +219,155 @@ impl Session {
         let new = all.get(recording.places..).unwrap_or_default();
         let places: Vec<Place> = new.iter().map(|place| (**place).clone()).collect();
         recording.places = all.len();
-        let mut parts = Vec::new();
+        let mut goes_on = true;
         if !steps.is_empty() || !places.is_empty() {
             recording.news = true;
-            parts.push(Part::Steps(steps, places));
+            let bytes = memory(&steps, &places);
+            goes_on = recording.writer.push(Part::Steps(steps, places), bytes);
         }
-        let totals = *self.model.totals();
-        recording.news |= totals != std::mem::replace(&mut recording.totals, totals);
         let now_ns = clock::now_ns();
-        if recording.news && now_ns >= recording.due_ns {
-            recording.news = false;
-            let facts = self.facts(now_ns);
-            let report = recording
-                .is_bounded
-                .then(|| Box::new(self.report_so_far(facts.clone())));
-            parts.push(Part::Facts(Box::new(facts), report));
-            let took_ns = clock::now_ns().saturating_sub(now_ns);
-            recording.due_ns = now_ns + FLUSH_EVERY_NS.max(took_ns.saturating_mul(SPARED));
-        }
-        for part in parts {
-            if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-                recording.parts.try_send(part)
-            {
-                self.model.drop_tape();
-                self.notes.push(note(&recording.failure()));
-                return;
+        if goes_on && recording.pace.is_due(now_ns) && recording.is_up_to_date() {
+            let known = self.known(now_ns);
+            let news = recording.news || known != recording.known;
+            if recording.pace.wants(now_ns, news) {
+                (recording.news, recording.known) = (false, known);
+                // Nobody watches any more after the end.
+                let until_ns = match self.source {
+                    Some(_) => now_ns,
+                    None => self.end_ns,
+                };
+                let facts = self.facts(until_ns);
+                let report = recording
+                    .is_bounded
+                    .then(|| Box::new(self.report_so_far(facts.clone())));
+                let took_ns = clock::now_ns().saturating_sub(now_ns);
+                recording.pace.written(now_ns, news, took_ns);
+                let part = Part::Facts(Box::new(facts), report);
+                // There is one at a time.
+                goes_on = recording.writer.push_last(part, 0);
+                recording.flushed = recording.writer.handed();
             }
         }
-        self.recording = Some(recording);
+        if goes_on {
+            self.recording = Some(recording);
+        } else {
+            self.model.drop_tape();
+            self.notes.push(note(&recording.writer.failure()));
+        }
     }
 
     /// The report, of what is known beside the model.
     pub(super) fn report_so_far(&self, facts: Run) -> Report {
-        let run = Run {
-            lost: self.source.as_ref().map_or(0, Ebpf::lost),
-            ..facts
-        };
-        verdict::with(Report::new(&self.model, self.resolver.places(), run))
+        verdict::with(Report::new(&self.model, self.resolver.places(), facts))
     }
 
-    /// Ends the file with the report and what it takes from us; why that failed, if it did.
-    pub(super) fn end_recording(&mut self, facts: Option<Run>, report: &Report) -> Option<String> {
-        let (recording, facts) = (self.recording.take()?, facts?);
-        let report = recording.is_bounded.then(|| Box::new(report.clone()));
-        let sent = recording.parts.send(Part::End(Box::new(facts), report));
-        let ended = recording.writer.join();
-        let why = match (sent, ended) {
-            (Ok(()), Ok(Ok(()))) => return None,
-            (_, Ok(Err(error))) => format!("{error:#}"),
-            _ => "its thread failed".into(),
+    /// Ends the file with the report and what it takes from us.
+    pub(super) fn end_recording(&mut self, facts: Option<Run>, report: &Report) {
+        if let (Some(recording), Some(facts)) = (&mut self.recording, facts) {
+            let report = recording.is_bounded.then(|| Box::new(report.clone()));
+            // If it is not taken, waiting for the end tells why.
+            recording
+                .writer
+                .push_last(Part::End(Box::new(facts), report), 0);
+        }
+    }
+
+    /// Waits a little for the end of the file; what the report has to say of it.
+    pub(super) async fn recording_note(&mut self) -> Option<String> {
+        let recording = self.recording.as_mut()?;
+        let outcome = recording.writer.over(REPORT_WAITS).await;
+        if outcome == Outcome::Pending {
+            return Some(
+                "the recording was not yet whole when this report was written: the disk is slow"
+                    .into(),
+            );
+        }
+        self.recording = None;
+        match outcome {
+            Outcome::Failed(why) => Some(note(&why)),
+            _ => None,
+        }
+    }
+
+    /// Waits for the end of the file as long as the disk takes it, and nobody wants us to
+    /// end.
+    pub(super) async fn leave_recording(&mut self) {
+        let Some(mut recording) = self.recording.take() else {
+            return;
         };
-        Some(note(&why))
+        let why = loop {
+            let before = recording.writer.written();
+            let outcome = tokio::select! {
+                outcome = recording.writer.over(PATIENCE) => outcome,
+                heard = self.signals.next() => match heard {
+                    Ok(heard) if !heard.ends() => continue,
+                    _ => break "it was not waited for".to_owned(),
+                },
+            };
+            match outcome {
+                Outcome::Written => return,
+                Outcome::Failed(why) => break why,
+                Outcome::Pending if recording.writer.written() > before => {}
+                Outcome::Pending => {
+                    break format!("the disk has taken nothing for {} s", PATIENCE.as_secs());
+                }
+            }
+        };
+        self.tell(&format!("sbt: {}\n", note(&why)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    /// How often it is looked.
+    const TICK: u64 = S / 4;
+
+    /// How often it is written until then, and what is missing in the file at most, ns.
+    fn writes(until_ns: u64, has_news: impl Fn(u64) -> bool, took_ns: u64) -> (u64, u64) {
+        let mut pace = Pace::default();
+        let (mut count, mut last_ns, mut missing_ns) = (0, 0, 0);
+        for now_ns in (TICK..=until_ns).step_by(usize::try_from(TICK).unwrap()) {
+            let news = has_news(now_ns);
+            missing_ns = missing_ns.max(now_ns - last_ns);
+            if pace.is_due(now_ns) && pace.wants(now_ns, news) {
+                pace.written(now_ns, news, took_ns);
+                (count, last_ns) = (count + 1, now_ns);
+            }
+        }
+        (count, missing_ns)
+    }
+
+    #[test]
+    fn news_are_written_at_once_and_silence_now_and_then() {
+        assert_eq!(writes(60 * S, |_| true, 0), (120, FLUSH_EVERY_NS));
+        // To gather them takes long.
+        assert_eq!(writes(60 * S, |_| true, S / 50), (60, S));
+        let silent = |from_ns| move |now_ns| now_ns <= from_ns;
+        let (count, missing_ns) = writes(30 * S, silent(S), 0);
+        assert!((29..=33).contains(&count), "{count}");
+        assert_eq!(missing_ns, CALM_NS);
+        // A night is some hundred times a second, and no more is missing than of a minute.
+        let (count, missing_ns) = writes(10 * 3_600 * S, silent(S), 0);
+        assert!((300..600).contains(&count), "{count}");
+        assert!(missing_ns <= 10 * 3_600 * S / CALMER + TICK, "{missing_ns}");
+    }
+
+    #[test]
+    fn what_waits_for_the_disk_is_counted_with_all_that_belongs_to_it() {
+        let named = |name: &str| {
+            Step::Event(Event::Thread {
+                tid: 1,
+                shown: (1, 1),
+                name: name.into(),
+                since: crate::event::Clocks::at(0),
+                code_start: None,
+            })
+        };
+        let one = memory(&[named("")], &[]);
+        assert_eq!(memory(&[named(""), named("")], &[]), 2 * one);
+        assert_eq!(memory(&[named("1234567")], &[]), one + 7);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     place::Place,
     report::{Report, Run},
     settings::{Conceptual, Mark},
-    source::Totals,
+    source::{Totals, ebpf::Ebpf},
     target::process,
     verdict,
     words::command_line,
@@ -22,38 +22,42 @@ impl Session {
         self.model.finish();
         self.narrate();
         self.notes.extend(totals.notes);
-        self.notes.extend(self.processes.notes());
-        self.notes.extend(self.recognition.notes());
-        self.notes.extend(self.governor.note());
-        self.notes.extend(self.note_of_budget(self.end_ns));
-        self.notes.extend(self.futexes.note());
-        self.notes.extend(self.locks.note());
-        self.notes.extend(self.resolver.notes());
+        self.lost = totals.lost;
+        // If that fails, there is something to note.
+        self.write_down();
         let none_found = self.model.totals().arrivals == 0;
         let none_found_because = none_found
             .then(|| self.resolver.why_nothing_is_found())
             .flatten();
-        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
-        self.notes.extend(Naming(&self.settings).unmatched(&places));
         let (watched, watched_omitted) = self.narrator.take_kept();
         let mut run = Run {
             watched,
             watched_omitted,
             ended: ended || self.exit_status.is_some(),
-            lost: totals.lost,
             none_found_because,
-            notes: std::mem::take(&mut self.notes),
             folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
         };
-        // If that fails, there is something to note.
-        self.write_down();
-        run.notes.append(&mut self.notes);
+        // Before the end nobody knows what will be found, and to look takes a while.
+        run.notes.extend(self.resolver.notes());
+        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        run.notes.extend(Naming(&self.settings).unmatched(&places));
         let facts = self.recording.as_ref().map(|_| run.clone());
-        let mut report = verdict::with(Report::new(&self.model, self.resolver.places(), run));
-        let failed = self.end_recording(facts, &report);
-        report.notes.extend(failed);
+        let report = verdict::with(Report::new(&self.model, self.resolver.places(), run));
+        self.end_recording(facts, &report);
         report
+    }
+
+    /// What the user should know, as far as it is known.
+    pub(super) fn all_notes(&self, until_ns: u64) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        notes.extend(self.processes.notes());
+        notes.extend(self.recognition.notes());
+        notes.extend(self.governor.note());
+        notes.extend(self.note_of_budget(until_ns));
+        notes.extend(self.futexes.note());
+        notes.extend(self.locks.note());
+        notes
     }
 
     /// What was left out for the budget.
@@ -127,12 +131,13 @@ impl Session {
             had_children: self.had_children,
             children: self.children,
             cpus: self.cpus,
+            lost: self.source.as_ref().map_or(self.lost, Ebpf::lost),
             departures: self.governor.summary(),
             locks: self.locks.report(),
             hang: self.hang_report(until_ns),
             hang_time_ns: self.hangs.limit_ns(),
             spins: self.spinning.report(&self.again()),
-            notes: self.notes.clone(),
+            notes: self.all_notes(until_ns),
             counters: self.counters.clone(),
             states: self.states,
             own_cpu_ns: clock::process_cpu_ns(),

@@ -89,7 +89,6 @@ impl Session {
                     self.thin_next();
                 }
                 _ = ticks.tick() => {
-                    self.write_down();
                     self.recognise();
                     self.keep_to_budget();
                     self.govern();
@@ -97,6 +96,8 @@ impl Session {
                     self.govern_futexes();
                     self.look_for_hangs();
                     self.end_what_hangs();
+                    // With what was found out just now.
+                    self.write_down();
                 }
             }
         }
@@ -109,7 +110,8 @@ impl Session {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         self.end_the_rest().await;
-        let report = self.report(totals, ending == Some(Ending::Target));
+        let mut report = self.report(totals, ending == Some(Ending::Target));
+        report.notes.extend(self.recording_note().await);
         self.write_folded()?;
         self.aside(|| deliver(&report)).await?;
         // Watching may be over when the program is not: its status is ours.
@@ -120,6 +122,7 @@ impl Session {
                 .await
                 .context("writing the program's output")?;
         }
+        self.leave_recording().await;
         Ok(self.exit_status)
     }
 

@@ -22,6 +22,7 @@ use crate::{
     screen::{Handle, Look, Screen},
     settings,
     terminal::{Terminal, stop_ourselves},
+    words::without_codes,
 };
 
 /// Between two snapshots at the least,
@@ -132,7 +133,8 @@ impl Session {
         let report = self.report_so_far(self.facts(now_ns));
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
-        observer.snapshot(now_ns, &self.model, &places, report, output)
+        let present = self.model.present().collect();
+        observer.snapshot(now_ns, &self.model, present, &places, report, output)
     }
 
     /// Shows how things stand.
@@ -290,7 +292,7 @@ impl Session {
         let saved = output::save(&report, self.pid);
         self.notice(match saved {
             Ok(path) => format!("saved in {}", path.display()),
-            Err(error) => format!("not saved: {error:#}"),
+            Err(error) => format!("not saved: {}", without_codes(&format!("{error:#}"))),
         });
     }
 

@@ -24,6 +24,11 @@ pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
                 "No timeline: this page was made from a report. Make it from a recording (" span class="mono" { "sbt run -o FILE" } ") to have one."
             }
         },
+        Told::Statistics => html! {
+            p class="note" {
+                "No timeline: the recording has statistics only. One without " span class="mono" { "--stats-only" } ", or with " span class="mono" { "--keep SECONDS" } ", has what is needed for one."
+            }
+        },
         Told::Timeline(_) if report.episodes == 0 => {
             html! { p { "There was no complete episode." } }
         }
@@ -34,7 +39,19 @@ pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
 
 fn drawn(report: &Report, timeline: &Timeline) -> Markup {
     let kept = timeline.kept();
+    let all = if timeline.from_ns > 0 {
+        "all of it"
+    } else {
+        "whole run"
+    };
     html! {
+        @if timeline.from_ns > 0 {
+            p class="note" {
+                "Only the end of the run was kept: the timeline is of the last "
+                (time(report.wall_ns.saturating_sub(timeline.from_ns))) " of " (time(report.wall_ns))
+                ". What came before is in all other figures of this page."
+            }
+        }
         (bars::legend(&[
             ("work", "work"),
             ("ready", "ready, no CPU"),
@@ -50,13 +67,13 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
                 button type="button" data-act="out" aria-label="zoom out" { "−" }
                 button type="button" data-act="left" aria-label="earlier" { "◀" }
                 button type="button" data-act="right" aria-label="later" { "▶" }
-                button type="button" data-act="all" { "whole run" }
+                button type="button" data-act="all" { (all) }
                 button type="button" data-act="worst" { "worst episode" }
                 button type="button" data-act="last" { "last episode" }
                 output id="tl-range" {}
             }
             div id="tl-box" {
-                canvas id="tl-canvas" tabindex="0" role="img" aria-label="What each thread did over the run. Keys: plus and minus zoom, arrows move, 0 shows the whole run." {}
+                canvas id="tl-canvas" tabindex="0" role="img" aria-label="What each thread did over the run. Keys: plus and minus zoom, arrows move, 0 shows all of it." {}
                 div id="tl-tip" role="status" hidden {}
             }
         }
@@ -94,6 +111,7 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode]) -> Value {
         .map(|site| (site.id.to_string(), site.called().into()))
         .collect();
     json!({
+        "from": timeline.from_ns,
         "wall": report.wall_ns,
         "step": timeline.step_ns,
         "threads": threads,
@@ -102,20 +120,26 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode]) -> Value {
     })
 }
 
-/// Five characters a piece of time: shares of work, ready, blocked, release and idle.
+/// Five characters a piece of time: shares of work, ready, blocked, release and idle. What
+/// rounding adds or takes is carried to the next piece, so that it does not add up.
 fn cells(lane: &[Cell], step_ns: f64) -> String {
-    let digit = |ns: f64| {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "from 0 to 63"
-        )]
-        // What is there at all is seen.
-        let at = (ns / step_ns * 63.0).clamp(0.0, 63.0).ceil() as usize;
-        char::from(DIGITS[at])
-    };
-    let of = |cell: &Cell| [cell.work, cell.ready, cell.blocked, cell.release, cell.idle];
-    lane.iter().flat_map(of).map(digit).collect()
+    let mut carried = [0.0; 5];
+    let mut out = String::with_capacity(lane.len() * carried.len());
+    for cell in lane {
+        let of = [cell.work, cell.ready, cell.blocked, cell.release, cell.idle];
+        for (ns, carried) in of.into_iter().zip(&mut carried) {
+            let share = ns / step_ns * 63.0 + *carried;
+            let nearest = share.round().clamp(0.0, 63.0);
+            *carried = (share - nearest).clamp(-0.5, 0.5);
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "from 0 to 63"
+            )]
+            out.push(char::from(DIGITS[nearest as usize]));
+        }
+    }
+    out
 }
 
 /// Its site, number and last arrival, then who took part: when it came, its work before and
@@ -148,12 +172,32 @@ mod tests {
                 ..Cell::default()
             },
             Cell {
-                idle: 0.01,
+                idle: 0.2,
                 release: 5.0,
                 ..Cell::default()
             },
         ];
         assert_eq!(cells(&lane, 10.0), "_AAAAAAAgB");
+    }
+
+    #[test]
+    fn small_shares_do_not_add_up_to_more_than_there_was() {
+        let cell = Cell {
+            work: 9.0,
+            ready: 0.04,
+            blocked: 0.11,
+            release: 0.15,
+            idle: 0.7,
+        };
+        let lane = vec![cell; 8192];
+        let text = cells(&lane, 10.0);
+        let digit = |c: u8| DIGITS.iter().position(|it| *it == c).unwrap() as f64;
+        for (kind, expected) in [9.0, 0.04, 0.11, 0.15, 0.7].into_iter().enumerate() {
+            let digits = text.bytes().skip(kind).step_by(5).map(digit);
+            let sum = digits.sum::<f64>() * 10.0 / 63.0;
+            let difference = (sum - expected * 8192.0).abs();
+            assert!(difference < 0.1, "{kind}: {sum}");
+        }
     }
 
     #[test]

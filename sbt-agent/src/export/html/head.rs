@@ -3,9 +3,9 @@
 
 use maud::{Markup, html};
 
-use super::{count, percent, section, time, unbroken};
+use super::{count, marked, percent, section, time, unbroken};
 use crate::{
-    report::{EfficiencyReport, HangThreadReport, Report},
+    report::{EfficiencyReport, HangThreadReport, Report, StandstillReport},
     words::command_line,
 };
 
@@ -26,7 +26,7 @@ pub fn head(report: &Report) -> Markup {
     html! {
         header {
             p class="kind" { "sbt · where threads waited for each other" }
-            h1 { (command) }
+            h1 title=(command) { (command) }
             dl class="facts" {
                 (fact("watched", &time(report.wall_ns)))
                 (fact("threads", &count(threads)))
@@ -117,7 +117,7 @@ pub fn hang(report: &Report) -> Markup {
     };
     let body = html! {
         p class="lead" { (hang.text) }
-        p { "It lasted " (time(it.lasted_ns)) @if it.outcome == "lasts" { " and went on" } "." }
+        p { (lasted(it)) }
         @if let Some(site) = &hang.site {
             p {
                 "Barrier at " strong { (site) }
@@ -135,9 +135,21 @@ pub fn hang(report: &Report) -> Markup {
         @if !hang.chain.is_empty() {
             pre { @for line in &hang.chain { (line) "\n" } }
         }
-        @for note in &hang.notes { p class="hint" { (note) } }
+        @for note in &hang.notes { p class="hint" { (marked(note)) } }
     };
     html! { div class="hang" { (section("hang", title, &body)) } }
+}
+
+/// For how long, and whether it was over then.
+fn lasted(it: &StandstillReport) -> String {
+    let time = time(it.lasted_ns);
+    match it.outcome {
+        "lasts" => format!("It had lasted {time} when watching ended, and was not over."),
+        "over" => format!("It lasted {time} and was over then."),
+        _ => {
+            format!("It had lasted {time} when the probes went off; what came of it is not known.")
+        }
+    }
 }
 
 fn hung(thread: &HangThreadReport) -> Markup {
@@ -155,7 +167,7 @@ pub fn verdicts(report: &Report) -> Markup {
     let all = report.verdicts.iter().flatten();
     let body = html! {
         @if let Some(because) = &report.no_verdict_because {
-            p { "No verdict: " (because) "." }
+            p { "No verdict: " (marked(because)) "." }
         }
         ol class="verdicts" {
             @for verdict in all {
@@ -163,8 +175,8 @@ pub fn verdicts(report: &Report) -> Markup {
                 @let (what, rest) = text.split_once(": ").unwrap_or((text, ""));
                 li class=(if verdict.kind == "no-problem" { "good" } else { "bad" }) {
                     p {
-                        strong { (what) }
-                        @if !rest.is_empty() { ": " (rest) }
+                        strong { (marked(what)) }
+                        @if !rest.is_empty() { ": " (marked(rest)) }
                     }
                     @if let Some(site) = verdict.site.and_then(|id| report.site(id)) {
                         p class="hint" { a href=(format!("#site-{}", site.id)) { "its row in the table" } " · " (verdict.kind) }

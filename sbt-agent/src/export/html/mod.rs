@@ -4,7 +4,10 @@
 //! All that is said of the target is text for maud, which writes no markup of it; and if
 //! there were a way around that, the page's own policy would run no script but ours.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -34,6 +37,9 @@ const SCRIPT: &str = include_str!("page.js");
 /// Rows of a table, at most; the rest is counted.
 const MOST_ROWS: usize = 500;
 
+/// Characters of a command in the title of the window, at most.
+const MOST_TITLE: usize = 120;
+
 /// How durations are written.
 const PLAIN: Style = Style {
     width: 80,
@@ -45,6 +51,8 @@ const PLAIN: Style = Style {
 pub enum Told<'a> {
     /// Episodes of a recording.
     Timeline(&'a Timeline),
+    /// There are none in the recording: it has statistics only.
+    Statistics,
     /// There are none: only a report was given.
     Nothing,
 }
@@ -87,7 +95,7 @@ fn page(report: &Report, told: &Told<'_>) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content=(format!("sbt {}", report.version));
-                title { "sbt · " (command) }
+                title { "sbt · " (begin(&command, MOST_TITLE)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
@@ -128,6 +136,27 @@ fn percent(value: Option<f64>) -> String {
         Some(value) if value > 0.0 && value < 0.95 => format!("{value:.1} %"),
         value => table::percent(value),
     })
+}
+
+/// Its first characters.
+fn begin(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// A sentence; what stands in backticks is of the program, or to be typed.
+fn marked(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len() % 2 == 0 {
+        return html! { (text) };
+    }
+    html! {
+        @for (at, part) in parts.into_iter().enumerate() {
+            @if at % 2 == 0 { (part) } @else { code { (part) } }
+        }
+    }
 }
 
 fn unbroken(text: &str) -> String {

@@ -48,48 +48,62 @@
   const context = canvas.getContext("2d");
   const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   const KINDS = ["work", "ready", "blocked", "release", "idle"];
-  const wall = Math.max(data.wall, 1);
+  // Of a long run only the end may have been kept.
+  const start = data.from;
+  const wall = Math.max(data.wall, start + 1);
   const columns = data.threads.length ? data.threads[0].cells.length / KINDS.length : 0;
   const LEAST = 100;
   const BUSY = 44;
   const AXIS = 24;
 
-  // Shares of each kind, summed up from the start, so that any span is one subtraction.
+  // Shares of each kind, summed up from the start, so that any span is one subtraction. Those
+  // of work, of all threads together, likewise.
   const value = new Uint8Array(128);
   [...DIGITS].forEach((digit, at) => { value[digit.charCodeAt(0)] = at; });
+  const busy = new Float64Array(columns + 1);
   const sums = data.threads.map((thread) => {
     const out = new Float64Array((columns + 1) * KINDS.length);
-    for (let at = 0; at < columns; at++) {
-      const shares = KINDS.map((_, kind) => value[thread.cells.charCodeAt(at * KINDS.length + kind)]);
-      const all = shares.reduce((sum, share) => sum + share, 0);
-      const scale = Math.max(all, 63);
-      shares.forEach((share, kind) => {
-        const index = at * KINDS.length + kind;
-        out[index + KINDS.length] = out[index] + share / scale;
-      });
+    for (let at = 0; at < columns * KINDS.length; at++) {
+      const share = value[thread.cells.charCodeAt(at)] / 63;
+      out[at + KINDS.length] = out[at] + share;
+      if (at % KINDS.length < 3) busy[Math.floor(at / KINDS.length) + 1] += share;
     }
     thread.cells = null;
     return out;
   });
+  for (let at = 0; at < columns; at++) busy[at + 1] += busy[at];
   const episodes = data.episodes.map(([site, index, first, last, lost, seen]) => ({ site, index, first, last, lost, seen }));
 
-  let view = [0, wall];
+  let view = [start, wall];
   let box = { width: 0, height: 0, left: 0, lane: 0, gap: 0 };
   let colours = {};
   let patterns = {};
   let waiting = false;
+  // Pointers that move it, and where they were.
+  const held = new Map();
 
-  function sum(lane, position, kind) {
-    const at = Math.min(Math.max(position, 0), columns);
-    const whole = Math.floor(at);
-    const from = sums[lane][whole * KINDS.length + kind];
-    const rest = at - whole;
-    return rest === 0 ? from : from + (sums[lane][(whole + 1) * KINDS.length + kind] - from) * rest;
+  const column = (ns) => Math.min(Math.max((ns - start) / data.step, 0), columns);
+
+  // Of what was summed up, what lies before a column; `width` values a column.
+  function before(sums, width, kind, position) {
+    const whole = Math.floor(position);
+    const from = sums[whole * width + kind];
+    const rest = position - whole;
+    return rest === 0 ? from : from + (sums[(whole + 1) * width + kind] - from) * rest;
   }
 
-  function shares(lane, from, to) {
-    const [a, b] = [from / data.step, to / data.step];
-    return KINDS.map((_, kind) => (sum(lane, b, kind) - sum(lane, a, kind)) / (b - a));
+  // Into `out`, which is used again: this is done for each pixel.
+  function shares(lane, from, to, out) {
+    const [a, b] = [column(from), column(to)];
+    const all = (to - from) / data.step;
+    let sum = 0;
+    for (let kind = 0; kind < KINDS.length; kind++) {
+      out[kind] = (before(sums[lane], KINDS.length, kind, b) - before(sums[lane], KINDS.length, kind, a)) / all;
+      sum += out[kind];
+    }
+    // They are rounded.
+    if (sum > 1) for (let kind = 0; kind < KINDS.length; kind++) out[kind] /= sum;
+    return out;
   }
 
   function duration(ns) {
@@ -161,15 +175,47 @@
     context.fillText(shown, px, py);
   }
 
-  function stack(lane, left, width, parts) {
-    let bottom = top(lane) + box.lane;
-    parts.forEach((share, kind) => {
-      const height = share * box.lane;
-      if (height < 0.05) return;
+  // What a lane did: an area for each kind, of which each lies over that of the next. So
+  // there are a few fills for a lane, however many pixels it has.
+  function drawLane(lane, wide) {
+    const count = Math.ceil(plot() / wide);
+    const bottom = top(lane) + box.lane;
+    const heights = KINDS.map(() => new Float32Array(count));
+    const parts = new Float64Array(KINDS.length);
+    const seen = KINDS.map(() => false);
+    for (let step = 0; step < count; step++) {
+      shares(lane, at(box.left + step * wide), at(box.left + (step + 1) * wide), parts);
+      let height = 0;
+      for (let kind = 0; kind < KINDS.length; kind++) {
+        const part = parts[kind] * box.lane;
+        if (part >= 0.05) seen[kind] = true;
+        height += part;
+        heights[kind][step] = height;
+      }
+    }
+    for (let kind = KINDS.length - 1; kind >= 0; kind--) {
+      if (!seen[kind]) continue;
       context.fillStyle = patterns[KINDS[kind]];
-      context.fillRect(left, bottom - height, width, height);
-      bottom -= height;
-    });
+      area(heights[kind], wide, bottom);
+    }
+  }
+
+  // The area below steps of so many pixels each.
+  function area(heights, wide, bottom) {
+    context.beginPath();
+    context.moveTo(box.left, bottom);
+    let height = 0;
+    for (let step = 0; step < heights.length; step++) {
+      // Neighbours that are equal are one.
+      if (Math.abs(heights[step] - height) < 0.02) continue;
+      const x = box.left + step * wide;
+      context.lineTo(x, bottom - height);
+      height = heights[step];
+      context.lineTo(x, bottom - height);
+    }
+    context.lineTo(box.width, bottom - height);
+    context.lineTo(box.width, bottom);
+    context.fill();
   }
 
   function drawBusy() {
@@ -177,21 +223,13 @@
     context.fillStyle = colours.none;
     context.fillRect(box.left, 0, plot(), BUSY);
     context.fillStyle = colours.work;
-    context.beginPath();
-    context.moveTo(box.left, BUSY);
-    for (let pixel = 0; pixel < plot(); pixel++) {
+    const heights = new Float32Array(Math.ceil(plot()));
+    for (let pixel = 0; pixel < heights.length; pixel++) {
       const [from, to] = [at(box.left + pixel), at(box.left + pixel + 1)];
-      let busy = 0;
-      for (let lane = 0; lane < data.threads.length; lane++) {
-        for (let kind = 0; kind < 3; kind++) busy += sum(lane, to / data.step, kind) - sum(lane, from / data.step, kind);
-      }
-      const share = busy / ((to - from) / data.step) / count;
-      const y = BUSY - Math.min(share, 1) * BUSY;
-      context.lineTo(box.left + pixel, y);
-      context.lineTo(box.left + pixel + 1, y);
+      const all = before(busy, 1, 0, column(to)) - before(busy, 1, 0, column(from));
+      heights[pixel] = Math.min(all / ((to - from) / data.step) / count, 1) * BUSY;
     }
-    context.lineTo(box.width, BUSY);
-    context.fill();
+    area(heights, 1, BUSY);
     context.fillStyle = colours.soft;
     text("busy", 0, 18, box.left - 8);
     text("0 to " + count, 0, 36, box.left - 8);
@@ -204,14 +242,12 @@
     context.fillStyle = colours.card;
     context.fillRect(0, 0, box.width, box.height);
     drawBusy();
-    const wide = data.threads.length > 64 ? 2 : 1;
+    // While it is moved, coarser where there is much.
+    const wide = (data.threads.length > 64 ? 2 : 1) * (held.size && data.threads.length > 16 ? 2 : 1);
     data.threads.forEach((thread, lane) => {
       context.fillStyle = colours.none;
       context.fillRect(box.left, top(lane), plot(), box.lane);
-      for (let pixel = 0; pixel < plot(); pixel += wide) {
-        const [from, to] = [at(box.left + pixel), at(box.left + pixel + wide)];
-        stack(lane, box.left + pixel, Math.min(wide, plot() - pixel), shares(lane, from, to));
-      }
+      drawLane(lane, wide);
     });
     drawEpisodes();
     context.fillStyle = colours.card;
@@ -238,8 +274,6 @@
         const part = (kind, a, b) => {
           const [left, right] = [Math.max(x(a), box.left), Math.min(x(b), box.width)];
           if (right <= left) return;
-          context.fillStyle = colours.card;
-          context.fillRect(left, top(lane), right - left, box.lane);
           context.fillStyle = patterns[kind];
           context.fillRect(left, top(lane), right - left, box.lane);
         };
@@ -277,9 +311,9 @@
   }
 
   function show(from, to) {
-    const span = Math.min(Math.max(to - from, LEAST), wall);
+    const span = Math.min(Math.max(to - from, LEAST), wall - start);
     const middle = (from + to) / 2;
-    const begin = Math.min(Math.max(middle - span / 2, 0), wall - span);
+    const begin = Math.min(Math.max(middle - span / 2, start), wall - span);
     view = [begin, begin + span];
     tip.hidden = true;
     later();
@@ -287,7 +321,7 @@
 
   function zoom(factor, around) {
     const centre = around === undefined ? (view[0] + view[1]) / 2 : around;
-    const span = Math.min(Math.max((view[1] - view[0]) * factor, LEAST), wall);
+    const span = Math.min(Math.max((view[1] - view[0]) * factor, LEAST), wall - start);
     const share = (centre - view[0]) / (view[1] - view[0]);
     const begin = centre - share * span;
     show(begin, begin + span);
@@ -309,7 +343,7 @@
   const worst = () => episodes.reduce((a, b) => (a && a.lost >= b.lost ? a : b), null);
   const acts = {
     in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.25), right: () => move(0.25),
-    all: () => show(0, wall), worst: () => focus(worst()), last: () => focus(episodes[episodes.length - 1]),
+    all: () => show(start, wall), worst: () => focus(worst()), last: () => focus(episodes[episodes.length - 1]),
   };
   for (const button of root.querySelectorAll("button[data-act]")) {
     button.disabled = !episodes.length && ["worst", "last"].includes(button.dataset.act);
@@ -330,7 +364,6 @@
     else move(event.deltaX / plot());
   }, { passive: false });
 
-  const held = new Map();
   canvas.addEventListener("pointerdown", (event) => {
     held.set(event.pointerId, event.offsetX);
     canvas.setPointerCapture(event.pointerId);
@@ -338,7 +371,9 @@
   });
   const release = (event) => {
     held.delete(event.pointerId);
-    if (!held.size) canvas.classList.remove("held");
+    if (held.size) return;
+    canvas.classList.remove("held");
+    later();
   };
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
@@ -371,7 +406,7 @@
     } else {
       const half = Math.max((view[1] - view[0]) / plot(), data.step) / 2;
       lines.push(moment(ns, half) + " ± " + duration(half));
-      const parts = shares(lane, Math.max(ns - half, 0), Math.min(ns + half, wall));
+      const parts = shares(lane, Math.max(ns - half, start), Math.min(ns + half, wall), []);
       KINDS.forEach((kind, at) => {
         if (parts[at] > 0.001) lines.push(kind + " " + (parts[at] * 100).toFixed(parts[at] < 0.1 ? 1 : 0) + "\u00a0%");
       });

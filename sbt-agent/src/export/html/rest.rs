@@ -2,8 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::{MOST_ROWS, Times, count, further, percent, scrolling, section, td_count, th, time};
-use crate::report::{Report, locks::LockReport};
+use super::{
+    MOST_ROWS, Times, count, further, marked, percent, scrolling, section, td_count, th, time,
+};
+use crate::report::{Report, UnfinishedReport, locks::LockReport};
 
 /// Locks for which threads waited, if anybody looked.
 pub fn locks(report: &Report) -> Markup {
@@ -60,12 +62,26 @@ pub fn unfinished(report: &Report) -> Markup {
             @for it in report.unfinished.iter().take(MOST_ROWS) {
                 li {
                     strong { (report.site(it.site).map_or_else(|| "?".into(), crate::report::SiteReport::called)) }
-                    ": there " (labels(&it.arrived)) "; missing " (labels(&it.missing)) "; waiting for " (time(it.waiting_ns))
+                    ": there " (labels(&it.arrived)) "; missing " (missing(report, it).unwrap_or_else(|| labels(&it.missing))) "; waiting for " (time(it.waiting_ns))
                 }
             }
         }
     };
     section("unfinished", "Not ended", &body)
+}
+
+/// Who is missing at a barrier that a hang is about: there it was looked.
+fn missing(report: &Report, it: &UnfinishedReport) -> Option<String> {
+    let hang = &report.hang.as_ref()?.found;
+    let is_it = hang.barrier.as_ref()?.id == Some(it.barrier);
+    let names = hang.missing.iter().take(32).map(|it| it.who.name.as_str());
+    let names: Vec<&str> = names.collect();
+    let further = hang.missing.len() - names.len();
+    let names = match further {
+        0 => names.join(", "),
+        _ => format!("{} and {further} more", names.join(", ")),
+    };
+    (is_it && !names.is_empty()).then_some(names)
 }
 
 /// What was lost or is unknown, and what watching cost.
@@ -90,7 +106,7 @@ pub fn notes(report: &Report) -> Markup {
         p { "Departures were " (departures) "." }
         @if let Some(because) = &cost.unknown_because { p { "What probes cost is unknown: " (because) "." } }
         @if !report.notes.is_empty() {
-            ul class="notes" { @for note in report.notes.iter().take(MOST_ROWS) { li { (note) } } }
+            ul class="notes" { @for note in report.notes.iter().take(MOST_ROWS) { li { (marked(note)) } } }
         }
         p class="hint" { "“?” stands for what is unknown or was not measured." }
     };

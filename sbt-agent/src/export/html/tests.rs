@@ -19,7 +19,7 @@ fn from_report(snapshot: &Snapshot) -> String {
 /// Two threads of so many episodes.
 fn timeline(report: &mut Report, episodes: u64) -> Timeline {
     report.wall_ns = episodes * 10_000;
-    let mut timeline = Timeline::new(report.wall_ns, report.threads.len());
+    let mut timeline = Timeline::new(0, report.wall_ns, report.threads.len());
     for index in 0..episodes {
         let last_ns = index * 10_000 + 9_000;
         let seen = |thread: u32| Seen {
@@ -172,6 +172,53 @@ fn a_hang_stands_on_top() {
     assert!(page.contains("■ Hang"));
     assert!(from_report(&samples::slow()).contains("■ Slow"));
     assert!(from_report(&samples::over()).contains("over later"));
+}
+
+#[test]
+fn it_is_said_whether_a_hang_was_over() {
+    let page = |outcome| {
+        let mut snapshot = samples::hung();
+        snapshot.report.hang.as_mut().unwrap().outcome = outcome;
+        from_report(&snapshot).replace('\u{a0}', " ")
+    };
+    let lasts = page("lasts");
+    assert!(lasts.contains("It had lasted 40.0 s when watching ended, and was not over."));
+    assert!(!lasts.contains("went on"));
+    assert!(page("over").contains("It lasted 40.0 s and was over then."));
+    assert!(page("unknown").contains("what came of it is not known"));
+}
+
+#[test]
+fn who_is_missing_at_a_hang_is_missing_where_it_has_not_ended() {
+    let mut snapshot = samples::hung();
+    for it in &mut snapshot.report.unfinished {
+        it.missing.clear();
+    }
+    let page = from_report(&snapshot);
+    let (_, unfinished) = page.split_once("<section id=\"unfinished\"").unwrap();
+    assert!(unfinished.contains("missing T3 worker;"), "{unfinished}");
+    // A barrier that nobody has looked at.
+    let hang = snapshot.report.hang.as_mut().unwrap();
+    hang.found.barrier.as_mut().unwrap().id = Some(9);
+    assert!(from_report(&snapshot).contains("missing nobody known;"));
+}
+
+#[test]
+fn what_is_to_be_typed_is_set_apart_and_is_no_markup() {
+    let shown = |text: &str| marked(text).into_string();
+    assert_eq!(shown("a `b <i>` c"), "a <code>b &lt;i&gt;</code> c");
+    assert_eq!(shown("it`s <i>"), "it`s &lt;i&gt;");
+}
+
+#[test]
+fn a_long_command_is_whole_on_the_page_but_not_in_the_title() {
+    let mut snapshot = samples::calm();
+    let long = "é".repeat(3000);
+    snapshot.report.command = vec![long.clone()];
+    let page = from_report(&snapshot);
+    let (_, title) = page.split_once("<title>").unwrap();
+    assert!(title.split_once("</title>").unwrap().0.chars().count() < 150);
+    assert!(page.contains(&format!("<h1 title=\"{long}\">{long}</h1>")));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Doing, Episode, Piece, Seen};
+use super::{Doing, Episode, Known, Piece, Seen};
 use crate::{model::thread::Split, report::Report};
 
 mod busy;
@@ -22,12 +22,14 @@ mod packets;
     reason = "their names and meanings are Perfetto's, and documented there"
 )]
 mod proto;
+mod rates;
 #[cfg(test)]
 mod tests;
 mod tracks;
 
 use busy::Busy;
 use packets::{Arg, Packets, Value, count, text};
+use rates::Rates;
 use tracks::{Lanes, Tracks};
 
 /// Arrivals that are drawn, at most: of a longer run only some stretches are, evenly spread
@@ -57,23 +59,28 @@ pub struct Trace<'a, W> {
     drawn_until_ns: u64,
     /// By thread: until when something is drawn, ns.
     until_ns: Vec<u64>,
+    rates: Rates,
     flow: u64,
 }
 
 impl<'a, W: Write> Trace<'a, W> {
-    /// Writes the tracks.
+    /// Writes the tracks. `known`: of what.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn new(report: &'a Report, out: W) -> io::Result<Self> {
-        Self::with_at_most(report, out, MOST_ARRIVALS)
+    pub fn new(report: &'a Report, known: Known, out: W) -> io::Result<Self> {
+        Self::with_at_most(report, known, out, MOST_ARRIVALS)
     }
 
-    fn with_at_most(report: &'a Report, out: W, arrivals: u64) -> io::Result<Self> {
+    fn with_at_most(report: &'a Report, known: Known, out: W, most: u64) -> io::Result<Self> {
         let mut packets = Packets::new(out)?;
-        let busy = Busy::new(report.wall_ns);
-        let tracks = Tracks::new(report, &mut packets, busy.step_ns())?;
-        let all: u64 = report.threads.iter().map(|thread| thread.episodes).sum();
+        let busy = Busy::new(known.from_ns, report.wall_ns);
+        let mut tracks = Tracks::new(report, &mut packets, busy.step_ns())?;
+        if known.from_ns > 0 {
+            let track = tracks.left_out(&mut packets)?;
+            packets.slice(track, (0, known.from_ns), "not recorded", &[])?;
+        }
+        let every = known.arrivals.div_ceil(most).max(1);
         let most = report.sites.iter().map(|site| site.id).max();
         let mut sites = vec![None; most.map_or(0, |most| most as usize + 1)];
         for site in &report.sites {
@@ -88,13 +95,14 @@ impl<'a, W: Write> Trace<'a, W> {
             labels: labels.map(Rc::from).collect(),
             counters: report.counters.iter().map(|it| it.name.clone()).collect(),
             until_ns: vec![0; report.threads.len()],
+            rates: Rates::new(report),
             tracks,
             report,
             sites,
-            every: all.div_ceil(arrivals).max(1),
+            every,
             serial: 0,
             left_out: 0,
-            drawn_until_ns: 0,
+            drawn_until_ns: known.from_ns,
             flow: 0,
         })
     }
@@ -105,6 +113,7 @@ impl<'a, W: Write> Trace<'a, W> {
     /// Those of the file.
     pub fn add(&mut self, episode: &Episode) -> io::Result<()> {
         self.busy.add(episode);
+        let counted = self.rates.spans(episode);
         let drawn = self.serial % (STRETCH * self.every) < STRETCH;
         self.serial += 1;
         if !drawn {
@@ -114,7 +123,13 @@ impl<'a, W: Write> Trace<'a, W> {
         self.leave_out(episode.first_ns)?;
         self.drawn_until_ns = self.drawn_until_ns.max(episode.last_ns);
         self.draw_episode(episode)?;
-        self.draw_threads(episode)
+        self.draw_threads(episode)?;
+        for (seen, span) in episode.seen.iter().zip(counted) {
+            if let Some(span) = span {
+                self.counted(seen, span)?;
+            }
+        }
+        Ok(())
     }
 
     /// Says that episodes are not drawn, up to a time.
@@ -142,7 +157,7 @@ impl<'a, W: Write> Trace<'a, W> {
     fn draw_episode(&mut self, it: &Episode) -> io::Result<()> {
         let site = self.site(it.site);
         let mut args = vec![
-            count("episode", it.index),
+            count("index", it.index),
             count("participants", it.seen.len() as u64),
             count("barrier_ns", it.barrier_ns()),
             count("lost_ns", it.lost_ns()),
@@ -165,7 +180,7 @@ impl<'a, W: Write> Trace<'a, W> {
         let track = self.phases.of(it.site, &site, span, &mut self.packets)?;
         if let Some(track) = track {
             let name = format!("{from} → {site}");
-            let args = [count("episode", it.index)];
+            let args = [count("index", it.index)];
             self.packets.slice(track, span, &name, &args)?;
         }
         Ok(())
@@ -228,14 +243,13 @@ impl<'a, W: Write> Trace<'a, W> {
         episode: &Episode,
         site: &Rc<str>,
     ) -> io::Result<()> {
-        let mut args = vec![text("site", site), count("episode", episode.index)];
+        let mut args = vec![text("site", site), count("index", episode.index)];
         if let Doing::Work(split) = piece.doing {
             args.extend(split_args(split));
             for (name, value) in self.counters.iter().zip(&it.counts) {
                 let value = value.map(Value::Count);
                 args.extend(value.map(|value| (Cow::Owned(name.clone()), value)));
             }
-            self.counted(&piece, &it.counts)?;
         }
         self.draw_piece(piece, &args)
     }
@@ -258,18 +272,18 @@ impl<'a, W: Write> Trace<'a, W> {
         self.packets.slice(track, span, name, args)
     }
 
-    /// What counters said of some work, a second of it.
-    fn counted(&mut self, piece: &Piece, counts: &[Option<u64>]) -> io::Result<()> {
-        let seconds = (piece.to_ns - piece.from_ns) as f64 / 1e9;
-        for (at, count) in counts.iter().enumerate() {
+    /// What counters said of a thread in a time, a second of it.
+    fn counted(&mut self, seen: &Seen, (from_ns, to_ns): (u64, u64)) -> io::Result<()> {
+        let seconds = (to_ns - from_ns) as f64 / 1e9;
+        for (at, count) in seen.counts.iter().enumerate() {
             let Some(count) = count else { continue };
             let name = self.counters.get(at).map_or("?", String::as_str);
             let track = self
                 .tracks
-                .counter(piece.thread, at, name, &mut self.packets)?;
+                .counter(seen.thread, at, name, &mut self.packets)?;
             if let Some(track) = track {
                 let value = *count as f64 / seconds;
-                self.packets.count(track, piece.from_ns, value)?;
+                self.packets.count(track, from_ns, value)?;
             }
         }
         Ok(())

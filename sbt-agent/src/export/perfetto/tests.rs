@@ -184,8 +184,24 @@ fn structure(whole: proto::Trace) -> Read {
     out
 }
 
+/// All of a run.
+fn all(arrivals: u64) -> Known {
+    Known {
+        from_ns: 0,
+        arrivals,
+    }
+}
+
 fn written(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<u8> {
-    let mut trace = Trace::new(report, Vec::new()).unwrap();
+    written_of(report, all(0), episodes)
+}
+
+fn written_of(
+    report: &Report,
+    known: Known,
+    episodes: impl IntoIterator<Item = Episode>,
+) -> Vec<u8> {
+    let mut trace = Trace::new(report, known, Vec::new()).unwrap();
     for episode in episodes {
         trace.add(&episode).unwrap();
     }
@@ -311,10 +327,7 @@ fn busy_threads_and_counters_are_counted() {
     let thread = Some(found.track("T0 lu"));
     let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
     let counter = below.next().unwrap();
-    assert_eq!(
-        counter.name.as_deref(),
-        Some("instructions per second of work")
-    );
+    assert_eq!(counter.name.as_deref(), Some("instructions per second"));
     let values = &found.counts[&counter.uuid.unwrap()];
     assert_eq!(values.len(), 1);
     assert!((values[0].1 - 2e9).abs() < 1.0);
@@ -325,10 +338,8 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
     let mut report = report();
     let count = 10 * STRETCH;
     report.wall_ns = count * 6 * MS;
-    for thread in &mut report.threads {
-        thread.episodes = count;
-    }
-    let mut trace = Trace::with_at_most(&report, Vec::new(), count * 4 / 5).unwrap();
+    let most = count * 4 / 5;
+    let mut trace = Trace::with_at_most(&report, all(count * 4), Vec::new(), most).unwrap();
     for episode in run(count, Some(2000)) {
         trace.add(&episode).unwrap();
     }
@@ -346,13 +357,80 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
 }
 
 #[test]
+fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
+    let mut report = report();
+    report.wall_ns = 20_000 * MS;
+    // The run had more than is drawn of one; what was kept of it has not.
+    for thread in &mut report.threads {
+        thread.episodes = MOST_ARRIVALS;
+    }
+    let from_ns = 19_950 * MS;
+    let known = Known {
+        from_ns,
+        arrivals: 8 * 4,
+    };
+    let kept = (0..8).map(|at| episode(at, from_ns + at * 6 * MS, Some(2000)));
+    let found = read(&written_of(&report, known, kept));
+    let missing = &found.slices[&found.track("not drawn")];
+    assert_eq!(missing.len(), 1);
+    let (from, to, name, _) = &missing[0];
+    assert_eq!((*from, *to, name.as_str()), (0, from_ns, "not recorded"));
+    let busy = &found.counts[&found.track("busy threads")];
+    assert_eq!(busy[0], (from_ns, 4.0));
+    let drawn = found.names(found.track("T0 lu"));
+    assert_eq!(drawn.iter().filter(|name| **name == "work").count(), 8);
+}
+
+/// When each thread was counted what is said of each of these episodes.
+fn spans(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<(u64, f64)> {
+    let found = read(&written(report, episodes));
+    let thread = Some(found.track("T0 lu"));
+    let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
+    let counter = below.next().and_then(|it| it.uuid);
+    let values = counter.and_then(|it| found.counts.get(&it).cloned());
+    values.unwrap_or_default()
+}
+
+#[test]
+fn rates_are_of_the_time_that_was_counted() {
+    let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
+    let mut report = report();
+    let mut episodes: Vec<Episode> = run(3, Some(2000)).collect();
+    for one in &mut episodes[1..] {
+        // Its work begins a millisecond after it has left the barrier: it was at another one.
+        one.seen[0].work_ns = Some(MS);
+    }
+    let found = spans(&report, episodes.clone());
+    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    assert_eq!(from, [0, 6 * MS + 2003, 11 * MS + 4006]);
+    assert!(close(found[1].1, 4e9), "{found:?}");
+
+    // Where work begins with regions, what lies between them was counted too.
+    report.sites[1].kind = "gomp";
+    assert_eq!(report.sites[1].id, 1);
+    let found = spans(&report, episodes);
+    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    assert_eq!(from, [5 * MS + 2000, 10 * MS + 4003]);
+    let seconds = (2 * MS + 3) as f64 / 1e9;
+    assert!(close(found[0].1, 4e6 / seconds), "{found:?}");
+}
+
+#[test]
+fn where_departures_are_not_watched_waiting_is_counted() {
+    let report = report();
+    let found = spans(&report, run(3, None));
+    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    // The first from its birth, the others since it had arrived before.
+    assert_eq!(from, [0, 2 * MS, 7 * MS]);
+    assert!((found[1].1 / (4e6 / 0.005) - 1.0).abs() < 1e-6, "{found:?}");
+}
+
+#[test]
 fn a_million_episodes_are_not_more_than_browsers_open() {
     let mut report = report();
     report.wall_ns = 1_000_000 * 6 * MS;
-    for thread in &mut report.threads {
-        thread.episodes = 1_000_000;
-    }
-    let bytes = written(&report, run(1_000_000, Some(2000))).len();
+    let known = all(4_000_000);
+    let bytes = written_of(&report, known, run(1_000_000, Some(2000))).len();
     assert!((10_000_000..150_000_000).contains(&bytes), "{bytes}");
 }
 

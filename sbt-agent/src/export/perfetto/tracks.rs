@@ -147,7 +147,7 @@ impl Tracks {
         packets.describe(TrackDescriptor {
             uuid: Some(uuid),
             parent_uuid: Some(parent),
-            name: Some(printable(&format!("{name} per second of work"))),
+            name: Some(printable(&format!("{name} per second"))),
             counter: Some(CounterDescriptor {
                 unit_name: Some(format!("{}/s", printable(name))),
             }),
@@ -157,7 +157,7 @@ impl Tracks {
         Ok(Some(uuid))
     }
 
-    /// That which says where not all is drawn.
+    /// That which says where not all is drawn, or nothing was recorded.
     pub fn left_out(&mut self, packets: &mut Packets<impl Write>) -> io::Result<u64> {
         if let Some(track) = self.left_out {
             return Ok(track);
@@ -166,7 +166,11 @@ impl Tracks {
         packets.describe(TrackDescriptor {
             uuid: Some(uuid),
             name: Some("not drawn".into()),
-            description: Some("More was recorded than is drawn: evenly spread parts are".into()),
+            description: Some(
+                "`not recorded`: only what came then was kept. `not drawn`: more was recorded \
+                 than is drawn, of which evenly spread parts are"
+                    .into(),
+            ),
             ..TrackDescriptor::default()
         })?;
         self.left_out = Some(uuid);

@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        AwayReport, ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
-        counters::Counts, order::Process,
+        AwayReport, HangReport, ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport,
+        WaitsReport, counters::Counts, order::Process,
     },
     Draw, ns,
     usage::pct,
@@ -28,11 +28,18 @@ impl Draw<'_> {
                 let counters = self.counts(&row.counts, row.split.running.get());
                 let between_ns = self.of_regions(row.between_ns);
                 let until_ns = (row.worked_until_ns > 0).then_some(row.worked_until_ns);
+                let label = self.order.label(id);
+                let seen = self.run.hang.as_ref();
+                let name = seen.and_then(|hang| name_seen(&hang.found, id, &label));
+                let mut report = thread(id, label, row, counters, paths);
+                if let Some(name) = name.filter(|_| row.threads == 1) {
+                    report.name = name.to_owned();
+                }
                 ThreadReport {
                     worked_until_ns: until_ns.map(|ns| self.since_start(ns)),
                     between_ns,
                     own_cost_ns: self.paid(&row.paid),
-                    ..thread(id, self.order.label(id), row, counters, paths)
+                    ..report
                 }
             })
             .collect()
@@ -54,6 +61,15 @@ impl Draw<'_> {
         };
         processes.map(report).collect()
     }
+}
+
+/// What a thread was called when it was looked at, if that is known: threads may be renamed,
+/// and are to have one name in a report.
+fn name_seen<'a>(hang: &'a HangReport, id: u32, label: &str) -> Option<&'a str> {
+    let mut all = hang.missing.iter().chain(&hang.arrived).chain(&hang.others);
+    let found = all.find(|it| it.who.thread == Some(id))?;
+    let name = found.who.name.strip_prefix(label)?.strip_prefix(' ')?;
+    Some(name).filter(|name| !name.is_empty())
 }
 
 fn thread(

@@ -1,0 +1,73 @@
+//! Over which time counters counted what they say of some work.
+//!
+//! A thread's counters are read when it comes to a barrier, and when it leaves it if that is
+//! watched. So what they say of work is of that work alone, but for two cases: where leaving
+//! is not watched, they have counted since the thread arrived before; and work in a parallel
+//! region begins later than counting does, which goes on between the regions.
+
+use crate::{export::Episode, report::Report};
+
+/// When each thread's counters were read last.
+pub struct Rates {
+    /// By thread.
+    read: Vec<Option<Read>>,
+    /// By site: work there begins with parallel regions.
+    regions: Vec<bool>,
+}
+
+/// At the end of an episode.
+#[derive(Clone, Copy)]
+struct Read {
+    /// When, ns.
+    at_ns: u64,
+    /// When work began then, ns.
+    work_ns: u64,
+}
+
+impl Rates {
+    /// Of the threads and sites of a report.
+    pub fn new(report: &Report) -> Self {
+        let most = report.sites.iter().map(|site| site.id as usize + 1).max();
+        let mut regions = vec![false; most.unwrap_or(0)];
+        for site in &report.sites {
+            regions[site.id as usize] = matches!(site.kind, "gomp" | "kmp");
+        }
+        Self {
+            read: vec![None; report.threads.len()],
+            regions,
+        }
+    }
+
+    /// From when to when (ns) was counted what counters say of the work before an episode,
+    /// of each of its threads; `None` if that is not known.
+    pub fn spans(&mut self, episode: &Episode) -> Vec<Option<(u64, u64)>> {
+        let regions = self.regions.get(episode.site as usize).copied();
+        let in_region = regions.unwrap_or(false);
+        let mut spans = Vec::with_capacity(episode.seen.len());
+        for seen in &episode.seen {
+            let own = self.read.get_mut(seen.thread as usize);
+            let Some(read) = own.filter(|_| !seen.is_shared) else {
+                spans.push(None);
+                continue;
+            };
+            let begin_ns = seen.work_ns.map(|ns| seen.arrived_ns.saturating_sub(ns));
+            let from_ns = match (*read, begin_ns) {
+                (_, None) => None,
+                (Some(read), Some(begin_ns)) if in_region || begin_ns == read.work_ns => {
+                    Some(read.at_ns)
+                }
+                (None, Some(_)) if in_region => None,
+                // It was born then, or was at a barrier of which too little is known.
+                (_, begin_ns) => begin_ns,
+            };
+            let to_ns = seen.arrived_ns;
+            spans.push(from_ns.filter(|it| *it < to_ns).map(|it| (it, to_ns)));
+            let left_ns = seen.release_ns.map(|ns| episode.last_ns + ns);
+            *read = Some(Read {
+                at_ns: left_ns.unwrap_or(seen.arrived_ns),
+                work_ns: left_ns.unwrap_or(episode.last_ns),
+            });
+        }
+        spans
+    }
+}

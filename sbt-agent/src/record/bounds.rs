@@ -1,0 +1,183 @@
+//! How much a recording may tell of: others may have written it, and a model keeps what it is
+//! told. What a machine can really do lies far below.
+
+use super::rows::Row;
+use crate::{
+    model::{Model, tape::Step},
+    place::Place,
+};
+
+/// Threads that live at a time, and members of all episodes that are not complete: a few
+/// hundred bytes each.
+const MOST_THREADS: usize = 1 << 17;
+
+/// Chains of callers and ranks that are told, a dozen bytes each.
+const MOST_NAMED: usize = 1 << 22;
+
+/// Places, and the bytes of their names.
+const MOST_PLACES: usize = 1 << 18;
+const MOST_TEXT: usize = 1 << 28;
+
+/// After so many rows it is looked at the model.
+const EVERY: u32 = 1 << 14;
+
+/// What was told so far.
+#[derive(Debug, Default)]
+pub struct Bounds {
+    named: usize,
+    places: usize,
+    text: usize,
+    rows: u32,
+}
+
+impl Bounds {
+    /// Takes note of a row; whether it may be told to the model.
+    pub fn allow(&mut self, row: &Row, model: &Model) -> bool {
+        match row {
+            Row::Place(place) => {
+                self.places += 1;
+                self.text += text(place);
+            }
+            Row::Step(Step::Place { .. } | Step::Rank { .. }) => self.named += 1,
+            _ => {}
+        }
+        self.rows += 1;
+        if self.rows >= EVERY {
+            self.rows = 0;
+            let barriers = model.barriers().all().iter();
+            let waiting: usize = barriers.map(|it| it.open.members.len()).sum();
+            if model.threads().count_living().max(waiting) > MOST_THREADS {
+                return false;
+            }
+        }
+        self.named <= MOST_NAMED && self.places <= MOST_PLACES && self.text <= MOST_TEXT
+    }
+}
+
+/// Bytes of what a place is called.
+fn text(place: &Place) -> usize {
+    let frames = place.frames.iter().map(|frame| {
+        let names = [&frame.function, &frame.file];
+        let names = names.into_iter().flatten().map(String::len);
+        size_of_val(frame) + names.sum::<usize>()
+    });
+    let calls = place
+        .outer
+        .iter()
+        .map(|it| size_of_val(it) + it.binary.len());
+    place.binary.len() + frames.sum::<usize>() + calls.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{CallersId, Clocks, Event, Kind},
+        place::Frame,
+    };
+
+    /// How many rows are told before one is too many.
+    fn told(rows: impl Iterator<Item = Row>) -> usize {
+        let (mut bounds, mut model) = (Bounds::default(), Model::new(0, true));
+        let mut count = 0;
+        for row in rows {
+            if !bounds.allow(&row, &model) {
+                break;
+            }
+            count += 1;
+            if let Row::Step(step) = &row {
+                model.take(step);
+            }
+        }
+        count
+    }
+
+    fn event(event: Event) -> Row {
+        Row::Step(Step::Event(event))
+    }
+
+    fn arrive(tid: u32, object: u64) -> Row {
+        event(Event::Arrive {
+            tid,
+            clocks: Clocks::at(u64::from(tid)),
+            object,
+            kind: Kind::Pthread,
+            callers: CallersId(1),
+        })
+    }
+
+    #[test]
+    fn threads_that_do_not_end_are_bounded() {
+        let all = 4 * MOST_THREADS;
+        let rows = (1..u32::MAX).map(|tid| arrive(tid, 0x1000));
+        let count = told(rows.take(all));
+        assert!(count <= MOST_THREADS + EVERY as usize, "{count}");
+        assert!(count >= MOST_THREADS, "{count}");
+    }
+
+    #[test]
+    fn so_are_those_that_end_while_they_wait() {
+        let rows = (1..u32::MAX).flat_map(|tid| {
+            let memory = Event::Memory {
+                tid,
+                time_ns: u64::from(tid),
+                object: 0x1000,
+                count: 1 << 30,
+                round: None,
+            };
+            let clocks = Clocks::at(u64::from(tid));
+            let exit = Event::Exit { tid, clocks };
+            [event(memory), arrive(tid, 0x1000), event(exit)]
+        });
+        let all = 12 * MOST_THREADS;
+        let count = told(rows.take(all));
+        assert!(count < all / 2, "{count}");
+    }
+
+    #[test]
+    fn threads_that_come_and_go_are_not() {
+        let all = 8 * MOST_THREADS;
+        let rows = (1..u32::MAX).flat_map(|tid| {
+            let clocks = Clocks::at(u64::from(tid));
+            [arrive(tid, 0x1000), event(Event::Exit { tid, clocks })]
+        });
+        // The barrier has not said how many it is for: each is an episode of its own.
+        let depart = |row: Row| match row {
+            Row::Step(Step::Event(Event::Exit { tid, clocks })) => {
+                vec![event(Event::Depart { tid, clocks }), row]
+            }
+            row => vec![row],
+        };
+        assert_eq!(told(rows.flat_map(depart).take(all)), all);
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let place = |bytes: usize| {
+            let function = Some("f".repeat(bytes));
+            Row::Place(Box::new(Place {
+                binary: "a".into(),
+                offset: 1,
+                into_function: None,
+                frames: vec![Frame {
+                    function,
+                    ..Frame::default()
+                }],
+                outer: Vec::new(),
+                of_runtime: false,
+            }))
+        };
+        let small = std::iter::repeat_with(|| place(1));
+        assert_eq!(told(small.take(2 * MOST_PLACES)), MOST_PLACES);
+        let large = std::iter::repeat_with(|| place(1 << 20));
+        assert!(told(large.take(1000)) < 256);
+        let (mut bounds, model) = (Bounds::default(), Model::new(0, true));
+        let rank = Row::Step(Step::Rank {
+            process: 1,
+            rank: 0,
+        });
+        let all = std::iter::repeat_n(&rank, 2 * MOST_NAMED);
+        let told = all.take_while(|rank| bounds.allow(rank, &model)).count();
+        assert_eq!(told, MOST_NAMED);
+    }
+}
