@@ -10,15 +10,13 @@ use anyhow::{Context as _, ensure};
 use thiserror::Error;
 
 use crate::{
+    ci::{self, Service},
     gate::{Asked, CheckReport, judge},
     output::{self, Color},
     record,
     report::Report,
     views::{
-        check::{
-            annotate::{self, Service},
-            junit, text,
-        },
+        check::{annotate, junit, text},
         table::Style,
     },
 };
@@ -107,7 +105,7 @@ impl Check {
     /// Something could not be written.
     pub fn tell(&self, report: &Report) -> anyhow::Result<u8> {
         let check = judge(report, &self.asked, self.before.as_ref());
-        let service = Service::by(|name| std::env::var(name).ok());
+        let service = Service::of_this_process();
         if let Some(path) = &self.to.junit {
             output::write_file(path, &junit::render(&check)?)?;
         }
@@ -124,7 +122,7 @@ impl Check {
         let as_text = |style: Style| {
             let text = text::render(check, style);
             match service {
-                Some(_) => annotate::harmless(&text),
+                Some(_) => ci::harmless(&text),
                 None => text,
             }
         };

@@ -21,16 +21,16 @@ pub mod noise;
 #[cfg(test)]
 mod tests;
 
-use noise::{Sample, inflation};
+use noise::{Sample, Spread};
 
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
 
 /// How noise is told, for people.
-pub const METHOD: &str = "a change is beyond the noise if it is more than 3 standard errors of \
-    the difference of the means (Welch) and more than 1 %; the error of a mean comes from means \
-    of consecutive episodes, since episodes follow each other and are not independent; unknown \
-    with fewer than 8 episodes on a side";
+pub const METHOD: &str = "a change is beyond the noise if it is more than 1 %, and more than two \
+    means differ by chance once in 370 times (Welch); the error of a mean comes from means of \
+    groups of consecutive episodes, since episodes follow each other and are not independent; \
+    unknown with fewer than 8 episodes on a side, or if they hang together too much";
 
 /// Two runs side by side. Times are integers of nanoseconds and end in `_ns`, changes are
 /// per cent of the value before and end in `_pct`. `null` is unknown or not measured,
@@ -99,6 +99,9 @@ pub struct Change {
     /// Whether that is more than the episodes of a run differ: see `method` at the top.
     /// Null if it cannot be told.
     pub beyond_noise: Option<bool>,
+    /// How much of a change could be chance, of the value before, either way; null if that
+    /// cannot be told.
+    pub noise_pct: Option<f64>,
     /// The difference in standard errors, above 0 if it grew; null if it cannot be told,
     /// and if the error is 0.
     pub standard_errors: Option<f64>,
@@ -221,19 +224,21 @@ impl Change {
             after,
             change_pct: before.zip(after).and_then(change),
             beyond_noise: None,
+            noise_pct: None,
             standard_errors: None,
         }
     }
 
-    fn of(before: Option<&StatReport>, after: Option<&StatReport>, wider: [f64; 2]) -> Self {
+    fn of(before: Option<&StatReport>, after: Option<&StatReport>, spreads: Spreads) -> Self {
         let mean = |stat: Option<&StatReport>| stat.map(|stat| stat.mean);
         let samples = before.zip(after).and_then(|(before, after)| {
-            let before = Sample::new(before, wider[0])?;
-            Some((before, Sample::new(after, wider[1])?))
+            let before = Sample::new(before, spreads[0])?;
+            Some((before, Sample::new(after, spreads[1])?))
         });
-        let judged = samples.map(|(before, after)| before.against(&after));
+        let judged = samples.and_then(|(before, after)| before.against(&after));
         Self {
             beyond_noise: judged.map(|judged| judged.beyond),
+            noise_pct: judged.map(|judged| judged.noise_pct),
             standard_errors: judged.and_then(|judged| judged.standard_errors),
             ..Self::plain(mean(before), mean(after))
         }
@@ -269,6 +274,9 @@ impl Comparison {
             .collect()
     }
 }
+
+/// How sure the means of both are, if that is known.
+type Spreads = [Option<Spread>; 2];
 
 /// Puts two reports side by side.
 pub fn compare(before: &Report, after: &Report) -> Comparison {
@@ -393,9 +401,9 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
 fn site(before: &SiteReport, after: &SiteReport) -> SiteChange {
     let (phase, other) = (before.phase_ns.as_ref(), after.phase_ns.as_ref());
     let phases =
-        [before, after].map(|it| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns));
+        [before, after].map(|it| Spread::of(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns));
     let barriers = [before, after]
-        .map(|it| inflation(&it.trend, it.barrier_ns.as_ref(), |at| Some(at.barrier_ns)));
+        .map(|it| Spread::of(&it.trend, it.barrier_ns.as_ref(), |at| Some(at.barrier_ns)));
     SiteChange {
         name: after.called(),
         name_before: before.called(),
@@ -430,12 +438,15 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         .iter()
         .map(|phase| (ends(phase), phase))
         .collect();
-    let widths = |report: &Report| -> HashMap<u32, f64> {
+    let spreads = |report: &Report| -> HashMap<u32, (u64, Spread)> {
         let sites = report.sites.iter();
-        let width = |it: &SiteReport| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns);
-        sites.map(|site| (site.id, width(site))).collect()
+        let of = |it: &SiteReport| Spread::of(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns);
+        let count = |it: &SiteReport| it.phase_ns.as_ref().map(|stat| stat.count);
+        sites
+            .filter_map(|site| Some((site.id, (count(site)?, of(site)?))))
+            .collect()
     };
-    let (widths, later_widths) = (widths(before), widths(after));
+    let (spreads, later_spreads) = (spreads(before), spreads(after));
     let names: HashMap<u32, String> = after
         .sites
         .iter()
@@ -451,15 +462,21 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         let other = *later.get(&Ends { from, to })?;
         let (stat, its) = (phase.phase_ns.as_ref(), other.phase_ns.as_ref());
         // How much episodes hang together is known of sites only.
-        let width = |of: &HashMap<u32, f64>, id: u32| of.get(&id).copied().unwrap_or(1.0);
-        let wider = [width(&widths, phase.to), width(&later_widths, to)];
+        let spread = |all: &HashMap<u32, (u64, Spread)>, id: u32, stat: Option<&StatReport>| {
+            let (of, spread) = all.get(&id)?;
+            spread.of_some(*of, stat?.count)
+        };
+        let both = [
+            spread(&spreads, phase.to, stat),
+            spread(&later_spreads, to, its),
+        ];
         Some(PhaseChange {
             from: from.map(name),
             to: name(to),
             before: ends(phase),
             after: ends(other),
             episodes: Change::plain(Some(phase.episodes), Some(other.episodes)),
-            phase_ns: Change::of(stat, its, wider),
+            phase_ns: Change::of(stat, its, both),
             cost_ns: cost_ns(stat, its),
         })
     };

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, io::Write as _};
 
 use super::{Session, View};
 use crate::{
+    ci,
     event::{CallersId, Event},
     naming::Naming,
     source::{Batch, ebpf::Scope},
@@ -174,7 +175,10 @@ impl Session {
         match &mut self.view {
             Some(view) => view.observer.told(text),
             // Whoever closed it does not want to read it.
-            None => drop(std::io::stderr().lock().write_all(text.as_bytes())),
+            None => {
+                let text = ci::tame(text);
+                drop(std::io::stderr().lock().write_all(text.as_bytes()));
+            }
         }
     }
 }
