@@ -52,7 +52,10 @@ pub fn run(args: &Args) -> Result<()> {
             .current_dir(&workspace.root)
             .env("CARGO_TARGET_DIR", &workspace.target)
             .env("CARGO_INCREMENTAL", "0")
-            .env("RUSTC_WORKSPACE_WRAPPER", folder.join("rustc-with-counters")),
+            .env(
+                "RUSTC_WORKSPACE_WRAPPER",
+                folder.join("rustc-with-counters"),
+            ),
     )?;
     for target in chosen {
         let found = built.join("inputs").join(target);

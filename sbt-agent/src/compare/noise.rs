@@ -335,10 +335,7 @@ mod tests {
         assert!(beyond(stat(101, 1045, 100), SURE));
         assert!(beyond(stat(101, 955, 100), SURE), "faster too");
         let wide = Spread { share: 0.2, ..SURE };
-        assert!(
-            !beyond(stat(101, 1045, 100), wide),
-            "neighbours are alike"
-        );
+        assert!(!beyond(stat(101, 1045, 100), wide), "neighbours are alike");
         let few = Spread {
             freedom: 7.0,
             ..SURE
@@ -368,7 +365,10 @@ mod tests {
     #[test]
     fn few_episodes_tell_nothing() {
         let few = trend((0..7).map(|at| 1000 + at % 2));
-        assert_eq!(Spread::of(&few, Some(&stat(7, 1000, 1)), |at| at.phase_ns), None);
+        assert_eq!(
+            Spread::of(&few, Some(&stat(7, 1000, 1)), |at| at.phase_ns),
+            None
+        );
         let enough = trend((0..8).map(|at| 1000 + at % 2));
         let spread = Spread::of(&enough, Some(&stat(8, 1000, 1)), |at| at.phase_ns);
         assert!(spread.is_some());
@@ -380,7 +380,9 @@ mod tests {
 
     #[test]
     fn without_any_deviation_there_is_no_error_to_count_in() {
-        let spread = Spread::of(&trend([1000; 10]), Some(&stat(10, 1000, 0)), |at| at.phase_ns);
+        let spread = Spread::of(&trend([1000; 10]), Some(&stat(10, 1000, 0)), |at| {
+            at.phase_ns
+        });
         let judged = judge(&stat(10, 1000, 0), &stat(10, 1100, 0), spread.unwrap()).unwrap();
         assert_eq!((judged.standard_errors, judged.beyond), (None, true));
         let same = judge(&stat(10, 1000, 0), &stat(10, 1000, 0), spread.unwrap()).unwrap();

@@ -48,7 +48,8 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
 
 /// Whether the program has failed; `None` of one that was joined, whose end nobody is told.
 fn program(report: &Report) -> Option<Outcome> {
-    let outcome = Outcome::of_run("program", "status", Figure::Whole(0)).called("program ends well");
+    let outcome =
+        Outcome::of_run("program", "status", Figure::Whole(0)).called("program ends well");
     let Some(status) = report.exit_status else {
         // An older sbt did not say whether it was joined.
         let is_joined = !report.started.unwrap_or(!report.ended);

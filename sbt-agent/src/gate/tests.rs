@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{
     Asked, CheckReport, Measure, Outcome, Rule, judge,
-    samples::{report, site},
+    samples::{report, site, uneven},
 };
 use crate::{
-    report::{EfficiencyReport, Figure, Report, ThinnedReport, TrendReport, schema},
-    screen::samples::{hung, over, slow},
+    report::{Figure, Report, ThinnedReport, TrendReport, schema},
+    screen::samples::hung,
 };
 
 const MS: u64 = 1_000_000;
@@ -36,39 +36,6 @@ fn only(report: &Report, measure: Measure, text: &str) -> Outcome {
     let mut all = outcomes(report, measure, text);
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
-}
-
-/// Two threads: one works 30 ms in each of 100 episodes, the other 10 ms.
-fn uneven() -> Report {
-    let mut it = site(7, "factor", 690);
-    it.threads.truncate(2);
-    it.episodes = 100;
-    it.imbalance_pct = Some(60.0);
-    for (thread, ms) in it.threads.iter_mut().zip([10, 30]) {
-        thread.episodes = 100;
-        thread.work_ns = Some(ms * 100 * MS);
-        thread.ready_ns = Some(100 * MS);
-        thread.idle_ns = (30 - ms) * 100 * MS;
-        thread.release_ns = Some(0);
-    }
-    for stat in [&mut it.barrier_ns, &mut it.phase_ns] {
-        let stat = stat.as_mut().unwrap();
-        (stat.mean, stat.p95) = (20 * MS, 25 * MS);
-    }
-    let mut report = report(vec![it]);
-    report.episodes = 100;
-    report.efficiency = Some(EfficiencyReport {
-        parallel: 0.66,
-        load_balance: 0.67,
-        serialisation: 1.0,
-        transfer: 0.99,
-        cpu_availability: None,
-        speedup: 1.33,
-        granularity: None,
-        threads: 2,
-        path_ns: 3_000 * MS,
-    });
-    report
 }
 
 #[test]
@@ -321,116 +288,6 @@ fn too_much_that_is_lost_says_that_nothing_can_be_judged() {
     assert_eq!(judge(&report, &with(None), None).exit_status, 5);
 }
 
-fn no_hang(seconds: u64) -> Asked {
-    Asked {
-        no_hang: Some(Duration::from_secs(seconds)),
-        ..Asked::default()
-    }
-}
-
-fn of_hang(check: &CheckReport) -> Option<&Outcome> {
-    check.outcomes.iter().find(|it| it.rule == "no-hang")
-}
-
-#[test]
-fn who_hangs_for_too_long_is_told_before_all_else() {
-    let mut report = uneven();
-    report.exit_status = Some(143);
-    let held = |report: &Report, seconds| judge(report, &no_hang(seconds), None);
-    let check = held(&report, 30);
-    assert!(of_hang(&check).unwrap().holds, "{check:#?}");
-    assert_eq!(check.exit_status, 4);
-
-    report.hang = hung().report.hang;
-    report.hang.as_mut().unwrap().lasted_ns = 30 * S;
-    let check = held(&report, 30);
-    assert_eq!((check.exit_status, check.result), (3, "hangs"));
-    let first = &check.outcomes[0];
-    assert_eq!(first.rule, "no-hang");
-    let hang = report.hang.as_ref().unwrap();
-    assert_eq!(first.text.as_ref(), Some(&hang.found.text));
-    assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
-    // It hung when it ended, whatever the limit, and whether there is one or not.
-    let check = held(&report, 31);
-    assert_eq!(check.exit_status, 3);
-    let text = check.outcomes[0].text.as_ref().unwrap();
-    assert!(text.starts_with("it hung when it ended: "), "{text}");
-    let any = asked(Measure::Episodes, "1");
-    assert_eq!(judge(&report, &any, None).exit_status, 3);
-
-    report.exit_status = Some(0);
-    report.hang = over().report.hang;
-    report.hang.as_mut().unwrap().lasted_ns = 30 * S;
-    assert_eq!(held(&report, 30).exit_status, 3);
-    assert_eq!(judge(&report, &any, None).exit_status, 0);
-    // What stood still for a shorter time is told.
-    let check = held(&report, 31);
-    let held_for = of_hang(&check).unwrap();
-    assert!(held_for.holds, "{check:#?}");
-    assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
-
-    // Who uses a CPU may be slow.
-    report.hang.as_mut().unwrap().found.kind = "unclear";
-    assert_eq!(held(&report, 30).exit_status, 0);
-    assert_eq!(held(&report, 15).exit_status, 3);
-    report.hang = slow().report.hang;
-    report.hang.as_mut().unwrap().lasted_ns = 3600 * S;
-    assert_eq!(held(&report, 30).exit_status, 0);
-}
-
-#[test]
-fn where_nobody_could_see_hangs_it_is_not_known_that_there_were_none() {
-    type Change = fn(&mut Report);
-    let cases: [(Change, &str); 8] = [
-        (|it| it.hang_time_ns = None, "--hang-time off"),
-        (|it| it.hang_time_ns = Some(11 * S), "shorter --hang-time"),
-        (|it| it.ended = false, "not to the program's end"),
-        (
-            |it| (it.ended, it.started, it.wall_ns) = (false, Some(false), 9 * S),
-            "watched for 9 s only",
-        ),
-        (|it| it.left_processes = Some(2), "2 of the processes"),
-        (|it| it.hang_unwatched_ns = Some(10 * S + 1), "--budget off"),
-        (
-            |it| (it.estimated, it.hang_unwatched_ns) = (true, None),
-            "spans of time only",
-        ),
-        (
-            |it| {
-                it.hang_time_ns = Some(10 * S);
-                it.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
-            },
-            "waited for 10.5 s at factor lu.c:690",
-        ),
-    ];
-    for (change, words) in cases {
-        let mut report = uneven();
-        report.hang_time_ns = Some(9 * S);
-        assert!(of_hang(&judge(&report, &no_hang(10), None)).unwrap().holds);
-        change(&mut report);
-        let check = judge(&report, &no_hang(10), None);
-        let outcome = of_hang(&check).unwrap();
-        assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
-        let text = outcome.text.as_ref().unwrap();
-        assert!(text.contains(words), "{text}");
-        // It is not known that it hung, either.
-        assert_eq!(check.exit_status, 1);
-    }
-    // What is known: a process that was joined, for as long as it was watched; and what took
-    // longer than a look needs was merely slow.
-    let known: [Change; 3] = [
-        |it| (it.ended, it.started, it.exit_status, it.wall_ns) = (false, Some(false), None, 10 * S),
-        |it| it.hang_unwatched_ns = Some(10 * S),
-        |it| it.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
-    ];
-    for change in known {
-        let mut report = uneven();
-        change(&mut report);
-        let check = judge(&report, &no_hang(10), None);
-        assert!(of_hang(&check).unwrap().holds, "{check:#?}");
-    }
-}
-
 #[test]
 fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
     let of = |change: fn(&mut Report)| {
@@ -449,7 +306,12 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
         let (outcome, status) = of(change);
         let outcome = outcome.unwrap();
         assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
-        assert!(outcome.text.unwrap().contains("stops before the program's end"));
+        assert!(
+            outcome
+                .text
+                .unwrap()
+                .contains("stops before the program's end")
+        );
         assert_eq!(status, 1);
     }
     // One that was joined: nobody is told.
@@ -488,7 +350,11 @@ fn little_that_is_lost_at_many_sites_is_much() {
     // Those within the limit do not count.
     let mut within = small(0, 50.0);
     within.imbalance_pct = Some(10.0);
-    let all = outcomes(&report(vec![within, small(1, 0.9)]), Measure::Imbalance, "50%");
+    let all = outcomes(
+        &report(vec![within, small(1, 0.9)]),
+        Measure::Imbalance,
+        "50%",
+    );
     assert!(all.iter().all(|it| it.holds), "{all:#?}");
 }
 
@@ -507,7 +373,9 @@ fn where_most_episodes_are_incomplete_the_few_others_tell_nothing() {
 fn cases_are_called_the_same_whatever_is_measured() {
     let cases = |report: &Report, before: &Report| {
         let mut asked = asked(Measure::Idle, "factor:50%");
-        asked.rules.push(Rule::parse(Measure::Imbalance, "50%").unwrap());
+        asked
+            .rules
+            .push(Rule::parse(Measure::Imbalance, "50%").unwrap());
         asked.no_hang = Some(Duration::from_secs(30));
         let check = judge(report, &asked, Some(before));
         let mut cases: Vec<String> = check.outcomes.into_iter().map(|it| it.case).collect();
@@ -614,7 +482,10 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
         let noisy = site(&before, &after, None);
         assert!(!noisy.holds && !noisy.is_measured, "{noisy:#?}");
         let text = noisy.text.unwrap();
-        assert!(text.contains("could be chance") && text.contains("more episodes"), "{text}");
+        assert!(
+            text.contains("could be chance") && text.contains("more episodes"),
+            "{text}"
+        );
         assert!(site(&before, &after, Some(20.0)).holds);
     }
     // Of a few episodes nobody knows.

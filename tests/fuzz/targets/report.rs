@@ -2,7 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sbt::{record, views::{table::Style, text}};
+use sbt::{
+    record,
+    views::{table::Style, text},
+};
 
 const STYLE: Style = Style {
     width: 80,

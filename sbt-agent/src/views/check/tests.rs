@@ -232,7 +232,10 @@ fn no_name_makes_a_command() {
         assert_eq!(text.lines().count(), check.failures, "{text}");
         for line in text.lines() {
             assert!(!line.contains(char::is_control), "{line:?}");
-            assert!(!line.contains(['\u{2028}', '\u{2029}', '\u{85}']), "{line:?}");
+            assert!(
+                !line.contains(['\u{2028}', '\u{2029}', '\u{85}']),
+                "{line:?}"
+            );
             assert!(!line[1..].contains("##"), "{line:?}");
             match service {
                 Service::GitHub => {
