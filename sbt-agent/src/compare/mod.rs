@@ -21,7 +21,7 @@ pub mod noise;
 #[cfg(test)]
 mod tests;
 
-use noise::{Sample, Spread};
+use noise::{Sample, Spread, spreads};
 
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
@@ -400,10 +400,12 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
 
 fn site(before: &SiteReport, after: &SiteReport) -> SiteChange {
     let (phase, other) = (before.phase_ns.as_ref(), after.phase_ns.as_ref());
-    let phases =
-        [before, after].map(|it| Spread::of(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns));
-    let barriers = [before, after]
-        .map(|it| Spread::of(&it.trend, it.barrier_ns.as_ref(), |at| Some(at.barrier_ns)));
+    let phases = of_phases(before, after);
+    let barriers = spreads(
+        (&before.trend, before.barrier_ns.as_ref()),
+        (&after.trend, after.barrier_ns.as_ref()),
+        |at| Some(at.barrier_ns),
+    );
     SiteChange {
         name: after.called(),
         name_before: before.called(),
@@ -425,6 +427,15 @@ fn site(before: &SiteReport, after: &SiteReport) -> SiteChange {
     }
 }
 
+/// How sure the mean phase times of a site are in both runs.
+fn of_phases(before: &SiteReport, after: &SiteReport) -> Spreads {
+    spreads(
+        (&before.trend, before.phase_ns.as_ref()),
+        (&after.trend, after.phase_ns.as_ref()),
+        |at| at.phase_ns,
+    )
+}
+
 /// By how much longer the episodes after took than as many would have before.
 fn cost_ns(before: Option<&StatReport>, after: Option<&StatReport>) -> Option<i64> {
     let (before, after) = before.zip(after)?;
@@ -438,15 +449,19 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         .iter()
         .map(|phase| (ends(phase), phase))
         .collect();
-    let spreads = |report: &Report| -> HashMap<u32, (u64, Spread)> {
-        let sites = report.sites.iter();
-        let of = |it: &SiteReport| Spread::of(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns);
-        let count = |it: &SiteReport| it.phase_ns.as_ref().map(|stat| stat.count);
-        sites
-            .filter_map(|site| Some((site.id, (count(site)?, of(site)?))))
-            .collect()
-    };
-    let (spreads, later_spreads) = (spreads(before), spreads(after));
+    // By the number of a site before: how often it was, and how sure its means are.
+    let sure: HashMap<u32, [Option<(u64, Spread)>; 2]> = before
+        .sites
+        .iter()
+        .filter_map(|site| {
+            let other = after.site(*pairs.get(&site.id)?)?;
+            let spreads = of_phases(site, other);
+            let of = |side: usize, site: &SiteReport| {
+                Some((site.phase_ns.as_ref()?.count, spreads[side]?))
+            };
+            Some((site.id, [of(0, site), of(1, other)]))
+        })
+        .collect();
     let names: HashMap<u32, String> = after
         .sites
         .iter()
@@ -462,14 +477,11 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         let other = *later.get(&Ends { from, to })?;
         let (stat, its) = (phase.phase_ns.as_ref(), other.phase_ns.as_ref());
         // How much episodes hang together is known of sites only.
-        let spread = |all: &HashMap<u32, (u64, Spread)>, id: u32, stat: Option<&StatReport>| {
-            let (of, spread) = all.get(&id)?;
-            spread.of_some(*of, stat?.count)
+        let spread = |side: usize, stat: Option<&StatReport>| {
+            let (of, spread) = sure.get(&phase.to)?[side]?;
+            spread.of_some(of, stat?.count)
         };
-        let both = [
-            spread(&spreads, phase.to, stat),
-            spread(&later_spreads, to, its),
-        ];
+        let both = [spread(0, stat), spread(1, its)];
         Some(PhaseChange {
             from: from.map(name),
             to: name(to),

@@ -17,6 +17,8 @@ pub const MIN_CHANGE_PCT: f64 = 1.0;
 const MOST_GROUPS: usize = 64;
 /// and at least: fewer do not tell how much they differ, nor how alike neighbours are.
 const MIN_GROUPS: usize = 8;
+/// Of two courses fewer do not tell whether they differ by chance.
+const MIN_PAIRS: usize = 24;
 /// Fewer values that would tell as much, if they were independent, tell nothing.
 const MIN_INDEPENDENT: f64 = 1.5;
 
@@ -113,28 +115,77 @@ fn quantile(freedom: f64) -> Option<f64> {
     Some(low + (high - low) * share)
 }
 
-impl Spread {
-    /// Of a site's episodes, by their course. `None` if they are too few to tell, or hang
-    /// together so much that they are as good as one or two.
-    pub fn of(
-        trend: &[TrendReport],
-        stat: Option<&StatReport>,
-        value: impl Fn(&TrendReport) -> Option<u64>,
-    ) -> Option<Self> {
-        let stat = stat.filter(|stat| stat.count >= MIN_EPISODES)?;
-        let known = trend.iter().filter(|at| at.episodes > 0);
-        let buckets: Vec<(f64, f64)> = known
-            .filter_map(|at| Some((at.episodes as f64, value(at)? as f64)))
-            .collect();
-        let deviation = stat.stddev as f64;
-        let count = stat.count as f64;
-        if stat.stddev == 0 {
-            let (share, freedom) = (0.0, count - 1.0);
-            return Some(Self { share, freedom });
-        }
-        let mut most = buckets.len().min(MOST_GROUPS);
+/// Of the episodes of a site in two runs, by their courses; `None` where they are too few
+/// to tell, or hang together so much that they are as good as one or two.
+///
+/// Where neighbours are alike they may be so in both runs, since the program does more at
+/// some times than at others. So what counts then is how the two courses differ.
+pub fn spreads(
+    before: (&[TrendReport], Option<&StatReport>),
+    after: (&[TrendReport], Option<&StatReport>),
+    value: impl Fn(&TrendReport) -> Option<u64>,
+) -> [Option<Spread>; 2] {
+    let both = [before, after];
+    let enough = |stat: Option<&StatReport>| stat.is_some_and(|it| it.count >= MIN_EPISODES);
+    let courses = both.map(|(trend, stat)| {
+        let known = trend.iter().filter(|at| at.episodes > 0 && enough(stat));
+        let one = |at: &TrendReport| Some((at.episodes as f64, value(at)? as f64));
+        known.filter_map(one).collect::<Vec<_>>()
+    });
+    let stats = both.map(|(_, stat)| stat);
+    let alone = [0, 1].map(|side| {
+        let most = courses[side].len();
+        Found::of(most, 1.0, |most| groups(&courses[side], most))
+    });
+    if !alone.iter().flatten().any(|it| it.is_alike) && alone.iter().all(Option::is_some) {
+        return [0, 1].map(|side| {
+            let stat = stats[side]?;
+            let Found { error, freedom, .. } = alone[side]?;
+            Some(Spread::new(
+                error / (stat.stddev as f64).max(1.0),
+                freedom,
+                stat,
+            ))
+        });
+    }
+    let most = courses[0].len().min(courses[1].len());
+    if most < MIN_PAIRS {
+        return [None, None];
+    }
+    // That they are alike is expected, and not only believed where it is certain.
+    let found = Found::of(most, 0.0, |most| {
+        let [one, other] = [0, 1].map(|side| groups(&courses[side], most));
+        one.iter().zip(&other).map(|(a, b)| b - a).collect()
+    });
+    let (Some(found), [Some(one), Some(other)]) = (found, stats) else {
+        return [None, None];
+    };
+    let [a, b] = [one, other].map(|stat| (stat.stddev as f64).powi(2).max(1.0));
+    // Both together are so sure and have so many degrees of freedom.
+    let share = found.error / (a + b).sqrt();
+    let freedom = found.freedom * (a * a + b * b) / (a + b).powi(2);
+    [one, other].map(|stat| Some(Spread::new(share, freedom, stat)))
+}
+
+/// What a course of values tells of their mean.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Its standard error.
+    error: f64,
+    freedom: f64,
+    /// Whether neighbours were alike.
+    is_alike: bool,
+}
+
+impl Found {
+    /// `means`: of about so many groups of consecutive values; there are `most` at most.
+    /// `errors`: by how many standard errors neighbours are more alike than chance makes them,
+    /// to be taken as such.
+    fn of(most: usize, errors: f64, means: impl Fn(usize) -> Vec<f64>) -> Option<Self> {
+        let mut most = most.min(MOST_GROUPS);
+        let mut was_alike = false;
         loop {
-            let means = groups(&buckets, most);
+            let means = means(most);
             if means.len() < MIN_GROUPS {
                 return None;
             }
@@ -142,15 +193,18 @@ impl Spread {
             let mean = means.iter().sum::<f64>() / groups;
             let squares: f64 = means.iter().map(|it| (it - mean).powi(2)).sum();
             if squares <= 0.0 {
-                // As even as none would be by chance; single episodes tell how much they differ.
-                let (share, freedom) = ((count - 1.0).sqrt().recip(), groups - 1.0);
-                return Some(Self { share, freedom });
+                return Some(Self {
+                    error: 0.0,
+                    freedom: groups - 1.0,
+                    is_alike: was_alike,
+                });
             }
             let neighbours = means.windows(2);
             let products: f64 = neighbours.map(|it| (it[0] - mean) * (it[1] - mean)).sum();
             // Estimated from so few it is too low by (1 + 3 r) / groups.
             let alike = (groups * products / squares + 1.0) / (groups - 3.0);
-            let is_alike = alike > groups.sqrt().recip();
+            let is_alike = alike > errors / groups.sqrt();
+            was_alike |= is_alike;
             let fewer = (most / 2).max(MIN_GROUPS);
             if is_alike && fewer < most {
                 most = fewer;
@@ -162,11 +216,20 @@ impl Spread {
                 return None;
             }
             let freedom = independent - 1.0;
-            let error = (squares / groups / freedom).sqrt();
-            // No surer than if they were independent.
-            let share = (error / deviation).max((count - 1.0).sqrt().recip());
-            return Some(Self { share, freedom });
+            return Some(Self {
+                error: (squares / groups / freedom).sqrt(),
+                freedom,
+                is_alike: was_alike,
+            });
         }
+    }
+}
+
+impl Spread {
+    /// No surer than if the episodes were independent.
+    fn new(share: f64, freedom: f64, stat: &StatReport) -> Self {
+        let share = share.max((stat.count as f64 - 1.0).sqrt().recip());
+        Self { share, freedom }
     }
 
     /// Of some of those episodes: `of` how many it is, and how many these are. They are taken
@@ -268,6 +331,11 @@ mod tests {
         }
     }
 
+    fn compared([a, b]: [&(StatReport, Vec<TrendReport>); 2]) -> Option<Judged> {
+        let [one, other] = spreads((&a.1, Some(&a.0)), (&b.1, Some(&b.0)), |at| at.phase_ns);
+        Sample::new(&a.0, one)?.against(&Sample::new(&b.0, other)?)
+    }
+
     /// Of 300 pairs of runs, of which the second is slower by so many times, how many are
     /// found to be beyond the noise, and of how many that is not known, per cent.
     fn found(count: usize, times: f64, alike: f64) -> (usize, usize) {
@@ -275,12 +343,7 @@ mod tests {
         let (mut beyond, mut unknown) = (0, 0);
         for _ in 0..300 {
             let pair = [1e6, 1e6 * times].map(|mean| chance.run(count, mean, alike));
-            let [before, after] = pair.map(|(stat, trend)| {
-                let spread = Spread::of(&trend, Some(&stat), |at| at.phase_ns);
-                Sample::new(&stat, spread)
-            });
-            let judged = before.zip(after).and_then(|(a, b)| a.against(&b));
-            match judged {
+            match compared([&pair[0], &pair[1]]) {
                 Some(judged) => beyond += usize::from(judged.beyond),
                 None => unknown += 1,
             }
@@ -296,9 +359,9 @@ mod tests {
             (64, 0.0, 1),
             (512, 0.0, 1),
             (31, 0.5, 3),
-            (31, 0.9, 5),
-            (64, 0.9, 3),
-            (64, 0.98, 5),
+            (31, 0.9, 6),
+            (64, 0.9, 4),
+            (64, 0.98, 8),
             (512, 0.95, 3),
         ] {
             let (beyond, _) = found(count, 1.0, alike);
@@ -362,17 +425,23 @@ mod tests {
         assert_eq!(quantile(f64::INFINITY), Some(3.0));
     }
 
+    /// Episodes of these times.
+    fn course(values: impl IntoIterator<Item = u64>) -> (StatReport, Vec<TrendReport>) {
+        let values: Vec<u64> = values.into_iter().collect();
+        let count = values.len() as u64;
+        let mean = values.iter().sum::<u64>() / count;
+        let squares: u64 = values.iter().map(|it| it.abs_diff(mean).pow(2)).sum();
+        (stat(count, mean, (squares / count).isqrt()), trend(values))
+    }
+
     #[test]
     fn few_episodes_tell_nothing() {
-        let few = trend((0..7).map(|at| 1000 + at % 2));
-        assert_eq!(
-            Spread::of(&few, Some(&stat(7, 1000, 1)), |at| at.phase_ns),
-            None
-        );
-        let enough = trend((0..8).map(|at| 1000 + at % 2));
-        let spread = Spread::of(&enough, Some(&stat(8, 1000, 1)), |at| at.phase_ns);
-        assert!(spread.is_some());
-        assert_eq!(Spread::of(&enough, None, |at| at.phase_ns), None);
+        let of = |count: u64, more: u64| course((0..count).map(|at| 1000 + more + at % 2));
+        assert_eq!(compared([&of(7, 0), &of(100, 9000)]), None);
+        assert_eq!(compared([&of(100, 0), &of(7, 9000)]), None);
+        assert!(compared([&of(8, 0), &of(8, 9000)]).unwrap().beyond);
+        let none = spreads((&[], None), (&[], None), |at| at.phase_ns);
+        assert_eq!(none, [None, None]);
         assert_eq!(SURE.of_some(100, 7), None);
         let some = SURE.of_some(101, 26).unwrap();
         assert!((some.share - 0.2).abs() < 1e-9, "{some:?}");
@@ -380,26 +449,18 @@ mod tests {
 
     #[test]
     fn without_any_deviation_there_is_no_error_to_count_in() {
-        let spread = Spread::of(&trend([1000; 10]), Some(&stat(10, 1000, 0)), |at| {
-            at.phase_ns
-        });
-        let judged = judge(&stat(10, 1000, 0), &stat(10, 1100, 0), spread.unwrap()).unwrap();
+        let of = |mean: u64| course([mean; 10]);
+        let judged = compared([&of(1000), &of(1100)]).unwrap();
         assert_eq!((judged.standard_errors, judged.beyond), (None, true));
-        let same = judge(&stat(10, 1000, 0), &stat(10, 1000, 0), spread.unwrap()).unwrap();
-        assert!(!same.beyond);
+        assert!(!compared([&of(1000), &of(1000)]).unwrap().beyond);
     }
 
     #[test]
-    fn neighbours_that_are_alike_make_the_mean_less_sure() {
-        let of = |means: &dyn Fn(u64) -> u64| {
-            let trend = trend((0..512).map(means));
-            Spread::of(&trend, Some(&stat(512, 1000, 50)), |at| at.phase_ns)
-        };
-        // Each bucket is like any other.
-        let steady = of(&|at| 950 + at % 2 * 100).unwrap();
-        assert!((steady.share * 511_f64.sqrt() - 1.0).abs() < 1e-6);
-        // Drifts from 900 to 1100: as good as one or two values.
-        let drift = of(&|at| 900 + at * 200 / 512);
-        assert!(drift.is_none_or(|it| it.freedom < 2.0), "{drift:?}");
+    fn what_the_program_does_in_both_runs_alike_is_no_noise() {
+        // Less and less is left to do, as in a factorisation.
+        let of = |share: u64| course((0..512).map(|at| (2000 - at * 3 + at * 7 % 5) * share / 100));
+        let same = compared([&of(100), &of(100)]).unwrap();
+        assert!(!same.beyond && same.noise_pct < 10.0, "{same:?}");
+        assert!(compared([&of(100), &of(130)]).unwrap().beyond);
     }
 }
