@@ -321,6 +321,11 @@ mod tests {
 
         /// Episodes of `mean` ns with a deviation of a fifth of that, each like the one
         /// before by `alike`.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "times above zero"
+        )]
         fn run(&mut self, count: usize, mean: f64, alike: f64) -> (StatReport, Vec<TrendReport>) {
             let mut state = self.normal();
             let values: Vec<f64> = (0..count)

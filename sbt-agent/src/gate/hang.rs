@@ -233,7 +233,7 @@ mod tests {
         let known: [Change; 3] = [
             |it| {
                 (it.ended, it.started, it.exit_status, it.wall_ns) =
-                    (false, Some(false), None, 10 * S)
+                    (false, Some(false), None, 10 * S);
             },
             |it| it.hang_unwatched_ns = Some(10 * S),
             |it| it.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,

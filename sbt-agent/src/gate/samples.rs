@@ -48,8 +48,7 @@ pub fn uneven() -> Report {
         thread.idle_ns = (30 - ms) * 100 * MS;
         thread.release_ns = Some(0);
     }
-    for stat in [&mut it.barrier_ns, &mut it.phase_ns] {
-        let stat = stat.as_mut().unwrap();
+    for stat in [&mut it.barrier_ns, &mut it.phase_ns].into_iter().flatten() {
         (stat.mean, stat.p95) = (20 * MS, 25 * MS);
     }
     let mut report = report(vec![it]);

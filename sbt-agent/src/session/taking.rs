@@ -172,13 +172,12 @@ impl Session {
 
     /// Tells the user something, in lines.
     pub(super) fn tell(&mut self, text: &str) {
-        match &mut self.view {
-            Some(view) => view.observer.told(text),
-            // Whoever closed it does not want to read it.
-            None => {
-                let text = ci::tame(text);
-                drop(std::io::stderr().lock().write_all(text.as_bytes()));
-            }
+        if let Some(view) = &mut self.view {
+            view.observer.told(text);
+            return;
         }
+        let text = ci::tame(text);
+        // Whoever closed it does not want to read it.
+        drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }
