@@ -8,16 +8,14 @@ use std::{
 use anyhow::Context as _;
 
 use crate::{
+    ci::{self, Service},
     gate::{Asked, CheckReport, judge},
     output::{self, Color},
     record,
     report::Report,
     usage::Usage,
     views::{
-        check::{
-            annotate::{self, Service},
-            junit, text,
-        },
+        check::{annotate, junit, text},
         table::Style,
     },
 };
@@ -89,7 +87,7 @@ impl Check {
     /// Something could not be written.
     pub fn tell(&self, report: &Report) -> anyhow::Result<u8> {
         let check = judge(report, &self.asked, self.before.as_ref());
-        let service = Service::by(|name| std::env::var(name).ok());
+        let service = Service::of_this_process();
         if let Some(path) = &self.to.junit {
             output::write_file(path, &junit::render(&check)?)?;
         }
@@ -106,7 +104,7 @@ impl Check {
         let as_text = |style: Style| {
             let text = text::render(check, style);
             match service {
-                Some(_) => annotate::harmless(&text),
+                Some(_) => ci::harmless(&text),
                 None => text,
             }
         };

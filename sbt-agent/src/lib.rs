@@ -7,6 +7,7 @@
 
 pub mod chains;
 pub mod check;
+pub mod ci;
 pub mod cli;
 pub mod clock;
 pub mod compare;

@@ -12,9 +12,10 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use sbt::{
     check::{Check, To},
+    ci,
     cli::{self, Cli, Command, Exports, Options, Scale},
     compare, counters, demo, doctor,
-    gate::Asked,
+    gate::{Asked, rule},
     hang, look,
     output::{
         self, Fresh,
@@ -64,6 +65,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// A setting cannot be read, wherever it stands.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct SettingsError(String);
+
 /// What a shell would say of a program that cannot be executed; else `own`.
 fn status(error: &anyhow::Error, own: u8) -> u8 {
     if error.is::<Usage>() {
@@ -74,6 +80,7 @@ fn status(error: &anyhow::Error, own: u8) -> u8 {
 
 /// Writes to standard error, which may be closed.
 fn say(text: &str) {
+    let text = ci::tame(text);
     let _gone = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -311,7 +318,7 @@ fn check_file(typed: Asked, to: To, options: &Options, file: &Path) -> anyhow::R
     let folder = std::env::current_dir().ok();
     let none = Environment::default();
     let effective = settings::effective(folder.as_deref(), none, options);
-    let effective = effective.map_err(anyhow::Error::msg)?;
+    let effective = effective.map_err(Usage)?;
     let asked = effective.settings.check.clone().with(typed);
     let read = [
         (READ, Some(file)),
@@ -343,7 +350,12 @@ fn check_program(
     let path = program
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    let Some(effective) = settings(options, None)? else {
+    // What is wrong with them is wrong with what was asked for, as if it had been typed.
+    let effective = settings(options, None).map_err(|error| match error.downcast() {
+        Ok(SettingsError(text)) => Usage(text).into(),
+        Err(other) => other,
+    })?;
+    let Some(effective) = effective else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to check a program");
     };
     let asked = effective.settings.check.clone().with(typed);
@@ -355,8 +367,14 @@ fn check_program(
     guard_watching(options, &effective, &read, &written)?;
     let mut settings = effective.settings;
     if let Some(limit) = asked.no_hang {
-        // It may be told before it is ended.
-        settings.hang_time = Some(settings.hang_time.map_or(limit, |time| time.min(limit)));
+        if settings.duration.is_some() {
+            let text = "--no-hang needs the program to be watched to its end, and --duration (or \
+                        `duration` in sbt.toml) stops before: leave one of them out";
+            return Err(Usage(text.into()).into());
+        }
+        // It has to be told before it is ended.
+        let look = rule::look_after(limit);
+        settings.hang_time = Some(settings.hang_time.map_or(look, |time| time.min(look)));
         settings.end_hangs = Some(limit);
     }
     let _fresh = fresh(options);
@@ -515,7 +533,7 @@ fn guard_watching(
 /// nothing is to be watched at all. `hang_time`: what suits a demo, if nobody has said
 /// otherwise.
 fn settings(options: &Options, hang_time: Option<Duration>) -> anyhow::Result<Option<Effective>> {
-    let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
+    let environment = Environment::read(std::env::vars_os()).map_err(SettingsError)?;
     if environment.no_debug {
         return Ok(None);
     }
@@ -535,7 +553,7 @@ fn effective(options: &Options, environment: Environment) -> anyhow::Result<(Eff
     let detail = Detail::of(options.verbose, environment.options, environment.verbose);
     let folder = std::env::current_dir().ok();
     let effective =
-        settings::effective(folder.as_deref(), environment, options).map_err(anyhow::Error::msg)?;
+        settings::effective(folder.as_deref(), environment, options).map_err(SettingsError)?;
     Ok((effective, detail))
 }
 

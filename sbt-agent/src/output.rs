@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{
+    ci,
     cli::Asked,
     place::printable,
     report::Report,
@@ -143,6 +144,7 @@ pub fn deliver_beside<T: Serialize>(
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
         let text = text(found, style(wish.color, terminal));
+        let text = ci::tame(&text);
         let result = io::stderr().lock().write_all(text.as_bytes());
         // So a terminal answers that is gone.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);

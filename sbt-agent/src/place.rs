@@ -296,12 +296,12 @@ pub fn short(path: &str) -> &str {
         .unwrap_or(path)
 }
 
-/// Text from the target made safe to print: control characters, and those that
-/// change the direction of writing, become `?`.
+/// Text from the target made safe to print: control characters, and those that end a line
+/// or change the direction of writing, become `?`.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| {
-            let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             if c.is_control() || turns { '?' } else { c }
         })
         .collect()

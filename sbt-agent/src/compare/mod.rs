@@ -23,16 +23,16 @@ pub mod noise;
 mod tests;
 
 use matching::Pair;
-use noise::{Sample, inflation};
+use noise::{Sample, Spread, spreads};
 
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
 
 /// How noise is told, for people.
-pub const METHOD: &str = "a change is beyond the noise if it is more than 3 standard errors of \
-    the difference of the means (Welch) and more than 1 %; the error of a mean comes from means \
-    of consecutive episodes, since episodes follow each other and are not independent; unknown \
-    with fewer than 8 episodes on a side";
+pub const METHOD: &str = "a change is beyond the noise if it is more than 1 %, and more than two \
+    means differ by chance once in 370 times (Welch); the error of a mean comes from means of \
+    groups of consecutive episodes, since episodes follow each other and are not independent; \
+    unknown with fewer than 8 episodes on a side, or if they hang together too much";
 
 /// Two runs side by side. Times are integers of nanoseconds and end in `_ns`, changes are
 /// per cent of the value before and end in `_pct`. `null` is unknown or not measured,
@@ -101,6 +101,9 @@ pub struct Change {
     /// Whether that is more than the episodes of a run differ: see `method` at the top.
     /// Null if it cannot be told.
     pub beyond_noise: Option<bool>,
+    /// How much of a change could be chance, of the value before, either way; null if that
+    /// cannot be told.
+    pub noise_pct: Option<f64>,
     /// The difference in standard errors, above 0 if it grew; null if it cannot be told,
     /// and if the error is 0.
     pub standard_errors: Option<f64>,
@@ -226,19 +229,21 @@ impl Change {
             after,
             change_pct: before.zip(after).and_then(change),
             beyond_noise: None,
+            noise_pct: None,
             standard_errors: None,
         }
     }
 
-    fn of(before: Option<&StatReport>, after: Option<&StatReport>, wider: [f64; 2]) -> Self {
+    fn of(before: Option<&StatReport>, after: Option<&StatReport>, spreads: Spreads) -> Self {
         let mean = |stat: Option<&StatReport>| stat.map(|stat| stat.mean);
         let samples = before.zip(after).and_then(|(before, after)| {
-            let before = Sample::new(before, wider[0])?;
-            Some((before, Sample::new(after, wider[1])?))
+            let before = Sample::new(before, spreads[0])?;
+            Some((before, Sample::new(after, spreads[1])?))
         });
-        let judged = samples.map(|(before, after)| before.against(&after));
+        let judged = samples.and_then(|(before, after)| before.against(&after));
         Self {
             beyond_noise: judged.map(|judged| judged.beyond),
+            noise_pct: judged.map(|judged| judged.noise_pct),
             standard_errors: judged.and_then(|judged| judged.standard_errors),
             ..Self::plain(mean(before), mean(after))
         }
@@ -274,6 +279,9 @@ impl Comparison {
             .collect()
     }
 }
+
+/// How sure the means of both are, if that is known.
+type Spreads = [Option<Spread>; 2];
 
 /// Puts two reports side by side.
 pub fn compare(before: &Report, after: &Report) -> Comparison {
@@ -424,10 +432,12 @@ fn site(pair: &Pair<'_>) -> SiteChange {
         certain,
     } = *pair;
     let (phase, other) = (before.phase_ns.as_ref(), after.phase_ns.as_ref());
-    let phases =
-        [before, after].map(|it| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns));
-    let barriers = [before, after]
-        .map(|it| inflation(&it.trend, it.barrier_ns.as_ref(), |at| Some(at.barrier_ns)));
+    let phases = of_phases(before, after);
+    let barriers = spreads(
+        (&before.trend, before.barrier_ns.as_ref()),
+        (&after.trend, after.barrier_ns.as_ref()),
+        |at| Some(at.barrier_ns),
+    );
     SiteChange {
         name: after.called(),
         name_before: before.called(),
@@ -450,6 +460,15 @@ fn site(pair: &Pair<'_>) -> SiteChange {
     }
 }
 
+/// How sure the mean phase times of a site are in both runs.
+fn of_phases(before: &SiteReport, after: &SiteReport) -> Spreads {
+    spreads(
+        (&before.trend, before.phase_ns.as_ref()),
+        (&after.trend, after.phase_ns.as_ref()),
+        |at| at.phase_ns,
+    )
+}
+
 /// By how much longer the episodes after took than as many would have before.
 fn cost_ns(before: Option<&StatReport>, after: Option<&StatReport>) -> Option<i64> {
     let (before, after) = before.zip(after)?;
@@ -463,12 +482,19 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         .iter()
         .map(|phase| (ends(phase), phase))
         .collect();
-    let widths = |report: &Report| -> HashMap<u32, f64> {
-        let sites = report.sites.iter();
-        let width = |it: &SiteReport| inflation(&it.trend, it.phase_ns.as_ref(), |at| at.phase_ns);
-        sites.map(|site| (site.id, width(site))).collect()
-    };
-    let (widths, later_widths) = (widths(before), widths(after));
+    // By the number of a site before: how often it was, and how sure its means are.
+    let sure: HashMap<u32, [Option<(u64, Spread)>; 2]> = before
+        .sites
+        .iter()
+        .filter_map(|site| {
+            let other = after.site(*pairs.get(&site.id)?)?;
+            let spreads = of_phases(site, other);
+            let of = |side: usize, site: &SiteReport| {
+                Some((site.phase_ns.as_ref()?.count, spreads[side]?))
+            };
+            Some((site.id, [of(0, site), of(1, other)]))
+        })
+        .collect();
     let names: HashMap<u32, String> = after
         .sites
         .iter()
@@ -484,15 +510,18 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         let other = *later.get(&Ends { from, to })?;
         let (stat, its) = (phase.phase_ns.as_ref(), other.phase_ns.as_ref());
         // How much episodes hang together is known of sites only.
-        let width = |of: &HashMap<u32, f64>, id: u32| of.get(&id).copied().unwrap_or(1.0);
-        let wider = [width(&widths, phase.to), width(&later_widths, to)];
+        let spread = |side: usize, stat: Option<&StatReport>| {
+            let (of, spread) = sure.get(&phase.to)?[side]?;
+            spread.of_some(of, stat?.count)
+        };
+        let both = [spread(0, stat), spread(1, its)];
         Some(PhaseChange {
             from: from.map(name),
             to: name(to),
             before: ends(phase),
             after: ends(other),
             episodes: Change::plain(Some(phase.episodes), Some(other.episodes)),
-            phase_ns: Change::of(stat, its, wider),
+            phase_ns: Change::of(stat, its, both),
             cost_ns: cost_ns(stat, its),
         })
     };

@@ -1,5 +1,5 @@
 //! A run against one before: what takes longer, by more than is tolerated and more than
-//! chance.
+//! chance. What may be either is not known.
 
 use super::{Amount, Outcome};
 use crate::{
@@ -14,7 +14,7 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
     let comparison = compare(before, after);
     let mut outcomes = vec![whole(before, after, &comparison, tolerance_pct)];
     for site in &comparison.sites {
-        let outcome = of(&site.phase_ns, tolerance_pct);
+        let outcome = of(&site.phase_ns, tolerance_pct).one_of(&site.name);
         outcomes.push(match after.site(site.after) {
             Some(at) => outcome.at(at),
             None => outcome,
@@ -22,6 +22,7 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
     }
     if comparison.sites.is_empty() {
         let none = Outcome::of_run(NAME, "count", Figure::Whole(1));
+        let none = none.called(format!("{NAME} sites in common"));
         let none = Outcome {
             is_upper: false,
             ..none
@@ -29,6 +30,12 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
         outcomes.push(none.unknown("no site of the baseline is a site of this run"));
     }
     outcomes
+}
+
+/// The rule, called by what is tolerated: what that comes to differs from run to run.
+fn rule(before_ns: u64, tolerance_pct: f64) -> Outcome {
+    Outcome::of_run(NAME, "ns", limit(before_ns, tolerance_pct))
+        .called(format!("{NAME} +{tolerance_pct} %"))
 }
 
 /// What `ns` may become.
@@ -44,7 +51,7 @@ fn limit(before_ns: u64, tolerance_pct: f64) -> Figure {
 
 /// The whole run: one value, whose noise is not known.
 fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct: f64) -> Outcome {
-    let outcome = Outcome::of_run(NAME, "ns", limit(before.wall_ns, tolerance_pct));
+    let outcome = rule(before.wall_ns, tolerance_pct);
     let part = [(before, "the baseline"), (after, "this run")];
     let part = part.into_iter().find(|(report, _)| !report.ended);
     if let Some((_, which)) = part {
@@ -70,7 +77,7 @@ fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct
 /// A site, by its mean phase time.
 fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
     let before_ns = phase.before.unwrap_or(0);
-    let outcome = Outcome::of_run(NAME, "ns", limit(before_ns, tolerance_pct));
+    let outcome = rule(before_ns, tolerance_pct);
     let (Some(after_ns), Some(pct)) = (phase.after, phase.change_pct) else {
         return outcome.unknown("the time of its phases is not known of both runs");
     };
@@ -85,18 +92,22 @@ fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
             text: Some(format!("{pct:.0} % slower than the baseline")),
             ..found
         },
+        // As much as it differs by chance it may as well have become slower.
         Some(false) => Outcome {
-            holds: true,
-            status: super::Status::Holds,
-            text: Some(format!(
-                "{pct:.0} % slower than the baseline, but its episodes differ by as much"
-            )),
-            ..found
+            measured: found.measured,
+            ..outcome.unknown(format!(
+                "{pct:.0} % slower than the baseline, and {} could be chance; let both runs have \
+                 more episodes, or tolerate more",
+                phase
+                    .noise_pct
+                    .map_or_else(|| "as much".into(), |noise| format!("{noise:.0} %"))
+            ))
         },
         None => Outcome {
             measured: found.measured,
             ..outcome.unknown(format!(
-                "{pct:.0} % slower than the baseline, in too few episodes to tell that from chance"
+                "{pct:.0} % slower than the baseline, and its episodes are too few, or hang \
+                 together too much, to tell that from chance; let both runs have more"
             ))
         },
     }

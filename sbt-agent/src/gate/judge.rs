@@ -1,19 +1,18 @@
 //! A report and rules → what came of each.
 
-use std::time::Duration;
-
 use super::{
-    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline,
+    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline, hang,
     measure::{self, Measured},
     sites::{Subject, meant},
 };
-use crate::report::{Figure, Report, SiteReport, StandstillReport};
+use crate::report::{Figure, Report, SiteReport};
 
 /// Events that may be lost where nobody says how many, per cent: as much as leaves means
 /// and shares as they are.
 const DEFAULT_LOST: f64 = 1.0;
 
-/// Sites at which threads lose less of the wall time, per cent, need not be even.
+/// Sites at which threads lose less of the wall time, per cent and all of them together, need
+/// not be even.
 const LITTLE: f64 = 1.0;
 
 /// By how much longer something may take than before where nobody says, per cent.
@@ -26,7 +25,7 @@ const NAMED: usize = 8;
 pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     outcomes.extend(program(report));
-    outcomes.extend(hang(report, asked.no_hang));
+    outcomes.extend(hang::outcome(report, asked.no_hang));
     outcomes.push(lost(report, asked.max_lost));
     let of_run = |rule: &Rule| rule.measure == Measure::Episodes && rule.site.is_none();
     if !asked.rules.iter().any(of_run) {
@@ -47,63 +46,37 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     CheckReport::new(report, outcomes)
 }
 
-/// Whether the program has failed, if that is known.
+/// Whether the program has failed; `None` of one that was joined, whose end nobody is told.
 fn program(report: &Report) -> Option<Outcome> {
-    let status = report.exit_status?;
+    let outcome =
+        Outcome::of_run("program", "status", Figure::Whole(0)).called("program ends well");
+    let Some(status) = report.exit_status else {
+        // An older sbt did not say whether it was joined.
+        let is_joined = !report.started.unwrap_or(!report.ended);
+        return (!is_joined).then(|| {
+            outcome.unknown(if report.ended {
+                "how it ended is not known"
+            } else {
+                "the report or recording stops before the program's end"
+            })
+        });
+    };
     let text = match status {
         0 => None,
-        129..=192 => Some(format!("signal {} ended it", status - 128)),
+        // As in a shell the two look alike.
+        129..=192 => Some(format!(
+            "signal {} ended it, unless it chose this status itself",
+            status - 128
+        )),
         _ => Some("the program has failed".into()),
     };
     let outcome = Outcome {
         status: Status::Failed,
-        ..Outcome::of_run("program", "status", Figure::Whole(0))
+        ..outcome
     };
     Some(Outcome {
         text,
         ..outcome.found(Amount::Count(status.into()))
-    })
-}
-
-/// Whether it hung for so long; without a limit, if it did so at its end.
-fn hang(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
-    let ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    let looked_ns = report.hang_time_ns;
-    let limit_ns = limit.map(ns);
-    let outcome = |limit_ns| Outcome {
-        status: Status::Hangs,
-        ..Outcome::of_run("no-hang", "ns", Figure::Whole(limit_ns))
-    };
-    let found = report.hang.as_ref();
-    let hangs = |it: &&StandstillReport| match limit_ns {
-        Some(limit_ns) => it.is_too_long(limit_ns),
-        None => it.is_alarming(),
-    };
-    if let Some(hang) = found.filter(hangs) {
-        return Some(Outcome {
-            is_measured: true,
-            site: hang.found.site.clone(),
-            measured: Some(Figure::Whole(hang.lasted_ns)),
-            text: Some(hang.found.text.clone()),
-            ..outcome(limit_ns.or(looked_ns).unwrap_or(0))
-        });
-    }
-    let limit_ns = limit_ns?;
-    let outcome = Outcome {
-        status: Status::Broken,
-        ..outcome(limit_ns)
-    };
-    Some(match looked_ns {
-        Some(looked_ns) if looked_ns <= limit_ns => Outcome {
-            holds: true,
-            status: Status::Holds,
-            is_measured: true,
-            ..outcome
-        },
-        Some(_) => outcome.unknown(
-            "only what stood still for longer was looked at; record with a shorter --hang-time",
-        ),
-        None => outcome.unknown("nobody looked for hangs; record without --hang-time off"),
     })
 }
 
@@ -146,42 +119,66 @@ fn limit(report: &Report, rule: &Rule) -> Vec<Outcome> {
     if subjects.is_empty() {
         return vec![nowhere(report, rule, outcome)];
     }
+    let is_one = rule.site.is_some() && subjects.len() == 1;
+    let named = |name: &str| {
+        if is_one {
+            outcome.clone()
+        } else {
+            outcome.clone().one_of(name)
+        }
+    };
+    let mut sites = Vec::new();
     let judged = subjects.into_iter().map(|subject| match subject {
         Subject::Site(site) => {
+            sites.push(site);
             let found = measure::of_site(rule.measure, site, report);
-            let outcome = settle(outcome.clone().at(site), found);
-            if rule.site.is_none() && rule.measure.is_of_waiting() {
-                let_off(outcome, site)
-            } else {
-                outcome
-            }
+            settle(named(&site.called()).at(site), found)
         }
         Subject::Phase(phase) => {
             let outcome = Outcome {
                 site: Some(phase.name.clone()),
-                ..outcome.clone()
+                ..named(&phase.name)
             };
             settle(outcome, measure::of_phase(rule.measure, phase))
         }
     });
-    judged.collect()
+    let judged: Vec<Outcome> = judged.collect();
+    if rule.site.is_none() && rule.measure.is_of_waiting() {
+        // Without a name there are sites alone.
+        return let_off(judged, &sites);
+    }
+    judged
 }
 
 /// A rule for all sites is not broken where waiting costs next to nothing, such as at a
-/// barrier that is used once, when all begin. Whoever means that site names it.
-fn let_off(outcome: Outcome, site: &SiteReport) -> Outcome {
-    let lost_pct = site.lost_wall_pct.unwrap_or(100.0);
-    if outcome.holds || !outcome.is_measured || lost_pct >= LITTLE {
-        return outcome;
-    }
-    Outcome {
-        holds: true,
-        status: Status::Holds,
-        text: Some(format!(
+/// barrier that is used once, when all begin: as long as that is next to nothing at all such
+/// sites together. Whoever means a site names it.
+fn let_off(mut outcomes: Vec<Outcome>, sites: &[&SiteReport]) -> Vec<Outcome> {
+    let broken = (0..).zip(outcomes.iter().zip(sites));
+    let mut small: Vec<(f64, usize)> = broken
+        .filter(|(_, (outcome, _))| !outcome.holds && outcome.is_measured)
+        .filter_map(|(at, (_, site))| Some((site.lost_wall_pct?, at)))
+        .collect();
+    small.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut sum_pct = 0.0;
+    for (lost_pct, at) in small {
+        sum_pct += lost_pct;
+        let outcome = &mut outcomes[at];
+        if sum_pct >= LITTLE {
+            let with_others = format!(
+                "threads lose only {lost_pct:.2} % of the wall time there, but {sum_pct:.2} % with \
+                 smaller sites that are beyond the limit"
+            );
+            outcome.text = (lost_pct < LITTLE).then_some(with_others);
+            continue;
+        }
+        outcome.holds = true;
+        outcome.status = Status::Holds;
+        outcome.text = Some(format!(
             "more than the limit, but threads lose only {lost_pct:.2} % of the wall time there"
-        )),
-        ..outcome
+        ));
     }
+    outcomes
 }
 
 fn settle(outcome: Outcome, found: Result<Measured, String>) -> Outcome {

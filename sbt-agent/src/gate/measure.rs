@@ -34,6 +34,13 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
             site.incomplete
         ));
     }
+    if site.incomplete > site.episodes {
+        return Err(format!(
+            "most episodes there are incomplete: {} of {}",
+            site.incomplete,
+            site.incomplete.saturating_add(site.episodes)
+        ));
+    }
     if site.estimated && site.episodes < ENOUGH {
         return Err(format!(
             "only {} episodes were seen there, since the probes were on for {} of the run; \

@@ -104,6 +104,9 @@ pub struct Outcome {
     /// `max-barrier-time`, `max-phase`, `min-episodes`, `no-hang`, `max-lost`, `baseline`;
     /// or `program`: that it has not failed.
     pub rule: Word,
+    /// The rule with its limit, and where, in words: the same in every run, also as the name of
+    /// the case in JUnit.
+    pub case: String,
     /// Whether it holds. With a `text` it may do so beyond the limit: see there.
     pub holds: bool,
     /// What a rule that does not hold means: `broken`, `hangs`, `failed` or `lost`;
@@ -146,6 +149,7 @@ impl Outcome {
     pub fn of_run(rule: Word, unit: Word, limit: Figure) -> Self {
         Self {
             rule,
+            case: format!("{rule} {}", amount_text(unit, limit)),
             holds: false,
             status: Status::Broken,
             is_measured: false,
@@ -164,9 +168,30 @@ impl Outcome {
     /// Of a rule, likewise.
     pub fn of_rule(rule: &Rule) -> Self {
         let Rule { measure, limit, .. } = rule;
+        let outcome = Self::of_run(measure.name(), limit.unit(), limit.figure());
+        let at = rule.site.as_ref().map(|site| format!(" at {site}"));
         Self {
             is_upper: measure.is_upper(),
-            ..Self::of_run(measure.name(), limit.unit(), limit.figure())
+            case: format!("{}{}", outcome.case, at.unwrap_or_default()),
+            ..outcome
+        }
+    }
+
+    /// Called so, whatever its limit is in this run.
+    #[must_use]
+    pub fn called(self, case: impl Into<String>) -> Self {
+        Self {
+            case: case.into(),
+            ..self
+        }
+    }
+
+    /// One of several of the same rule: this is what tells them apart.
+    #[must_use]
+    pub fn one_of(self, name: &str) -> Self {
+        Self {
+            case: format!("{} at {name}", self.case),
+            ..self
         }
     }
 
@@ -206,13 +231,6 @@ impl Outcome {
             text: Some(format!("cannot be measured: {}", why.into())),
             ..self
         }
-    }
-
-    /// The rule with its limit, and where: the same in every run.
-    pub fn title(&self) -> String {
-        let limit = amount_text(self.unit, self.limit);
-        let at = self.site.as_ref().map(|site| format!(" at {site}"));
-        format!("{} {limit}{}", self.rule, at.unwrap_or_default())
     }
 
     /// All in one sentence.
@@ -280,7 +298,8 @@ fn rounded(number: f64, steps: f64) -> f64 {
     (number * steps).round() / steps
 }
 
-fn time_text(ns: u64) -> String {
+/// A time, three digits of it.
+pub fn time_text(ns: u64) -> String {
     let (unit, of) = match ns {
         0..1_000 => ("ns", 1.0),
         1_000..1_000_000 => ("us", 1e3),
@@ -375,7 +394,7 @@ mod tests {
             assert_eq!(texts, expected);
         }
         let lost = Outcome::of_run("max-lost", "pct", Figure::Real(0.1));
-        assert_eq!(lost.title(), "max-lost 0.1 %");
+        assert_eq!(lost.case, "max-lost 0.1 %");
     }
 
     #[test]

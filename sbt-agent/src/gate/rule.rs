@@ -227,12 +227,32 @@ pub fn lost(text: &str) -> Result<f64, String> {
     percent(text).map_err(|error| format!("{error}, such as 0.1%"))
 }
 
+/// From when something stands still to when a look that is due then has told who is
+/// missing, at most: the look is begun and taken by ticks, and lasts itself.
+pub const LOOK: Duration = Duration::from_millis(900);
+
+/// The shortest time of which can be told in time that something stands still.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// Reads how long a barrier may stand still.
 ///
 /// # Errors
-/// It is no time with a unit.
+/// It is no time with a unit, or too short.
 pub fn no_hang(text: &str) -> Result<Duration, String> {
-    time(text).map_err(|error| format!("{error}, such as 30s"))
+    let limit = time(text).map_err(|error| format!("{error}, such as 30s"))?;
+    if limit < SHORTEST {
+        return Err(
+            "expected 1s or more, such as 30s: a look at who is missing takes most of a second"
+                .into(),
+        );
+    }
+    Ok(limit)
+}
+
+/// After how long without an arrival it has to be looked for `limit` to be kept: what was
+/// found by then may end the program.
+pub fn look_after(limit: Duration) -> Duration {
+    limit.saturating_sub(LOOK).max(Duration::from_millis(1))
 }
 
 /// A time whose unit is said: seconds and milliseconds are too easily confused.
@@ -382,6 +402,15 @@ mod tests {
             assert!(error.contains(words), "{text}: {error}");
         }
         assert!(no_hang("30").unwrap_err().contains("such as 30s"));
+        for short in ["1us", "999ms"] {
+            assert!(no_hang(short).unwrap_err().contains("1s or more"));
+        }
+        let limit = no_hang("1s").unwrap();
+        assert!(look_after(limit) > Duration::ZERO && look_after(limit) + LOOK <= limit);
+        assert!(
+            no_hang("9999999999h").unwrap_err().contains("too long"),
+            "it is above zero"
+        );
         assert!(lost("0.1").unwrap_err().contains("such as 0.1%"));
     }
 

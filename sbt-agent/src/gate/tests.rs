@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use super::{
     Asked, CheckReport, Measure, Outcome, Rule, judge,
-    samples::{report, site},
+    samples::{report, site, uneven},
 };
 use crate::{
-    report::{EfficiencyReport, Figure, Report, ThinnedReport, schema},
-    screen::samples::{hung, over, slow},
+    report::{Figure, Report, ThinnedReport, TrendReport, schema},
+    screen::samples::hung,
 };
 
 const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
 
 fn asked(measure: Measure, text: &str) -> Asked {
     Asked {
@@ -35,39 +36,6 @@ fn only(report: &Report, measure: Measure, text: &str) -> Outcome {
     let mut all = outcomes(report, measure, text);
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
-}
-
-/// Two threads: one works 30 ms in each of 100 episodes, the other 10 ms.
-fn uneven() -> Report {
-    let mut it = site(7, "factor", 690);
-    it.threads.truncate(2);
-    it.episodes = 100;
-    it.imbalance_pct = Some(60.0);
-    for (thread, ms) in it.threads.iter_mut().zip([10, 30]) {
-        thread.episodes = 100;
-        thread.work_ns = Some(ms * 100 * MS);
-        thread.ready_ns = Some(100 * MS);
-        thread.idle_ns = (30 - ms) * 100 * MS;
-        thread.release_ns = Some(0);
-    }
-    for stat in [&mut it.barrier_ns, &mut it.phase_ns] {
-        let stat = stat.as_mut().unwrap();
-        (stat.mean, stat.p95) = (20 * MS, 25 * MS);
-    }
-    let mut report = report(vec![it]);
-    report.episodes = 100;
-    report.efficiency = Some(EfficiencyReport {
-        parallel: 0.66,
-        load_balance: 0.67,
-        serialisation: 1.0,
-        transfer: 0.99,
-        cpu_availability: None,
-        speedup: 1.33,
-        granularity: None,
-        threads: 2,
-        path_ns: 3_000 * MS,
-    });
-    report
 }
 
 #[test]
@@ -320,74 +288,121 @@ fn too_much_that_is_lost_says_that_nothing_can_be_judged() {
     assert_eq!(judge(&report, &with(None), None).exit_status, 5);
 }
 
-fn no_hang(seconds: u64) -> Asked {
-    Asked {
-        no_hang: Some(Duration::from_secs(seconds)),
-        ..Asked::default()
-    }
-}
-
-fn of_hang(check: &CheckReport) -> Option<&Outcome> {
-    check.outcomes.iter().find(|it| it.rule == "no-hang")
-}
-
 #[test]
-fn who_hangs_for_too_long_is_told_before_all_else() {
-    const S: u64 = 1_000_000_000;
-    let mut report = uneven();
-    report.exit_status = Some(143);
-    report.hang_time_ns = Some(10 * S);
-    let held = |report: &Report, seconds| judge(report, &no_hang(seconds), None);
-    let check = held(&report, 30);
-    assert!(of_hang(&check).unwrap().holds, "{check:#?}");
-    assert_eq!(check.exit_status, 4);
-
-    report.hang = hung().report.hang;
-    report.hang.as_mut().unwrap().lasted_ns = 30 * S;
-    let check = held(&report, 30);
-    assert_eq!((check.exit_status, check.result), (3, "hangs"));
-    let first = &check.outcomes[0];
-    assert_eq!(first.rule, "no-hang");
-    let hang = report.hang.as_ref().unwrap();
-    assert_eq!(first.text.as_ref(), Some(&hang.found.text));
-    assert_eq!(held(&report, 31).exit_status, 4);
-    // It hung when it ended, whatever the limit.
-    let any = asked(Measure::Episodes, "1");
-    assert_eq!(judge(&report, &any, None).exit_status, 3);
-
-    report.exit_status = Some(0);
-    report.hang = over().report.hang;
-    report.hang.as_mut().unwrap().lasted_ns = 30 * S;
-    assert_eq!(held(&report, 30).exit_status, 3);
-    assert_eq!(judge(&report, &any, None).exit_status, 0);
-
-    // Who uses a CPU may be slow.
-    report.hang.as_mut().unwrap().found.kind = "unclear";
-    assert_eq!(held(&report, 30).exit_status, 0);
-    assert_eq!(held(&report, 15).exit_status, 3);
-    report.hang = slow().report.hang;
-    report.hang.as_mut().unwrap().lasted_ns = 3600 * S;
-    assert_eq!(held(&report, 30).exit_status, 0);
-}
-
-#[test]
-fn where_nobody_looked_for_hangs_it_is_not_known_that_there_were_none() {
-    let mut report = uneven();
-    for (looked_ns, words) in [
-        (None, "--hang-time off"),
-        (Some(11_000_000_000), "shorter --hang-time"),
+fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
+    let of = |change: fn(&mut Report)| {
+        let mut report = uneven();
+        report.exit_status = None;
+        change(&mut report);
+        let check = judge(&report, &asked(Measure::Episodes, "1"), None);
+        let mut outcomes = check.outcomes.into_iter();
+        (outcomes.find(|it| it.rule == "program"), check.exit_status)
+    };
+    // Cut off: by an older sbt too.
+    for change in [
+        (|it| (it.ended, it.started) = (false, Some(true))) as fn(&mut Report),
+        |it| (it.ended, it.started) = (false, None),
     ] {
-        report.hang_time_ns = looked_ns;
-        let check = judge(&report, &no_hang(10), None);
-        let outcome = of_hang(&check).unwrap();
-        assert!(!outcome.holds && !outcome.is_measured);
+        let (outcome, status) = of(change);
+        let outcome = outcome.unwrap();
+        assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
         assert!(
-            outcome.text.as_ref().unwrap().contains(words),
-            "{outcome:#?}"
+            outcome
+                .text
+                .unwrap()
+                .contains("stops before the program's end")
         );
-        // It is not known that it hung, either.
-        assert_eq!(check.exit_status, 1);
+        assert_eq!(status, 1);
     }
+    // One that was joined: nobody is told.
+    for ended in [true, false] {
+        let (outcome, status) = of(if ended {
+            |it| it.started = Some(false)
+        } else {
+            |it| (it.ended, it.started) = (false, Some(false))
+        });
+        assert_eq!((outcome, status), (None, 0));
+    }
+}
+
+#[test]
+fn little_that_is_lost_at_many_sites_is_much() {
+    let small = |id: u32, lost_pct| {
+        let mut it = site(id, "f", 100 + id);
+        (it.imbalance_pct, it.lost_wall_pct) = (Some(99.0), Some(lost_pct));
+        it
+    };
+    let of = |lost: &[f64]| {
+        let sites = (0..).zip(lost).map(|(id, lost)| small(id, *lost));
+        let outcomes = outcomes(&report(sites.collect()), Measure::Imbalance, "50%");
+        let mut held: Vec<bool> = vec![false; lost.len()];
+        for outcome in outcomes {
+            held[outcome.line.unwrap() as usize - 100] = outcome.holds;
+        }
+        held
+    };
+    assert_eq!(of(&[0.4, 0.3]), [true, true]);
+    // The smallest first, as long as it is little in all.
+    assert_eq!(of(&[0.8, 0.5, 0.1]), [false, true, true]);
+    let many = of(&[0.82; 120]);
+    assert_eq!(many.iter().filter(|holds| **holds).count(), 1);
+    assert_eq!(of(&[1.0]), [false]);
+    // Those within the limit do not count.
+    let mut within = small(0, 50.0);
+    within.imbalance_pct = Some(10.0);
+    let all = outcomes(
+        &report(vec![within, small(1, 0.9)]),
+        Measure::Imbalance,
+        "50%",
+    );
+    assert!(all.iter().all(|it| it.holds), "{all:#?}");
+}
+
+#[test]
+fn where_most_episodes_are_incomplete_the_few_others_tell_nothing() {
+    let mut it = site(0, "factor", 690);
+    (it.episodes, it.incomplete) = (10, 1_000_000);
+    let mut report = report(vec![it]);
+    let why = unknown(&report, Measure::Phase, "factor=1h");
+    assert!(why.contains("1000000 of 1000010"), "{why}");
+    report.sites[0].incomplete = 10;
+    assert!(only(&report, Measure::Phase, "factor=1h").holds);
+}
+
+#[test]
+fn cases_are_called_the_same_whatever_is_measured() {
+    let cases = |report: &Report, before: &Report| {
+        let mut asked = asked(Measure::Idle, "factor:50%");
+        asked
+            .rules
+            .push(Rule::parse(Measure::Imbalance, "50%").unwrap());
+        asked.no_hang = Some(Duration::from_secs(30));
+        let check = judge(report, &asked, Some(before));
+        let mut cases: Vec<String> = check.outcomes.into_iter().map(|it| it.case).collect();
+        cases.sort_unstable();
+        cases
+    };
+    let good = uneven();
+    let mut bad = uneven();
+    bad.exit_status = Some(143);
+    bad.wall_ns *= 3;
+    bad.hang = hung().report.hang;
+    bad.hang.as_mut().unwrap().lasted_ns = 31 * S;
+    bad.sites[0].imbalance_pct = Some(99.0);
+    bad.sites[0].phase_ns.as_mut().unwrap().mean *= 3;
+    let expected = [
+        "baseline +10 %",
+        "baseline +10 % at factor lu.c:690",
+        "max-idle 50 % at factor",
+        "max-imbalance 50 % at factor lu.c:690",
+        "max-lost 1 %",
+        "min-episodes 1",
+        "no-hang 30 s",
+        "program ends well",
+    ];
+    assert_eq!(cases(&good, &good), expected);
+    assert_eq!(cases(&bad, &good), expected);
+    assert_eq!(cases(&good, &bad), expected);
 }
 
 #[test]
@@ -401,9 +416,12 @@ fn a_program_that_fails_is_told_before_what_was_lost() {
     assert_eq!((failed.exit_status, failed.result), (4, "failed"));
     assert_eq!(failed.program_status, Some(134));
     let text = failed.outcomes[0].text.as_deref();
-    assert_eq!(text, Some("signal 6 ended it"));
+    assert_eq!(
+        text,
+        Some("signal 6 ended it, unless it chose this status itself")
+    );
     // Of one that was joined nobody knows how it ended.
-    report.exit_status = None;
+    (report.exit_status, report.started) = (None, Some(false));
     assert_eq!(check(&report).exit_status, 5);
 }
 
@@ -418,6 +436,26 @@ fn compared(before: &Report, after: &Report, tolerance: Option<f64>) -> Vec<Outc
     mine.filter(|it| it.rule == "baseline").collect()
 }
 
+/// Gives the first site so many episodes that are in turn longer and shorter than the mean.
+fn course(report: &mut Report, count: u64, mean: u64, off: u64) {
+    let site = &mut report.sites[0];
+    let stat = site.phase_ns.as_mut().unwrap();
+    (stat.mean, stat.stddev, stat.count) = (mean, off, count);
+    let bucket = |at: u64| TrendReport {
+        episodes: 1,
+        until_ns: at,
+        phase_ns: Some(if at.is_multiple_of(2) {
+            mean - off
+        } else {
+            mean + off
+        }),
+        barrier_ns: 0,
+        idle_ns: 0,
+        mean_busy: None,
+    };
+    site.trend = (0..count).map(bucket).collect();
+}
+
 #[test]
 fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     let before = uneven();
@@ -426,14 +464,9 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     assert!(all.iter().all(|it| it.holds && it.is_measured));
 
     let mut after = before.clone();
-    let stat = |report: &mut Report, mean: u64, stddev: u64| {
-        let stat = report.sites[0].phase_ns.as_mut().unwrap();
-        (stat.mean, stat.stddev, stat.count) = (mean, stddev, 100);
-        report.sites[0].trend.clear();
-    };
     let mut before = before;
-    stat(&mut before, 20 * MS, MS);
-    stat(&mut after, 24 * MS, MS);
+    course(&mut before, 100, 20 * MS, MS);
+    course(&mut after, 100, 24 * MS, MS);
     let site = |before: &Report, after: &Report, tolerance| {
         let all = compared(before, after, tolerance);
         all.into_iter().find(|it| it.site.is_some()).unwrap()
@@ -442,16 +475,24 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     assert!(!slower.holds && slower.is_measured, "{slower:#?}");
     assert_eq!(slower.limit, Figure::Whole(22 * MS));
     assert!(site(&before, &after, Some(20.0)).holds);
-    // As much as its episodes differ.
-    stat(&mut after, 24 * MS, 50 * MS);
-    let noisy = site(&before, &after, None);
-    assert!(noisy.holds, "{noisy:#?}");
-    assert!(noisy.text.unwrap().contains("differ by as much"));
+    // As much as its episodes differ: it may have become slower, or not.
+    for count in [8, 100] {
+        course(&mut before, count, 20 * MS, 20 * MS);
+        course(&mut after, count, 24 * MS, 20 * MS);
+        let noisy = site(&before, &after, None);
+        assert!(!noisy.holds && !noisy.is_measured, "{noisy:#?}");
+        let text = noisy.text.unwrap();
+        assert!(
+            text.contains("could be chance") && text.contains("more episodes"),
+            "{text}"
+        );
+        assert!(site(&before, &after, Some(20.0)).holds);
+    }
     // Of a few episodes nobody knows.
-    after.sites[0].phase_ns.as_mut().unwrap().count = 3;
+    course(&mut after, 3, 24 * MS, MS);
     let few = site(&before, &after, None);
     assert!(!few.holds && !few.is_measured, "{few:#?}");
-    assert!(few.text.unwrap().contains("too few episodes"));
+    assert!(few.text.unwrap().contains("too few"));
 
     after.wall_ns = before.wall_ns * 2;
     let whole = compared(&before, &after, None).remove(0);

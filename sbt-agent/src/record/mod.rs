@@ -15,7 +15,12 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{place::printable, report::Report};
+use serde::Deserialize;
+
+use crate::{
+    place::printable,
+    report::{Report, SCHEMA},
+};
 
 mod batches;
 mod bounded;
@@ -93,7 +98,39 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
     (&file)
         .read_to_string(&mut text)
         .with_context(|| format!("cannot read {shown}"))?;
+    let newer = newer_schema(&text);
+    anyhow::ensure!(
+        newer.is_none(),
+        "{shown} was made by a newer sbt, whose fields may mean something else (schema {}, and this \
+         sbt knows up to {SCHEMA}); take that sbt, or one as new",
+        newer.unwrap_or_default()
+    );
     let report = clean::read(&text)
         .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
     Ok(Source::Report(Box::new(report)))
+}
+
+/// The version of a report's fields, if it is newer than those that are known.
+fn newer_schema(text: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u64,
+    }
+    let version: Version = serde_json::from_str(text).ok()?;
+    (version.schema > u64::from(SCHEMA)).then_some(version.schema)
+}
+
+#[cfg(test)]
+mod schema_tests {
+    use super::*;
+
+    #[test]
+    fn only_a_newer_schema_is_refused() {
+        let of = |schema: u64| newer_schema(&format!("{{\"schema\": {schema}, \"new\": []}}"));
+        assert_eq!(of(SCHEMA.into()), None);
+        assert_eq!(of(99), Some(99));
+        assert_eq!(of(u64::MAX), Some(u64::MAX));
+        assert_eq!(newer_schema("{}"), None);
+        assert_eq!(newer_schema("{\"schema\": 99"), None);
+    }
 }

@@ -88,6 +88,11 @@ pub struct Report {
     /// 0 to 255, 128 + N if signal N ended it; null if it had not ended when the
     /// report was made, or if sbt did not start it.
     pub exit_status: Option<u8>,
+    /// Whether sbt started the target, and did not join it when it ran; null if the sbt that
+    /// made the report was too old to say.
+    pub started: Option<bool>,
+    /// Processes that were watched and went on when watching ended; null before that.
+    pub left_processes: Option<u64>,
     /// Arrivals, of all episodes. Where `estimated`, those that barriers have counted
     /// while the probes were off are among them.
     pub arrivals: u64,
@@ -165,6 +170,9 @@ pub struct Report {
     /// For how long threads had to stand still at a barrier to be looked at (`--hang-time`);
     /// null if nobody looked.
     pub hang_time_ns: Option<u64>,
+    /// The longest time in which a barrier may have stood still unseen, since the probes were
+    /// off; 0 if they never were; null if nobody looked for hangs.
+    pub hang_unwatched_ns: Option<u64>,
     /// What watching cost.
     pub own_cost: OwnCost,
     /// How closely was looked at what threads do between barriers (`--states`).

@@ -69,6 +69,13 @@ pub struct Run {
     pub hang: Option<StandstillReport>,
     /// After how long that is looked at, ns; `None` if it is not.
     pub hang_time_ns: Option<u64>,
+    /// The longest time in which a barrier may have stood still unseen, ns; `None` if nobody
+    /// looked.
+    pub hang_unwatched_ns: Option<u64>,
+    /// Whether we started it, and did not join it; `None` if an older sbt did not say.
+    pub started: Option<bool>,
+    /// Processes that were watched and went on without the target; `None` before its end.
+    pub left_processes: Option<u64>,
     /// Counters that were asked for, in the order of readings.
     pub counters: Plan,
     /// How closely was looked at what threads do.

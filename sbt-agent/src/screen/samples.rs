@@ -79,6 +79,9 @@ pub fn empty() -> Snapshot {
             no_verdict_because: None,
             hang: None,
             hang_time_ns: Some(10 * S),
+            hang_unwatched_ns: Some(0),
+            started: Some(true),
+            left_processes: None,
             own_cost: OwnCost {
                 events: 0,
                 ns_per_event: None,

@@ -3,6 +3,7 @@
 
 mod looking;
 mod merge;
+mod sight;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -39,10 +40,12 @@ use crate::{
     words::{since, without_codes},
 };
 use looking::Looking;
+use sight::Sight;
 pub use watch::Outcome;
 use watch::{Found, Hang, Step, Watch};
 
-/// Stands for all that was there before anybody watched: nobody comes to any barrier.
+/// Stands for all that began unseen, before anybody watched or while the probes were off:
+/// nobody comes to any barrier.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
 
 /// Processes that are looked at, at most.
@@ -65,6 +68,8 @@ pub struct Hangs {
     watch: Watch<Rc<Seen>>,
     /// A look under way.
     looking: Option<Looking>,
+    /// What is not known since the probes were off.
+    sight: Sight,
     /// What was there before anybody watched was looked at, and does not hang.
     is_idle: bool,
 }
@@ -76,6 +81,7 @@ impl Hangs {
         Self {
             watch: Watch::new(limit.map(ns)),
             looking: None,
+            sight: Sight::default(),
             is_idle: false,
         }
     }
@@ -97,6 +103,18 @@ impl Hangs {
             looking.forget();
         }
         self.watch.lose_sight(now_ns);
+        self.sight.lose(now_ns);
+    }
+
+    /// It is seen again. `arrivals`: how many were seen so far.
+    pub fn regain_sight(&mut self, now_ns: u64, arrivals: u64) {
+        self.sight.regain(now_ns, arrivals);
+    }
+
+    /// The longest time in which a barrier may have stood still unseen, ns; `None` if
+    /// nobody looks for that at all.
+    pub fn unwatched_ns(&self, until_ns: u64) -> Option<u64> {
+        self.limit_ns().map(|_| self.sight.longest_ns(until_ns))
     }
 
     /// Waits for the look that is under way, if there is one, without what it sees: whoever
@@ -119,11 +137,11 @@ impl Session {
             return;
         }
         let now_ns = clock::now_ns();
+        self.hangs.sight.see(now_ns, self.model.totals().arrivals);
         self.finish_look(now_ns);
         let mut still = self.model.standing_still(now_ns, limit_ns);
-        if now_ns.saturating_sub(self.start_ns) >= limit_ns {
-            still.extend(self.unseen());
-        }
+        let is_due = |it: &Still| now_ns.saturating_sub(it.since_ns) >= limit_ns;
+        still.extend(self.unseen().filter(is_due));
         let (model, unseen) = (&self.model, self.unseen());
         let since = |still: &Still| since_then(model, unseen, still);
         match self.hangs.watch.tick(now_ns, still, since) {
@@ -133,13 +151,19 @@ impl Session {
         }
     }
 
-    /// What hangs in a process that was joined may have done so before: nobody comes to
-    /// any barrier then.
+    /// What hangs in a process that was joined may have done so before, and any program may
+    /// while the probes are off: nobody comes to any barrier then.
     fn unseen(&self) -> Option<Still> {
         let is_joined = self.running.is_none();
         let nobody_came = self.model.totals().arrivals == 0;
-        (is_joined && nobody_came && !self.hangs.is_idle).then_some(Still {
-            since_ns: self.start_ns,
+        let before = is_joined && nobody_came && !self.hangs.is_idle;
+        let since_ns = if before {
+            Some(self.start_ns)
+        } else {
+            self.hangs.sight.unseen_since_ns()
+        };
+        since_ns.map(|since_ns| Still {
+            since_ns,
             barrier: UNSEEN,
             episode: 0,
         })
@@ -165,7 +189,9 @@ impl Session {
         if still.iter().any(|still| still.barrier == UNSEEN) {
             processes.insert(self.pid);
         }
-        if is_shared {
+        // Nor is it known in which process something began unseen.
+        let is_anywhere = self.hangs.sight.unseen_since_ns().is_some();
+        if is_shared || is_anywhere {
             processes.extend(self.processes.living());
         }
         let left_out = processes.len().saturating_sub(MOST_PROCESSES);
@@ -250,9 +276,12 @@ impl Session {
         });
         let report = self.judge(&seen, now_ns);
         // Whoever sleeps need not hang; who waits at a barrier may.
-        let hangs = |it: &HangReport| is_hang(it) && it.barrier.is_some();
+        // And who waits since the probes were off does so for somebody: slow, or not yet stuck.
+        let began = self.hangs.sight.unseen_since_ns().is_some();
+        let hangs = |it: &HangReport| (began || is_hang(it)) && it.barrier.is_some();
         if is_unseen && !report.as_ref().is_some_and(hangs) {
             self.hangs.is_idle = true;
+            self.hangs.sight.clear();
             return;
         }
         let found = report.map(|report| Found {

@@ -13,8 +13,8 @@ pub struct Processes {
     living: HashSet<u32>,
     /// How many were too many.
     unfollowed: u64,
-    /// How many go on without the target.
-    left: usize,
+    /// How many go on without the target; `None` before the end.
+    left: Option<usize>,
 }
 
 /// Threads are counted in so many processes at most, ever so often: to ask for one
@@ -29,7 +29,7 @@ impl Processes {
             met: HashSet::new(),
             living: HashSet::new(),
             unfollowed: 0,
-            left: 0,
+            left: None,
         }
     }
 
@@ -75,17 +75,23 @@ impl Processes {
     /// Watching ends.
     pub fn end(&mut self) {
         let others = self.met.iter().filter(|pid| **pid != self.target);
-        self.left = others.filter(|pid| process::find(**pid).is_ok()).count();
+        self.left = Some(others.filter(|pid| process::find(**pid).is_ok()).count());
+    }
+
+    /// How many of those that were watched go on when the target has ended; `None` as long
+    /// as it has not.
+    pub fn left(&self) -> Option<u64> {
+        self.left.map(|left| left as u64)
     }
 
     /// What the user should know.
     pub fn notes(&self) -> Vec<String> {
         let target_ended = process::find(self.target).is_err();
-        let left = (self.left > 0 && target_ended).then(|| {
+        let left = self.left.filter(|left| *left > 0 && target_ended);
+        let left = left.map(|left| {
             format!(
-                "{} of the processes that were watched went on when the program ended: what they \
-                 did from then on is not here",
-                self.left
+                "{left} of the processes that were watched went on when the program ended: what they \
+                 did from then on is not here"
             )
         });
         let unfollowed = (self.unfollowed > 0).then(|| {

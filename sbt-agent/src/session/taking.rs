@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, io::Write as _};
 
 use super::{Session, View};
 use crate::{
+    ci,
     event::{CallersId, Event},
     naming::Naming,
     source::{Batch, ebpf::Scope},
@@ -171,10 +172,12 @@ impl Session {
 
     /// Tells the user something, in lines.
     pub(super) fn tell(&mut self, text: &str) {
-        match &mut self.view {
-            Some(view) => view.observer.told(text),
-            // Whoever closed it does not want to read it.
-            None => drop(std::io::stderr().lock().write_all(text.as_bytes())),
+        if let Some(view) = &mut self.view {
+            view.observer.told(text);
+            return;
         }
+        let text = ci::tame(text);
+        // Whoever closed it does not want to read it.
+        drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }

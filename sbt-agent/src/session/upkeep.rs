@@ -118,6 +118,8 @@ impl Session {
                 self.recognition
                     .push(&gap, &mut self.resolver, &mut self.model);
                 self.budget.came_on(time_ns);
+                let arrivals = self.model.totals().arrivals;
+                self.hangs.regain_sight(time_ns, arrivals);
                 done
             }
         };

@@ -272,6 +272,8 @@ impl Session {
         self.recognition
             .push(&gap, &mut self.resolver, &mut self.model);
         source.resume()?;
+        let arrivals = self.model.totals().arrivals;
+        self.hangs.regain_sight(clock::now_ns(), arrivals);
         if let Some(sampling) = &self.sampling {
             sampling.switch(true);
         }

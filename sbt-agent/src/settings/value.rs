@@ -66,12 +66,17 @@ fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
         }
         _ => return Err(format!("expected a time such as {example}")),
     };
-    number
-        .parse::<f64>()
-        .ok()
-        .and_then(|number| Duration::try_from_secs_f64(number * factor).ok())
+    let number = number.parse::<f64>().ok();
+    let seconds = number.map(|number| number * factor);
+    if seconds.is_some_and(|seconds| seconds >= LONGEST.as_secs_f64()) {
+        return Err(format!(
+            "`{text}` is too long: a hundred years are the most; expected a time such as {example}"
+        ));
+    }
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .map(|exact| Duration::new(exact.as_secs(), exact.subsec_micros() * 1000))
-        .filter(|duration| !duration.is_zero() && *duration < LONGEST)
+        .filter(|duration| !duration.is_zero())
         .ok_or_else(|| format!("expected a time above zero such as {example}"))
 }
 
@@ -80,7 +85,8 @@ pub fn percent(text: &str) -> Result<Option<f64>, String> {
     if text == "off" {
         return Ok(None);
     }
-    text.trim_end_matches('%')
+    text.strip_suffix('%')
+        .unwrap_or(text)
         .trim_end()
         .parse::<f64>()
         .ok()
@@ -91,7 +97,8 @@ pub fn percent(text: &str) -> Result<Option<f64>, String> {
 
 /// Reads by how many per cent something may be longer: `10%`, `0.5`, `150`.
 pub fn tolerance(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim_end().parse::<f64>();
+    let number = text.strip_suffix('%').unwrap_or(text);
+    let number = number.trim_end().parse::<f64>();
     number
         .ok()
         .filter(|percent| percent.is_finite() && *percent >= 0.0)
@@ -174,8 +181,22 @@ mod tests {
             assert!(seconds(wrong).is_err(), "{wrong}");
             assert!(milliseconds(wrong).is_err(), "{wrong}");
         }
+        for long in ["9999999999h", "18446744073709551615", "99999999999999h"] {
+            assert!(seconds(long).unwrap_err().contains("too long"), "{long}");
+        }
         assert!(seconds("5x").unwrap_err().contains("`x`"));
         assert!(!seconds("ten").unwrap_err().contains("unit"));
+    }
+
+    #[test]
+    fn shares_have_one_sign_or_none() {
+        assert_eq!(tolerance("10%"), Ok(10.0));
+        assert_eq!(tolerance("0.5 %"), Ok(0.5));
+        assert_eq!(percent("2"), Ok(Some(2.0)));
+        for wrong in ["10%%", "%", "10 % %", ""] {
+            assert!(tolerance(wrong).is_err(), "{wrong}");
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,38 +1,10 @@
 //! Remarks at lines of the source, as CI services read them from what a step writes.
 
 use super::safe;
-use crate::gate::{CheckReport, Outcome};
-
-/// A service that reads remarks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
-    /// GitHub Actions, and what does as it does (Gitea, Forgejo).
-    GitHub,
-    /// Azure Pipelines.
-    Azure,
-    /// `TeamCity`.
-    TeamCity,
-}
-
-impl Service {
-    /// The one that has started us, by the variables that it sets. GitLab has none: it
-    /// reads JUnit.
-    pub fn by(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let is = |name: &str, value: &str| {
-            variable(name).is_some_and(|it| it.eq_ignore_ascii_case(value))
-        };
-        if is("GITHUB_ACTIONS", "true") {
-            Some(Self::GitHub)
-        } else if is("TF_BUILD", "true") {
-            Some(Self::Azure)
-        } else {
-            let team_city = variable("TEAMCITY_VERSION");
-            team_city
-                .filter(|version| !version.is_empty())
-                .map(|_| Self::TeamCity)
-        }
-    }
-}
+use crate::{
+    ci::{Service, hashes_apart},
+    gate::{CheckReport, Outcome},
+};
 
 /// A line for each outcome that does not hold.
 pub fn render(check: &CheckReport, service: Service) -> String {
@@ -41,21 +13,9 @@ pub fn render(check: &CheckReport, service: Service) -> String {
     lines.collect()
 }
 
-/// Text for people in which such a service finds nothing to obey, whatever the target
-/// calls its functions.
-pub fn harmless(text: &str) -> String {
-    let lines = text.split_inclusive('\n').map(|line| {
-        // Azure finds its commands, and GitHub its older ones, in the middle of lines too.
-        let line = line.replace("##", "# #");
-        match line.trim_start().strip_prefix("::") {
-            Some(rest) => format!(": :{rest}"),
-            None => line,
-        }
-    });
-    lines.collect()
-}
-
 fn line(outcome: &Outcome, service: Service) -> String {
+    // No command begins in the middle of ours.
+    let safe = |text: &str| hashes_apart(&safe(text));
     let text = safe(&outcome.sentence());
     let file = outcome.file.as_deref().map(safe);
     let line = outcome.line.filter(|_| file.is_some());

@@ -85,7 +85,7 @@ fn cases(to: &mut To, check: &CheckReport) -> io::Result<()> {
     let mut names: HashMap<String, u32> = HashMap::new();
     for outcome in &check.outcomes {
         // Services tell cases apart by their names.
-        let name = safe(&outcome.title());
+        let name = safe(&outcome.case);
         let count = names.entry(name.clone()).or_insert(0);
         *count += 1;
         let name = match *count {

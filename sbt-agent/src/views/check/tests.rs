@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::{
-    annotate::{self, Service},
-    junit, text,
-};
+use super::{annotate, junit, text};
 use crate::{
+    ci::{self, Service},
     gate::{
         Asked, CheckReport, Measure, Rule, judge,
         samples::{report, site},
@@ -91,7 +89,7 @@ fn a_long_name_gets_lines_of_its_own() {
 
 /// Names that are markup, commands and no text at all.
 fn hostile() -> CheckReport {
-    let bad = "<\u{1b}[2J]]>&\"'\u{0}\n::error::x\r##vso[task.x]|'|]%0A\u{fffe}\u{202e}";
+    let bad = "<\u{1b}[2J]]>&\"'\u{0}\n::error::x\r###vso[task.x]|'|]%0A\u{fffe}\u{202e}\u{2028}::warning::y\u{85}";
     let mut report = two_sites();
     report.command = vec![bad.into(), "<a>&".into()];
     for site in &mut report.sites {
@@ -202,19 +200,6 @@ fn no_name_makes_the_xml_something_else() {
 }
 
 #[test]
-fn the_service_is_known_by_its_variable() {
-    let by = |name: &'static str, value: &'static str| {
-        Service::by(move |asked| (asked == name).then(|| value.to_owned()))
-    };
-    assert_eq!(by("GITHUB_ACTIONS", "true"), Some(Service::GitHub));
-    assert_eq!(by("GITHUB_ACTIONS", "false"), None);
-    assert_eq!(by("TF_BUILD", "True"), Some(Service::Azure));
-    assert_eq!(by("TEAMCITY_VERSION", "2024.1"), Some(Service::TeamCity));
-    assert_eq!(by("TEAMCITY_VERSION", ""), None);
-    assert_eq!(by("CI", "true"), None);
-}
-
-#[test]
 fn remarks_are_at_the_lines_that_break_a_rule() {
     let lines = |service| annotate::render(&checked(), service);
     assert_eq!(
@@ -247,6 +232,11 @@ fn no_name_makes_a_command() {
         assert_eq!(text.lines().count(), check.failures, "{text}");
         for line in text.lines() {
             assert!(!line.contains(char::is_control), "{line:?}");
+            assert!(
+                !line.contains(['\u{2028}', '\u{2029}', '\u{85}']),
+                "{line:?}"
+            );
+            assert!(!line[1..].contains("##"), "{line:?}");
             match service {
                 Service::GitHub => {
                     let rest = line.strip_prefix("::error ").unwrap();
@@ -283,10 +273,8 @@ fn no_name_makes_a_command() {
             }
         }
     }
-    let text = annotate::harmless(&text::render(&check, PLAIN));
+    let text = ci::harmless(&text::render(&check, PLAIN));
     assert!(!text.contains("##"), "{text}");
-    let text = annotate::harmless("::error::x\n  ::y\na::b\n");
-    assert_eq!(text, ": :error::x\n: :y\na::b\n");
 }
 
 #[test]

@@ -1,0 +1,248 @@
+//! Whether a program stood still for too long; and whether that was watched at all.
+
+use std::time::Duration;
+
+use super::{Outcome, Status, outcome::time_text, rule::LOOK};
+use crate::report::{Figure, Report, StandstillReport};
+
+/// The rule's name.
+const NAME: &str = "no-hang";
+
+/// Whether it hung for so long, or when it ended; without a limit, the latter alone.
+pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
+    let looked_ns = report.hang_time_ns;
+    let limit_ns = limit.map(in_ns);
+    let shown_ns = limit_ns.or(looked_ns).unwrap_or(0);
+    let outcome = Outcome {
+        status: Status::Hangs,
+        ..Outcome::of_run(NAME, "ns", Figure::Whole(shown_ns))
+    };
+    let found = report.hang.as_ref();
+    let is_too_long =
+        |it: &StandstillReport| limit_ns.is_some_and(|limit_ns| it.is_too_long(limit_ns));
+    // That it was ended by another before its time does not make it go on.
+    let hangs = |it: &&StandstillReport| is_too_long(it) || it.is_alarming();
+    if let Some(hang) = found.filter(hangs) {
+        let still = if is_too_long(hang) {
+            ""
+        } else {
+            "it hung when it ended: "
+        };
+        return Some(Outcome {
+            is_measured: true,
+            measured: Some(Figure::Whole(hang.lasted_ns)),
+            text: Some(format!("{still}{}", hang.found.text)),
+            ..outcome
+        });
+    }
+    let limit_ns = limit_ns?;
+    let outcome = Outcome {
+        status: Status::Broken,
+        ..outcome
+    };
+    if let Some(why) = unknown(report, limit_ns) {
+        return Some(outcome.unknown(why));
+    }
+    let longest = found.filter(|it| it.is_hang());
+    Some(Outcome {
+        holds: true,
+        status: Status::Holds,
+        is_measured: true,
+        measured: longest.map(|it| Figure::Whole(it.lasted_ns)),
+        text: longest.map(|it| it.found.text.clone()),
+        ..outcome
+    })
+}
+
+fn in_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Why it is not known that nothing stood still for so long, if it is not.
+fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
+    let Some(looked_ns) = report.hang_time_ns else {
+        return Some("nobody looked for hangs; record without --hang-time off".into());
+    };
+    if looked_ns > limit_ns {
+        return Some(
+            "only what stood still for longer was looked at; record with a shorter --hang-time"
+                .into(),
+        );
+    }
+    let watched = time_text(report.wall_ns);
+    // Of a process that was joined it is known for as long as it was watched.
+    let is_part = match report.started {
+        Some(false) => report.wall_ns < limit_ns,
+        _ => true,
+    };
+    if !report.ended && is_part {
+        return Some(format!(
+            "it was watched for {watched} only, and not to the program's end"
+        ));
+    }
+    if let Some(left) = report
+        .left_processes
+        .filter(|left| *left > 0 && report.ended)
+    {
+        return Some(format!(
+            "{left} of the processes that were watched went on when the program had ended; let \
+             the program wait for all that it starts"
+        ));
+    }
+    match report.hang_unwatched_ns {
+        None if report.estimated => {
+            return Some(
+                "the probes were on for spans of time only; --budget off watches all".into(),
+            );
+        }
+        Some(unwatched_ns) if unwatched_ns > limit_ns => {
+            return Some(format!(
+                "the probes were off, and for {} nobody was seen to come to a barrier; --budget \
+                 off watches all",
+                time_text(unwatched_ns)
+            ));
+        }
+        _ => {}
+    }
+    // What takes longer than that has been looked at, and was merely slow.
+    let told_ns = looked_ns.saturating_add(in_ns(LOOK));
+    let longest = report.sites.iter().filter_map(|site| {
+        let longest_ns = site.barrier_ns.as_ref()?.max;
+        (limit_ns < longest_ns && longest_ns < told_ns).then_some((longest_ns, site))
+    });
+    longest.max_by_key(|(ns, _)| *ns).map(|(ns, site)| {
+        format!(
+            "threads waited for {} at {}, which was over before it was looked at; record with a \
+             shorter --hang-time",
+            time_text(ns),
+            site.called()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gate::{Asked, CheckReport, judge, samples::uneven},
+        screen::samples::{hung, over, slow},
+    };
+
+    const S: u64 = 1_000_000_000;
+
+    fn no_hang(seconds: u64) -> Asked {
+        Asked {
+            no_hang: Some(Duration::from_secs(seconds)),
+            ..Asked::default()
+        }
+    }
+
+    fn of_hang(check: &CheckReport) -> Option<&Outcome> {
+        check.outcomes.iter().find(|it| it.rule == "no-hang")
+    }
+
+    #[test]
+    fn who_hangs_for_too_long_is_told_before_all_else() {
+        let mut report = uneven();
+        report.exit_status = Some(143);
+        let held = |report: &Report, seconds| judge(report, &no_hang(seconds), None);
+        let check = held(&report, 30);
+        assert!(of_hang(&check).unwrap().holds, "{check:#?}");
+        assert_eq!(check.exit_status, 4);
+
+        report.hang = hung().report.hang;
+        report.hang.as_mut().unwrap().lasted_ns = 30 * S;
+        let check = held(&report, 30);
+        assert_eq!((check.exit_status, check.result), (3, "hangs"));
+        let first = &check.outcomes[0];
+        assert_eq!(first.rule, "no-hang");
+        let hang = report.hang.as_ref().unwrap();
+        assert_eq!(first.text.as_ref(), Some(&hang.found.text));
+        assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
+        // It hung when it ended, whatever the limit, and whether there is one or not.
+        let check = held(&report, 31);
+        assert_eq!(check.exit_status, 3);
+        let text = check.outcomes[0].text.as_ref().unwrap();
+        assert!(text.starts_with("it hung when it ended: "), "{text}");
+        let any = Asked {
+            max_lost: Some(1.0),
+            ..Asked::default()
+        };
+        assert_eq!(judge(&report, &any, None).exit_status, 3);
+
+        report.exit_status = Some(0);
+        report.hang = over().report.hang;
+        report.hang.as_mut().unwrap().lasted_ns = 30 * S;
+        assert_eq!(held(&report, 30).exit_status, 3);
+        assert_eq!(judge(&report, &any, None).exit_status, 0);
+        // What stood still for a shorter time is told.
+        let check = held(&report, 31);
+        let held_for = of_hang(&check).unwrap();
+        assert!(held_for.holds, "{check:#?}");
+        assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
+
+        // Who uses a CPU may be slow.
+        report.hang.as_mut().unwrap().found.kind = "unclear";
+        assert_eq!(held(&report, 30).exit_status, 0);
+        assert_eq!(held(&report, 15).exit_status, 3);
+        report.hang = slow().report.hang;
+        report.hang.as_mut().unwrap().lasted_ns = 3600 * S;
+        assert_eq!(held(&report, 30).exit_status, 0);
+    }
+
+    #[test]
+    fn where_nobody_could_see_hangs_it_is_not_known_that_there_were_none() {
+        type Change = fn(&mut Report);
+        let cases: [(Change, &str); 8] = [
+            (|it| it.hang_time_ns = None, "--hang-time off"),
+            (|it| it.hang_time_ns = Some(11 * S), "shorter --hang-time"),
+            (|it| it.ended = false, "not to the program's end"),
+            (
+                |it| (it.ended, it.started, it.wall_ns) = (false, Some(false), 9 * S),
+                "watched for 9 s only",
+            ),
+            (|it| it.left_processes = Some(2), "2 of the processes"),
+            (|it| it.hang_unwatched_ns = Some(10 * S + 1), "--budget off"),
+            (
+                |it| (it.estimated, it.hang_unwatched_ns) = (true, None),
+                "spans of time only",
+            ),
+            (
+                |it| {
+                    it.hang_time_ns = Some(10 * S);
+                    it.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
+                },
+                "waited for 10.5 s at factor lu.c:690",
+            ),
+        ];
+        for (change, words) in cases {
+            let mut report = uneven();
+            report.hang_time_ns = Some(9 * S);
+            assert!(of_hang(&judge(&report, &no_hang(10), None)).unwrap().holds);
+            change(&mut report);
+            let check = judge(&report, &no_hang(10), None);
+            let outcome = of_hang(&check).unwrap();
+            assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
+            let text = outcome.text.as_ref().unwrap();
+            assert!(text.contains(words), "{text}");
+            // It is not known that it hung, either.
+            assert_eq!(check.exit_status, 1);
+        }
+        // What is known: a process that was joined, for as long as it was watched; and what took
+        // longer than a look needs was merely slow.
+        let known: [Change; 3] = [
+            |it| {
+                (it.ended, it.started, it.exit_status, it.wall_ns) =
+                    (false, Some(false), None, 10 * S);
+            },
+            |it| it.hang_unwatched_ns = Some(10 * S),
+            |it| it.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
+        ];
+        for change in known {
+            let mut report = uneven();
+            change(&mut report);
+            let check = judge(&report, &no_hang(10), None);
+            assert!(of_hang(&check).unwrap().holds, "{check:#?}");
+        }
+    }
+}
