@@ -314,7 +314,11 @@ mod tests {
         // It is named where the room ends before the end as well.
         let mut full = Replacement::begin(Path::new("/dev/full")).unwrap();
         let error = full.write_all(&vec![7; 2 * BUFFER]).unwrap_err();
-        assert!(error.to_string().starts_with("cannot write /dev/full: No space"));
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot write /dev/full: No space")
+        );
     }
 
     #[test]

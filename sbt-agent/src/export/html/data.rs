@@ -39,7 +39,11 @@ pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
 
 fn drawn(report: &Report, timeline: &Timeline) -> Markup {
     let kept = timeline.kept();
-    let all = if timeline.from_ns > 0 { "all of it" } else { "whole run" };
+    let all = if timeline.from_ns > 0 {
+        "all of it"
+    } else {
+        "whole run"
+    };
     html! {
         @if timeline.from_ns > 0 {
             p class="note" {

@@ -2,7 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::{MOST_ROWS, Times, count, further, marked, percent, scrolling, section, td_count, th, time};
+use super::{
+    MOST_ROWS, Times, count, further, marked, percent, scrolling, section, td_count, th, time,
+};
 use crate::report::{Report, UnfinishedReport, locks::LockReport};
 
 /// Locks for which threads waited, if anybody looked.

@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        AwayReport, HangReport, ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport, WaitsReport,
-        counters::Counts, order::Process,
+        AwayReport, HangReport, ProcessReport, ThreadReport, ThreadTimeReport, UnfinishedReport,
+        WaitsReport, counters::Counts, order::Process,
     },
     Draw, ns,
     usage::pct,
