@@ -195,6 +195,9 @@ impl<'a, W: Write> Episodes<'a, W> {
     pub fn add(&mut self, episode: &Episode) -> csv::Result<()> {
         let site = self.sites.binary_search_by_key(&episode.site, |it| it.0);
         let name = site.map_or("", |at| &self.sites[at].1);
+        let known_site = site.is_ok().then_some(u64::from(episode.site));
+        let from = episode.phase.and_then(|(from, _)| from);
+        let from = from.filter(|id| self.sites.binary_search_by_key(id, |it| it.0).is_ok());
         let mut before_ns = episode.first_ns;
         for (order, seen) in (1_u64..).zip(&episode.seen) {
             let counts = (0..self.report.counters.len())
@@ -202,10 +205,10 @@ impl<'a, W: Write> Episodes<'a, W> {
             let label = self.threads.get(seen.thread as usize);
             let known = label.is_some().then_some(u64::from(seen.thread));
             let cells = [
-                episode.site.to_string(),
+                number(known_site),
                 name.to_owned(),
                 number(episode.index),
-                number(episode.phase.and_then(|(from, _)| from.map(u64::from))),
+                number(from.map(u64::from)),
                 number(episode.first_ns),
                 number(episode.last_ns),
                 number(episode.phase.map(|(_, ns)| ns)),

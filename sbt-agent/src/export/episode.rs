@@ -151,7 +151,7 @@ impl Numbers {
         let done = &told.done;
         (done.last_ns > self.start_ns).then(|| Episode {
             site: self.order.site(told.site),
-            index: told.index,
+            index: self.order.index(told.site, told.index),
             first_ns: self.since(done.first_ns),
             last_ns: self.since(done.last_ns),
             phase: done

@@ -12,8 +12,9 @@ pub struct Order {
     numbers: Vec<u32>,
     /// Their processes, in order.
     processes: Vec<Process>,
-    /// What another report calls sites; `None` if it is what they are called here.
-    sites: Option<Vec<u32>>,
+    /// What another report calls sites, and how many episodes it has of each before those
+    /// that are known here; `None` if it is what they are called here.
+    sites: Option<Vec<(u32, u64)>>,
 }
 
 /// A process with threads in the report.
@@ -93,12 +94,12 @@ impl Order {
             numbers[index] = own.flatten().unwrap_or(shared);
         }
         let sites = model.sites().all().len();
-        let mut sites = vec![NONE; sites];
+        let mut sites = vec![(NONE, 0); sites];
         for site in &part.sites {
             let same = |it: &&SiteReport| is_same(it, site);
             let found = whole.sites.iter().find(same);
-            if let (Some(found), Some(number)) = (found, sites.get_mut(site.id as usize)) {
-                *number = found.id;
+            if let (Some(found), Some(of)) = (found, sites.get_mut(site.id as usize)) {
+                *of = (found.id, found.episodes.saturating_sub(site.episodes));
             }
         }
         Self {
@@ -111,9 +112,16 @@ impl Order {
     /// The number of a site; `u32::MAX` if it has none.
     pub fn site(&self, SiteId(site): SiteId) -> u32 {
         match &self.sites {
-            Some(sites) => sites.get(site as usize).copied().unwrap_or(NONE),
+            Some(sites) => sites.get(site as usize).map_or(NONE, |of| of.0),
             None => site,
         }
+    }
+
+    /// How many episodes a site had before one of which the model says that it had `index`.
+    pub fn index(&self, SiteId(site): SiteId, index: u64) -> u64 {
+        let sites = self.sites.as_ref();
+        let before = sites.and_then(|sites| Some(sites.get(site as usize)?.1));
+        index + before.unwrap_or(0)
     }
 
     /// The processes of the threads, in order.

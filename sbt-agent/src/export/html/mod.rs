@@ -149,12 +149,12 @@ fn begin(text: &str, most: usize) -> Cow<'_, str> {
 /// A sentence; what stands in backticks is of the program, or to be typed.
 fn marked(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return html! { (text) };
     }
     html! {
         @for (at, part) in parts.into_iter().enumerate() {
-            @if at % 2 == 0 { (part) } @else { code { (part) } }
+            @if at.is_multiple_of(2) { (part) } @else { code { (part) } }
         }
     }
 }
