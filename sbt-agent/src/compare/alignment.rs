@@ -59,9 +59,9 @@ pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Ve
 fn best_before(scores: &[Vec<f64>], few: usize, many: usize) -> Vec<Vec<f64>> {
     let mut best = vec![vec![f64::NEG_INFINITY; many + 1]; few + 1];
     best[0].fill(0.0);
-    for one in 0..few {
-        for other in one..many {
-            let taken = best[one][other] + scores[one][other];
+    for (one, row) in scores.iter().enumerate() {
+        for (other, score) in row.iter().enumerate().skip(one) {
+            let taken = best[one][other] + score;
             best[one + 1][other + 1] = taken.max(best[one + 1][other]);
         }
     }
