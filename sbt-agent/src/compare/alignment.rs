@@ -34,23 +34,23 @@ pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Ve
     let with = |one: usize, other: usize| {
         before[one][other] + scores[one][other] + behind[few - 1 - one][many - 1 - other]
     };
+    let best = before[few][many];
     let mut pairs = Vec::with_capacity(few);
-    let mut from = 0;
-    for one in 0..few {
-        // So many have to be left for those behind it.
-        let until = many + 1 - (few - one);
-        let all = (from..until).map(|other| (other, with(one, other)));
+    let mut other = many;
+    for one in (0..few).rev() {
         // Of equal ones the first.
-        let best = all.reduce(|best, it| if it.1 > best.1 { it } else { best });
-        let Some((other, best)) = best else { break };
+        while other > one + 1 && before[one + 1][other - 1] >= before[one + 1][other] {
+            other -= 1;
+        }
+        other -= 1;
         let mut rest = (0..many).filter(|it| *it != other);
         pairs.push(Pair {
             few: one,
             many: other,
             certain: !rest.any(|it| with(one, it) > best - NEARLY),
         });
-        from = other + 1;
     }
+    pairs.reverse();
     pairs
 }
 
@@ -59,9 +59,9 @@ pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Ve
 fn best_before(scores: &[Vec<f64>], few: usize, many: usize) -> Vec<Vec<f64>> {
     let mut best = vec![vec![f64::NEG_INFINITY; many + 1]; few + 1];
     best[0].fill(0.0);
-    for one in 0..few {
-        for other in one..many {
-            let taken = best[one][other] + scores[one][other];
+    for (one, row) in scores.iter().enumerate() {
+        for (other, score) in row.iter().enumerate().skip(one) {
+            let taken = best[one][other] + score;
             best[one + 1][other + 1] = taken.max(best[one + 1][other]);
         }
     }

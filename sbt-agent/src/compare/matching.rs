@@ -264,7 +264,7 @@ fn in_order<'a>(before: Vec<&'a SiteReport>, after: Vec<&'a SiteReport>) -> Vec<
             .collect();
     }
     let alike = Alike::of(&before, &after);
-    let pairs = if before.len() < after.len() {
+    if before.len() < after.len() {
         let found = align(before.len(), after.len(), |left, right| {
             alike.score(&before[left], &after[right])
         });
@@ -278,8 +278,7 @@ fn in_order<'a>(before: Vec<&'a SiteReport>, after: Vec<&'a SiteReport>) -> Vec<
         let both = found.into_iter();
         both.map(|it| pair(&before[it.many], &after[it.few], it.certain))
             .collect()
-    };
-    pairs
+    }
 }
 
 /// Sites in the order in which they stand in the source.
