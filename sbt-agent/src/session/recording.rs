@@ -64,6 +64,7 @@ struct Known {
 
 /// When it is time to write down what is known.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names, reason = "it is their unit")]
 struct Pace {
     /// When there was news last, ns.
     news_ns: u64,
