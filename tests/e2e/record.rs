@@ -129,7 +129,7 @@ fn a_bounded_recording_does_not_grow_with_the_run() {
     let folder = folder();
     // All at once: they sleep most of the time, and sizes are not measured in time.
     let cases = [
-        (&[][..], 11),
+        (&BOUNDS[..0], 11),
         (&BOUNDS[..1], 2),
         (&BOUNDS[..1], 11),
         (&BOUNDS[1..], 2),

@@ -14,7 +14,7 @@ use super::{Begin, Bound, Keep, ReadError, Recorder, Replay, Rest, Row, Sink, re
 use crate::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
-        Model,
+        Model, Present,
         site::{PlaceId, Roles, SiteId},
         tape::Step,
         thread::ThreadId,
@@ -516,6 +516,37 @@ fn a_file_that_tells_of_too_many_threads_is_damaged() {
         "{}",
         report.arrivals
     );
+}
+
+#[test]
+fn who_waits_at_the_end_is_seen_to_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.sbt");
+    let mut recorder = begun(&path, None);
+    let memory = |tid| Event::Memory {
+        tid,
+        time_ns: START + 1,
+        object: BARRIER,
+        count: 3,
+        round: None,
+    };
+    let arrive = |tid| Event::Arrive {
+        tid,
+        clocks: at(START + u64::from(tid)),
+        object: BARRIER,
+        kind: Kind::Pthread,
+        callers: CallersId(1),
+    };
+    let steps = [1, 2].map(|tid| [memory(tid), arrive(tid)].map(Step::Event));
+    recorder.add(steps.concat(), Vec::new()).unwrap();
+    recorder.flush(facts_at(S), None).unwrap();
+    let mut replay = Replay::open(&path).unwrap();
+    assert_eq!(replay.advance(u64::MAX, 100).unwrap(), Rest::None);
+    let before = replay.present();
+    let waits = |(_, it): &(ThreadId, Present)| matches!(it, Present::Waiting { .. });
+    assert_eq!(before.iter().filter(|it| waits(it)).count(), 2);
+    replay.finish(None).unwrap();
+    assert_eq!(replay.present(), before);
 }
 
 /// A model that is told of episodes of threads at a line each.

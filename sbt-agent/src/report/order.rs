@@ -72,6 +72,7 @@ impl Order {
 
     /// The numbers by which a report of the `whole` run calls the threads and sites of a
     /// model that knows only a part of it. `part`: the model's own report.
+    #[must_use]
     pub fn as_in(self, whole: &Report, part: &Report, model: &Model) -> Self {
         let mut named: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
         for thread in whole.threads.iter().filter(|it| it.threads == 1) {

@@ -63,7 +63,8 @@ struct Known {
 }
 
 /// When it is time to write down what is known.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names, reason = "it is their unit")]
 struct Pace {
     /// When there was news last, ns.
     news_ns: u64,
@@ -73,6 +74,15 @@ struct Pace {
 }
 
 impl Pace {
+    /// Begins at `now_ns`.
+    const fn from(now_ns: u64) -> Self {
+        Self {
+            news_ns: now_ns,
+            due_ns: now_ns,
+            calm_ns: now_ns,
+        }
+    }
+
     const fn is_due(self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }
@@ -136,7 +146,7 @@ impl Recording {
             is_bounded,
             known: Known::default(),
             news: false,
-            pace: Pace::default(),
+            pace: Pace::from(begin.start_ns),
             flushed: 0,
         })
     }
@@ -327,10 +337,13 @@ mod tests {
 
     /// How often it is written until then, and what is missing in the file at most, ns.
     fn writes(until_ns: u64, has_news: impl Fn(u64) -> bool, took_ns: u64) -> (u64, u64) {
-        let mut pace = Pace::default();
-        let (mut count, mut last_ns, mut missing_ns) = (0, 0, 0);
-        for now_ns in (TICK..=until_ns).step_by(usize::try_from(TICK).unwrap()) {
-            let news = has_news(now_ns);
+        // The machine runs for a year.
+        let begin_ns = 365 * 24 * 3_600 * S;
+        let mut pace = Pace::from(begin_ns);
+        let (mut count, mut last_ns, mut missing_ns) = (0, begin_ns, 0);
+        let times = (TICK..=until_ns).step_by(usize::try_from(TICK).unwrap());
+        for now_ns in times.map(|it| begin_ns + it) {
+            let news = has_news(now_ns - begin_ns);
             missing_ns = missing_ns.max(now_ns - last_ns);
             if pace.is_due(now_ns) && pace.wants(now_ns, news) {
                 pace.written(now_ns, news, took_ns);
@@ -346,6 +359,8 @@ mod tests {
         // To gather them takes long.
         assert_eq!(writes(60 * S, |_| true, S / 50), (60, S));
         let silent = |from_ns| move |now_ns| now_ns <= from_ns;
+        let (count, missing_ns) = writes(30 * S, |_| false, 0);
+        assert_eq!((count, missing_ns), (30, CALM_NS));
         let (count, missing_ns) = writes(30 * S, silent(S), 0);
         assert!((29..=33).contains(&count), "{count}");
         assert_eq!(missing_ns, CALM_NS);

@@ -173,7 +173,7 @@ mod tests {
         runtime.block_on(writer.over(patience))
     }
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_disk_that_stands_still_is_not_waited_for() {
