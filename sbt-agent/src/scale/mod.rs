@@ -178,8 +178,8 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
     share_losses(&mut phases);
     phases.sort_by_key(|phase| std::cmp::Reverse(phase.lost_ns));
     let names = phase_names(&phases, "→");
-    let named: Vec<_> = names.into_iter().zip(&phases).collect();
-    notes.extend(doubt::of_ideal(&counts, &named));
+    let called: Vec<_> = names.into_iter().zip(&phases).collect();
+    notes.extend(doubt::of_ideal(&counts, &called));
     Some(Scaling {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),

@@ -33,7 +33,7 @@ impl Draw<'_> {
                 let name = seen.and_then(|hang| name_seen(&hang.found, id, &label));
                 let mut report = thread(id, label, row, counters, paths);
                 if let Some(name) = name.filter(|_| row.threads == 1) {
-                    report.name = name.to_owned();
+                    name.clone_into(&mut report.name);
                 }
                 ThreadReport {
                     worked_until_ns: until_ns.map(|ns| self.since_start(ns)),
