@@ -91,8 +91,9 @@ impl Communicators {
             let used: FxHashSet<u64> = self.met.values().map(|met| met.object).collect();
             self.objects.retain(|_, object| used.contains(object));
         }
+        let taken: FxHashSet<u64> = self.objects.values().copied().collect();
         let mut new = own(SHARED, at);
-        while self.objects.values().any(|known| *known == new) {
+        while taken.contains(&new) {
             new += 1;
         }
         self.objects.insert(communicator, new);
