@@ -238,23 +238,6 @@ fn what_cannot_be_made_leaves_all_as_it_was() {
     };
     // The stacks are at the end of a recording, and this has none.
     fails(&file, &all(folder.path()), "needs the end of the recording");
-    let same = Exports {
-        html: Some(folder.path().join("x")),
-        csv: Some(folder.path().join("x")),
-        ..Exports::default()
-    };
-    fails(&file, &same, "--html and --csv name the same file");
-    let itself = Exports {
-        csv: Some(
-            folder
-                .path()
-                .join("../")
-                .join(folder.path())
-                .join("run.sbt"),
-        ),
-        ..Exports::default()
-    };
-    fails(&file, &itself, "would replace the file that is read");
     let nowhere = Exports {
         perfetto: Some(folder.path().join("none/x")),
         ..all(folder.path())
