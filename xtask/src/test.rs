@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 
 use crate::debian;
+use crate::machine::release_build;
 use crate::process;
 use crate::python;
 use crate::workspace::Workspace;
@@ -53,14 +54,14 @@ pub fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(&workspace.target)?;
     fs::write(&skips, "")?;
     // What is downloaded and installed takes as long as what is built.
-    let python = thread::scope(|scope| {
+    let (sbt, python) = thread::scope(|scope| {
         let tools = scope.spawn(|| {
             require_tools(&TOOLS)?;
             python::prepare(&workspace)
         });
         process::run(unit(&workspace).arg("--no-run"))?;
-        process::run(&mut cargo(&workspace, &BINARY))?;
-        tools.join().expect("no panic")
+        let sbt = release_build(&workspace)?;
+        anyhow::Ok((sbt, tools.join().expect("no panic")?))
     })?;
 
     process::run(unit(&workspace).args(&args.filter))?;
@@ -68,24 +69,14 @@ pub fn run(args: &Args) -> Result<()> {
     e2e.args(&args.filter)
         // They mostly wait. Those that measure time have the machine for themselves.
         .args(["--", "--test-threads", "2"])
-        .env("SBT_BIN", workspace.target.join("release/sbt"))
+        .env("SBT_BIN", sbt)
         .env("SBT_PYTHON", python)
         .env("SBT_SKIP_LOG", &skips);
     process::run(&mut e2e)?;
     report_skips(&skips, args.no_skips)
 }
 
-/// The binary that the end-to-end tests run.
-const BINARY: [&str; 6] = [
-    "build",
-    "--release",
-    "--package",
-    "sbt-agent",
-    "--bin",
-    "sbt",
-];
-
-/// All tests but those that run it.
+/// All tests but those that run the binary.
 fn unit(workspace: &Workspace) -> Command {
     let others = [
         "test",
