@@ -8,7 +8,7 @@ use sbt_common::layout;
 use crate::{
     event::Event,
     session::{States, privilege},
-    source::{QUEUE, Source as _, ebpf::Ebpf},
+    source::{QUEUE, ebpf::Ebpf},
     target::{elf::Function, files::ProbedFile, libraries},
 };
 

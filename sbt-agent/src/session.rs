@@ -13,7 +13,7 @@ use crate::{
     report::Report,
     screen::Look,
     settings::Settings,
-    source::{Batch, QUEUE, Source as _, Totals, ebpf::Ebpf},
+    source::{Batch, QUEUE, Source, Totals},
     target::{
         cpus,
         launch::{self, Held, Invoker, Running},
@@ -162,8 +162,10 @@ struct Session {
     relay: Option<Relay>,
     view: Option<View>,
     pidfd: AsyncFd<OwnedFd>,
-    source: Option<Ebpf>,
+    source: Option<Box<dyn Source>>,
     stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
+    /// By which source, and how that works.
+    backend: &'static str,
     method: String,
     counters: Plan,
     states: States,
@@ -242,6 +244,7 @@ impl Session {
             relay: None,
             view: None,
             pidfd,
+            backend: source.name(),
             method: source.method(),
             counters: source.counters().clone(),
             states,
@@ -288,7 +291,7 @@ impl Session {
 
     fn stop(&mut self) {
         if let Some(mut source) = self.source.take() {
-            self.locks.read(&source);
+            self.locks.read(source.as_ref());
             self.spinning.end(self.pid, &mut self.resolver);
             self.sample();
             if let Some(sampling) = &mut self.sampling {

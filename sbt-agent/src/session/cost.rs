@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     model::{Model, cost::Tariff},
-    source::ebpf::calibration::Measurement,
+    source::Measurement,
 };
 
 /// How long a report waits at most for the measurement: the program was a short one.

@@ -1,8 +1,6 @@
 //! Contended locks: what the kernel side counts by futex, with what the code of the
 //! processes says of it.
 
-use std::io;
-
 use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
@@ -10,7 +8,7 @@ use crate::{
     event::CallersId,
     model::site::PlaceId,
     report::locks::Found,
-    source::ebpf::Ebpf,
+    source::Source,
     target::{locks::LockKind, process, sites::Resolver},
 };
 
@@ -96,7 +94,7 @@ impl Locks {
     }
 
     /// Reads the counts, if it is time.
-    pub fn tick(&mut self, now_ns: u64, source: &Ebpf) {
+    pub fn tick(&mut self, now_ns: u64, source: &dyn Source) {
         if now_ns.saturating_sub(self.read_ns) >= READ_EVERY_NS {
             self.read_ns = now_ns;
             self.read(source);
@@ -104,7 +102,7 @@ impl Locks {
     }
 
     /// Reads the counts.
-    pub fn read(&mut self, source: &Ebpf) {
+    pub fn read(&mut self, source: &dyn Source) {
         if !self.watched {
             return;
         }
@@ -143,7 +141,7 @@ impl Locks {
 
     /// A process has ended or executed another program: its addresses mean something
     /// else.
-    pub fn leave(&mut self, process: u32, source: &Ebpf) -> io::Result<()> {
+    pub fn leave(&mut self, process: u32, source: &dyn Source) -> anyhow::Result<()> {
         let (process, _) = self.at((process, 0));
         // Its first wait on each was told.
         if !self.known.keys().any(|(of, _)| *of == process) {

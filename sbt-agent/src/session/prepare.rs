@@ -10,7 +10,7 @@ use std::{
 use super::{Departures, privilege};
 use crate::{
     settings::Settings,
-    source::ebpf::{Ebpf, Scope},
+    source::{Scope, Source, ebpf::Ebpf},
     target::{
         executes,
         files::ProbedFile,
@@ -28,7 +28,7 @@ pub struct Prepared {
     pub pid: u32,
     pub command: Vec<String>,
     pub held: Option<Held>,
-    pub source: Ebpf,
+    pub source: Box<dyn Source>,
     pub resolver: Resolver,
 }
 
@@ -88,7 +88,7 @@ impl Prepared {
         resolver.refresh();
         let files = resolver.new_files();
         check_wanted(&wanted, None, &files)?;
-        learn(&mut source, &mut resolver)?;
+        learn(source.as_mut(), &mut resolver)?;
         source.attach(&files)?;
         if source.has_children() {
             for child in process::descendants(found.pid) {
@@ -116,7 +116,7 @@ fn attach_to_program(
     invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: Arc<Wanted>,
-) -> anyhow::Result<(Ebpf, Resolver)> {
+) -> anyhow::Result<(Box<dyn Source>, Resolver)> {
     let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     let (loaded, (mut files, possible, has_children)) =
@@ -150,13 +150,13 @@ fn attach_to_program(
     files.extend(sites::open_all(&possible, &wanted));
     let mut resolver = Resolver::new(pid, program, wanted);
     resolver.know(&files);
-    learn(&mut source, &mut resolver)?;
+    learn(source.as_mut(), &mut resolver)?;
     source.attach(&files)?;
     Ok((source, resolver))
 }
 
 /// Learns from the files which callers are to be found, and how.
-fn learn(source: &mut Ebpf, resolver: &mut Resolver) -> anyhow::Result<()> {
+fn learn(source: &mut dyn Source, resolver: &mut Resolver) -> anyhow::Result<()> {
     match resolver.new_rules() {
         Some(rules) => source.learn(&rules),
         None => Ok(()),
@@ -201,7 +201,7 @@ fn while_loading<T>(
     settings: &Settings,
     children: bool,
     work: impl FnOnce() -> T,
-) -> (anyhow::Result<Ebpf>, T) {
+) -> (anyhow::Result<Box<dyn Source>>, T) {
     let load = || {
         Ebpf::load(
             pid,
@@ -215,6 +215,11 @@ fn while_loading<T>(
         let loading = scope.spawn(load);
         let done = work();
         let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));
-        (loaded.map_err(privilege::explain), done)
+        (
+            loaded
+                .map(|source| Box::new(source) as Box<dyn Source>)
+                .map_err(privilege::explain),
+            done,
+        )
     })
 }

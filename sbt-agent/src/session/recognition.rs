@@ -12,7 +12,7 @@ use crate::{
         site::{PlaceId, Roles},
     },
     recognise::{Code, Recogniser, Relation},
-    source::ebpf::Ebpf,
+    source::Source,
     target::sites::{Resolver, SystemCaller},
 };
 
@@ -222,7 +222,7 @@ impl Recognition {
     }
 
     /// Tells the probes what they need not look at.
-    pub fn silence(&mut self, source: &Ebpf) {
+    pub fn silence(&mut self, source: &mut dyn Source) {
         let of_libraries = std::mem::take(&mut self.silenced);
         for (key, until_ns) in self
             .recogniser
@@ -240,7 +240,7 @@ impl Recognition {
     pub fn tick(
         &mut self,
         now_ns: u64,
-        source: &mut Ebpf,
+        source: &mut dyn Source,
         model: &mut Model,
     ) -> anyhow::Result<()> {
         // What the rings still hold is older than this.

@@ -7,7 +7,7 @@ use crate::{
     place::Place,
     report::{Report, Run},
     settings::{Conceptual, Mark},
-    source::{Totals, ebpf::Ebpf},
+    source::Totals,
     target::process,
     verdict,
     words::command_line,
@@ -115,7 +115,7 @@ impl Session {
                 .map(str::to_owned)
         });
         Run {
-            backend: "ebpf".into(),
+            backend: self.backend.into(),
             method: self.method.clone(),
             command: self.command.clone(),
             pid: self.pid,
@@ -131,7 +131,10 @@ impl Session {
             had_children: self.had_children,
             children: self.children,
             cpus: self.cpus,
-            lost: self.source.as_ref().map_or(self.lost, Ebpf::lost),
+            lost: self
+                .source
+                .as_ref()
+                .map_or(self.lost, |source| source.lost()),
             departures: self.governor.summary(),
             locks: self.locks.report(),
             hang: self.hang_report(until_ns),

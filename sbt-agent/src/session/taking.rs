@@ -7,7 +7,7 @@ use crate::{
     ci,
     event::{CallersId, Event},
     naming::Naming,
-    source::{Batch, ebpf::Scope},
+    source::{Batch, Scope},
     target::process,
 };
 
@@ -94,7 +94,7 @@ impl Session {
     /// What the probes are to learn of what has happened. `first_replaced`: a thread that
     /// was not the first of the target has executed a program.
     fn follow_up(&mut self, has_forked: bool, first_replaced: bool, someone_ended: bool) {
-        let Some(source) = &mut self.source else {
+        let Some(source) = self.source.as_deref_mut() else {
             return;
         };
         self.recognition.silence(source);
@@ -152,7 +152,7 @@ impl Session {
 
     /// The locks of a process are no more: it has ended, or executed a program.
     fn leave_locks(&mut self, process: u32) {
-        if let Some(source) = &self.source
+        if let Some(source) = self.source.as_deref()
             && let Err(error) = self.locks.leave(process, source)
         {
             self.notes.push(format!("forgetting locks: {error}"));

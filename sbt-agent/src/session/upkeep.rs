@@ -12,7 +12,7 @@ use crate::{
 impl Session {
     /// Lets go what the recogniser holds back for too long.
     pub(super) fn recognise(&mut self) {
-        if let Some(source) = &mut self.source
+        if let Some(source) = self.source.as_deref_mut()
             && let Err(error) = self
                 .recognition
                 .tick(clock::now_ns(), source, &mut self.model)
@@ -143,7 +143,7 @@ impl Session {
             others,
             futexes,
         };
-        if let Some(source) = &self.source {
+        if let Some(source) = self.source.as_deref() {
             self.locks.tick(clock::now_ns(), source);
         }
         if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
@@ -162,7 +162,7 @@ impl Session {
     }
 
     pub(super) fn set_futexes(&mut self, on: bool) {
-        let Some(source) = &mut self.source else {
+        let Some(source) = self.source.as_deref_mut() else {
             return;
         };
         let mut switch = || {

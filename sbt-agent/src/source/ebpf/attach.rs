@@ -6,13 +6,14 @@ use anyhow::Context as _;
 use sbt_common::{MAX_KMP, layout};
 
 use super::{
-    Ebpf, Scope,
+    Ebpf,
     bpf::{self, ProbePoint, ProgramKind},
     perf_uprobe,
     points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped, is_region},
 };
 use crate::{
     place::printable,
+    source::Scope,
     target::{elf::Function, files::ProbedFile},
 };
 

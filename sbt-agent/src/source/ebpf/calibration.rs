@@ -9,11 +9,7 @@ use std::{
     arch::global_asm,
     ffi::CString,
     os::fd::OwnedFd,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Context as _;
@@ -26,6 +22,7 @@ use super::{
 use crate::{
     clock,
     model::cost::{CLASSES, Class, Tariff},
+    source::measurement::{Measurement, Shared},
 };
 
 /// Calls in a batch, and batches. All their records have room in one ring.
@@ -90,56 +87,11 @@ unsafe extern "C" {
 
 type Function = unsafe extern "C" fn(*const u32);
 
-/// What comes of it, when it does: the costs, or why there are none.
-type Outcome = OnceLock<Result<Tariff, String>>;
-
-/// A measurement that goes on beside everything else. Who drops it breaks it off and
-/// waits for its probes to come off: all at once, where the end of the process would
-/// wait for one after the other.
-#[derive(Debug, Default)]
-pub struct Measurement {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    outcome: Outcome,
-    unwanted: AtomicBool,
-}
-
-impl Measurement {
-    /// Begins. `config`: that of the programs that watch.
-    pub fn begin(config: Config, uprobes: ProgramKind) -> Self {
-        let shared = Arc::<Shared>::default();
-        let result = Arc::clone(&shared);
-        let begun = std::thread::Builder::new()
-            .name("sbt-calibrate".into())
-            .spawn(move || measure(config, uprobes, &result));
-        let thread = begun.map_err(|error| {
-            let why = format!("no thread to measure it in: {error}");
-            let _first = shared.outcome.set(Err(why));
-        });
-        Self {
-            thread: thread.ok(),
-            shared,
-        }
-    }
-
-    /// The costs, or why there are none; `None` while that is open.
-    pub fn outcome(&self) -> Option<&Result<Tariff, String>> {
-        self.shared.outcome.get()
-    }
-}
-
-impl Drop for Measurement {
-    fn drop(&mut self) {
-        self.shared.unwanted.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to say any more.
-            let _panic = thread.join();
-        }
-    }
+/// Begins to measure, on a thread of its own, of which the end of the process would
+/// otherwise wait for one probe after the other. `config`: that of the programs that
+/// watch.
+pub fn begin(config: Config, uprobes: ProgramKind) -> Measurement {
+    Measurement::begin(move |shared| measure(config, uprobes, shared))
 }
 
 fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {

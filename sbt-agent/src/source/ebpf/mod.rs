@@ -28,6 +28,7 @@ pub mod perf_uprobe;
 mod points;
 pub mod raw;
 pub mod ring;
+mod source;
 pub mod spaces;
 mod switch;
 mod switches;
@@ -39,7 +40,7 @@ use loader::{LoadError, Loaded};
 use raw::Raw;
 use ring::Rings;
 
-use super::{Sink, Source, Totals};
+use super::{Measurement, Scope, Sink, Totals};
 use crate::{
     clock,
     counters::{self, Counter, Opened, Plan},
@@ -70,18 +71,6 @@ pub const PROGRAMS: [&str; 9] = [
     "exit",
     "calibrate",
 ];
-
-/// Whom probes are put on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The target alone.
-    Target,
-    /// Everyone who maps the file, the programs sorting out the others. For a
-    /// target with children, which begin before anybody could put probes on them,
-    /// and for one whose first thread has ended: the kernel knows a process's memory
-    /// by that thread, and takes the probes off as soon as it looks again.
-    Everyone,
-}
 
 /// The probes of one target.
 #[allow(clippy::struct_excessive_bools, reason = "each is switched for itself")]
@@ -390,8 +379,8 @@ impl Ebpf {
     }
 
     /// Begins to measure what a hit of a probe costs, on a thread of its own.
-    pub fn measure_costs(&self) -> calibration::Measurement {
-        calibration::Measurement::begin(self.loaded.config, self.loaded.uprobes)
+    pub fn measure_costs(&self) -> Measurement {
+        calibration::begin(self.loaded.config, self.loaded.uprobes)
     }
 
     /// Where the probes lie.
@@ -432,19 +421,9 @@ impl Ebpf {
     }
 }
 
-impl Source for Ebpf {
-    fn name(&self) -> &'static str {
-        "ebpf"
-    }
-
-    fn method(&self) -> String {
-        match self.loaded.uprobes {
-            ProgramKind::UprobeMulti => "uprobe_multi".into(),
-            _ => "perf uprobes".into(),
-        }
-    }
-
-    fn stop(&mut self) -> anyhow::Result<Totals> {
+impl Ebpf {
+    /// Takes all probes off, and has everything handed over that happened before.
+    pub fn stop(&mut self) -> anyhow::Result<Totals> {
         let mut links = self.take_links();
         links.append(&mut self.futexes);
         links.append(&mut self.tracepoints);

@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 
-use super::{Ebpf, Scope, attach::detach, bpf};
+use super::{Ebpf, attach::detach, bpf};
+use crate::source::Scope;
 
 impl Ebpf {
     /// The target has a first child: its probes must be on others too.

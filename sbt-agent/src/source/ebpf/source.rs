@@ -1,0 +1,122 @@
+//! The probes as a source of events.
+
+use std::sync::Arc;
+
+use sbt_common::{Code, Rule};
+
+use super::{Ebpf, bpf::ProgramKind};
+use crate::{
+    counters::Plan,
+    session::States,
+    source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited},
+    target::files::ProbedFile,
+};
+
+impl Source for Ebpf {
+    fn name(&self) -> &'static str {
+        "ebpf"
+    }
+
+    fn method(&self) -> String {
+        match self.loaded.uprobes {
+            ProgramKind::UprobeMulti => "uprobe_multi".into(),
+            _ => "perf uprobes".into(),
+        }
+    }
+
+    fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
+        Self::start(self, sink, time_ns, baselines)
+    }
+
+    fn stop(&mut self) -> anyhow::Result<Totals> {
+        Self::stop(self)
+    }
+
+    fn lost(&self) -> u64 {
+        Self::lost(self)
+    }
+
+    fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
+        Self::attach(self, files)
+    }
+
+    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        Self::learn(self, changes)
+    }
+
+    fn measure_costs(&self) -> Measurement {
+        Self::measure_costs(self)
+    }
+
+    fn states(&self) -> States {
+        Self::states(self)
+    }
+
+    fn counters(&self) -> &Plan {
+        Self::counters(self)
+    }
+
+    fn has_children(&self) -> bool {
+        Self::has_children(self)
+    }
+
+    fn follow(&mut self, process: u32) -> anyhow::Result<()> {
+        Ok(Self::follow(self, process)?)
+    }
+
+    fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
+        Self::set_departures(self, on)
+    }
+
+    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        Self::set_condvars(self, on)
+    }
+
+    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
+        Self::set_futexes(self, on)
+    }
+
+    fn pause(&mut self) {
+        Self::pause(self);
+    }
+
+    fn resume(&mut self) -> anyhow::Result<()> {
+        Self::resume(self)
+    }
+
+    fn scope(&self) -> Scope {
+        Self::scope(self)
+    }
+
+    fn set_scope(&mut self, scope: Scope) {
+        Self::set_scope(self, scope);
+    }
+
+    fn widen(&mut self) -> anyhow::Result<()> {
+        Self::widen(self)
+    }
+
+    fn widen_for_children(&mut self) -> anyhow::Result<()> {
+        Self::widen_for_children(self)
+    }
+
+    fn renew(&mut self) -> anyhow::Result<()> {
+        Self::renew(self)
+    }
+
+    fn locks(&self) -> anyhow::Result<Waited> {
+        Ok(Self::locks(self)?)
+    }
+
+    fn clear_locks(&self, process: Option<u32>) -> anyhow::Result<()> {
+        Ok(Self::clear_locks(self, process)?)
+    }
+
+    fn silence(&mut self, key: u64, until_ns: u64) -> anyhow::Result<()> {
+        Ok(Self::silence(self, key, until_ns)?)
+    }
+
+    fn passed(&self) -> u64 {
+        Self::passed(self)
+    }
+}
