@@ -16,6 +16,7 @@ use crate::{
     scale::counts::{self, Counts, Variable},
     session::{Departures, Futexes, States},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
+    source::Backend,
 };
 
 /// Shows where the threads of a running parallel program wait for each other.
@@ -296,6 +297,11 @@ pub struct Options {
     /// Tell also what would have been without the cost of watching.
     #[arg(long)]
     pub compensated: bool,
+    /// How the program is watched. ebpf needs root or two capabilities; perf and ptrace
+    /// are for the user's own processes without any, and cost them more [default: the
+    /// first of them that is permitted].
+    #[arg(long, value_enum)]
+    pub backend: Option<Backend>,
     /// Watch the system calls of futexes: barriers made of nothing else, and
     /// locks. It costs every process a little [default: auto].
     #[arg(long, value_enum)]

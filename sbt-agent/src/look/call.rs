@@ -2,8 +2,10 @@
 
 use std::{fs, time::Duration};
 
-use super::memory::Memory;
-use crate::{hang::scene::ThreadId, target::syscalls};
+use crate::{
+    hang::scene::ThreadId,
+    target::{memory::Memory, syscalls},
+};
 
 /// What /proc/PID/task/TID/syscall says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,7 @@
 //! The futex that a thread sleeps on.
 
-use super::{
-    call::{Call, LOCK_PI2, futex_operation},
-    memory::Memory,
-};
-use crate::target::syscalls;
+use super::call::{Call, LOCK_PI2, futex_operation};
+use crate::target::{memory::Memory, syscalls};
 
 /// A futex that a thread sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

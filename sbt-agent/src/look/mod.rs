@@ -15,7 +15,6 @@ mod call;
 mod futex;
 mod holder;
 mod kmp;
-mod memory;
 mod names;
 mod objects;
 mod permission;
@@ -39,13 +38,13 @@ use anyhow::Context as _;
 use crate::{
     hang::scene::{Scene, ThreadId},
     target::{
+        memory::{Memory, STACK, Stack},
         process,
         sites::{Ends, Resolver, Stacks, Standing},
         wanted::Wanted,
     },
 };
 
-use memory::{Memory, STACK, Stack};
 use seen::{Followed, Seen};
 use stop::Why;
 use thread::Glance;

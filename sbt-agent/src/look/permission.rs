@@ -4,8 +4,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _};
 
 use anyhow::anyhow;
 
-use super::memory::Memory;
-use crate::target::process;
+use crate::target::{memory::Memory, process};
 
 /// Where the kernel's module Yama says who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";

@@ -2,12 +2,12 @@
 
 use super::{
     call::Call,
-    memory::Stack,
     thread::{self, Glance},
 };
 use crate::{
     hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen},
     place::Frame,
+    target::memory::Stack,
     target::sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
 };
 

@@ -11,11 +11,14 @@ use std::{
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
-use super::{
-    call::Call,
-    memory::{Memory, STACK, Stack},
+use super::call::Call;
+use crate::{
+    hang::scene::ThreadId,
+    target::{
+        memory::{Memory, STACK, Stack},
+        trace::{self, EVENT_STOP},
+    },
 };
-use crate::hang::scene::ThreadId;
 
 /// A thread in a sleep that nothing interrupts is not waited for longer.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -24,12 +27,6 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// with pauses, since the thread may need ours.
 const BRISK: Duration = Duration::from_micros(40);
 const PAUSE: Duration = Duration::from_micros(20);
-
-/// `PTRACE_EVENT_STOP`: the stop that was asked for, or that by a signal such as SIGSTOP.
-const EVENT_STOP: i32 = 128;
-
-/// `NT_PRSTATUS`: the general registers.
-const GENERAL: usize = 1;
 
 /// What was found when a thread was stopped.
 #[derive(Clone, Debug)]
@@ -121,13 +118,13 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
         Some(libc::ESRCH) => Why::Left,
         _ => Why::Refused,
     };
-    request(libc::PTRACE_SEIZE, id, 0, 0).map_err(refused)?;
+    trace::seize(id, 0).map_err(refused)?;
     let asked = Instant::now();
-    request(libc::PTRACE_INTERRUPT, id, 0, 0).map_err(|_| Why::Late)?;
+    trace::interrupt(id).map_err(|_| Why::Late)?;
     let Some(status) = stopped(id, asked) else {
         return Err(Why::Late);
     };
-    let found = registers(id).map(|registers| {
+    let found = trace::registers(id).ok().map(|registers| {
         let memory = Memory {
             thread: thread.thread,
         };
@@ -138,14 +135,7 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
         EVENT_STOP => 0,
         _ => status & 0x7f,
     };
-    if request(
-        libc::PTRACE_DETACH,
-        id,
-        0,
-        usize::try_from(signal).unwrap_or(0),
-    )
-    .is_err()
-    {
+    if trace::detach(id, signal).is_err() {
         return Err(Why::Late);
     }
     #[cfg(test)]
@@ -200,28 +190,6 @@ fn stopped(id: libc::pid_t, asked: Instant) -> Option<i32> {
             std::hint::spin_loop();
         }
     }
-}
-
-fn registers(id: libc::pid_t) -> Option<libc::user_regs_struct> {
-    // SAFETY: a structure of numbers, for which zeros are values.
-    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    let mut room = libc::iovec {
-        iov_base: (&raw mut registers).cast(),
-        iov_len: size_of::<libc::user_regs_struct>(),
-    };
-    let address = (&raw mut room).expose_provenance();
-    request(libc::PTRACE_GETREGSET, id, GENERAL, address).ok()?;
-    (room.iov_len == size_of::<libc::user_regs_struct>()).then_some(registers)
-}
-
-fn request(what: libc::c_uint, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: requests that take numbers, or the address of room of ours that the kernel
-    // fills.
-    let result = unsafe { libc::ptrace(what, id, address, data) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use super::{
     barriers::Found,
     futex::Futex,
     kmp,
-    memory::Memory,
     names::{Wants, wants},
     objects,
     seen::{Seen, functions, held, library_calls},
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     hang::scene::{Doing, WaitFor},
-    target::sites::Runtime,
+    target::{memory::Memory, sites::Runtime},
 };
 
 /// The ends of regions of LLVM's OpenMP that somebody waits at.

@@ -9,7 +9,6 @@ use super::{
     call::Call,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
-    memory::Memory,
     names::{Wants, wants},
     objects::{self, Version},
     seen::{Seen, functions, held},
@@ -17,7 +16,10 @@ use super::{
 };
 use crate::{
     hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
-    target::sites::{CLibrary, Resolver},
+    target::{
+        memory::Memory,
+        sites::{CLibrary, Resolver},
+    },
 };
 
 /// What the threads do, in their order, and the barriers that they wait at.

@@ -8,6 +8,7 @@ pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
         budget: one(options.budget.map(|budget| budget.0), "--budget"),
+        backend: one(options.backend, "--backend"),
         futex: one(options.futex, "--futex"),
         states: one(options.states, "--states"),
         children: match (options.children, options.no_children) {
@@ -95,6 +96,7 @@ mod tests {
             "--phase-times",
             "--departures=off",
             "--budget=off",
+            "--backend=ptrace",
             "--futex=on",
             "--states=full",
             "--no-children",
@@ -125,6 +127,7 @@ mod tests {
             [
                 "departures off --departures",
                 "budget off --budget",
+                "backend ptrace --backend",
                 "futex on --futex",
                 "states full --states",
                 "children false --no-children",

@@ -72,7 +72,7 @@ impl Environment {
             "SBT_NO_DEBUG" => self.no_debug = switch()?,
             "SBT_OPTIONS" => self.options = switch()?,
             "SBT_VERBOSE" => self.verbose = switch()?,
-            "SBT_STATES" => layer.states = Some(Given::new(value::states(text)?, name)),
+            "SBT_STATES" => layer.states = Some(Given::new(value::choice(text)?, name)),
             "SBT_SAMPLE" => layer.sample = Some(Given::new(value::sample(text)?, name)),
             "SBT_BUDGET" => layer.budget = Some(Given::new(value::percent(text)?, name)),
             "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),

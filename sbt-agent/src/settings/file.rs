@@ -62,13 +62,18 @@ impl File<'_> {
                 let text = self.number_or_text(name, value, "percent or \"off\"")?;
                 layer.budget = Some(self.read(name, value, &text, value::percent)?);
             }
+            "backend" => {
+                let text =
+                    self.text_of(name, value, "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"")?;
+                layer.backend = Some(self.read(name, value, &text, value::choice)?);
+            }
             "futex" => {
                 let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
                 layer.futex = Some(self.read(name, value, &text, value::choice)?);
             }
             "states" => {
                 let text = self.text_of(name, value, "\"light\", \"full\" or \"off\"")?;
-                layer.states = Some(self.read(name, value, &text, value::states)?);
+                layer.states = Some(self.read(name, value, &text, value::choice)?);
             }
             "duration" => {
                 let text =

@@ -72,6 +72,16 @@ tolerance = 5
 }
 
 #[test]
+fn the_backend_is_one_of_four() {
+    assert_eq!(shown("backend = \"ptrace\""), ["backend ptrace sbt.toml:1"]);
+    let error = layer("sbt.toml", "backend = \"gdb\"").unwrap_err();
+    assert!(
+        error.contains("ptrace") && error.contains("backend"),
+        "{error}"
+    );
+}
+
+#[test]
 fn states_have_three_levels() {
     assert_eq!(shown("states = \"full\""), ["states full sbt.toml:1"]);
     assert_eq!(shown("states = \"off\""), ["states off sbt.toml:1"]);

@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 19] = [
+pub const SETTINGS: [Known; 20] = [
     known(
         "departures",
         None,
@@ -26,6 +26,12 @@ pub const SETTINGS: [Known; 19] = [
         Some("SBT_BUDGET"),
         "--budget",
         "how much of its time watching may cost a thread; above it less is watched",
+    ),
+    known(
+        "backend",
+        None,
+        "--backend",
+        "how the program is watched: auto, ebpf, perf or ptrace",
     ),
     known(
         "futex",

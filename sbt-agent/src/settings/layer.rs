@@ -8,6 +8,7 @@ use crate::{
     gate::Asked,
     pattern::Pattern,
     session::{Departures, Futexes, States},
+    source::Backend,
 };
 
 /// A value, and where it was given.
@@ -36,6 +37,8 @@ pub struct Layer {
     pub departures: Option<Given<Departures>>,
     /// Of watching; `None` in it for none.
     pub budget: Option<Given<Option<f64>>>,
+    /// How the program is watched.
+    pub backend: Option<Given<Backend>>,
     /// Of barriers made of futexes.
     pub futex: Option<Given<Futexes>>,
     /// Of processors.

@@ -88,6 +88,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
     Layer {
         departures: strong.departures.or(weak.departures),
         budget: strong.budget.or(weak.budget),
+        backend: strong.backend.or(weak.backend),
         futex: strong.futex.or(weak.futex),
         states: strong.states.or(weak.states),
         children: strong.children.or(weak.children),
@@ -146,6 +147,7 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         budget: table.one("budget", all.budget, default.budget, |value| {
             value.map_or_else(|| "off".into(), |value| format!("{value}%"))
         }),
+        backend: table.one("backend", all.backend, default.backend, choice_text),
         futex: table.one("futex", all.futex, default.futex, choice_text),
         states: table.one("states", all.states, default.states, choice_text),
         children: table.one(

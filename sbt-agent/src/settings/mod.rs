@@ -11,6 +11,7 @@ use crate::{
     gate::Asked,
     pattern::Pattern,
     session::{Departures, Futexes, States},
+    source::Backend,
 };
 
 mod add;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub departures: Departures,
     /// How much of its time watching may cost a thread, percent; without it any.
     pub budget: Option<f64>,
+    /// How the program is watched.
+    pub backend: Backend,
     /// Whether to watch the system calls of futexes.
     pub futex: Futexes,
     /// How closely is looked at what threads do between barriers.
@@ -138,6 +141,7 @@ impl Default for Settings {
         Self {
             departures: Departures::Auto,
             budget: Some(DEFAULT_BUDGET),
+            backend: Backend::Auto,
             futex: Futexes::Auto,
             states: States::Light,
             children: None,

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::session::States;
-
 /// Longer than anybody waits, and short enough to be added to any clock.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
@@ -107,12 +105,11 @@ pub fn tolerance(text: &str) -> Result<f64, String> {
 
 /// Reads `auto`, `on` or `off`.
 pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
-    T::from_str(text, false).map_err(|_| "expected auto, on or off".into())
-}
-
-/// Reads `light`, `full` or `off`.
-pub fn states(text: &str) -> Result<States, String> {
-    States::from_str(text, false).map_err(|_| "expected light, full or off".into())
+    T::from_str(text, false).map_err(|_| {
+        let names: Vec<_> = T::value_variants().iter().map(choice_text).collect();
+        let (last, others) = names.split_last().expect("a choice is between some");
+        format!("expected {} or {last}", others.join(", "))
+    })
 }
 
 /// Reads `0` or `1`.
@@ -146,6 +143,7 @@ pub fn duration_text(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::States;
     use crate::session::{Departures, Futexes};
 
     #[test]
@@ -225,10 +223,10 @@ mod tests {
             assert_eq!(choice(&choice_text(&wish)), Ok(wish));
         }
         for wish in [States::Light, States::Full, States::Off] {
-            assert_eq!(states(wish.name()), Ok(wish));
+            assert_eq!(choice(wish.name()), Ok(wish));
             assert_eq!(choice_text(&wish), wish.name());
         }
-        assert!(states("auto").is_err());
+        assert!(choice::<States>("auto").is_err());
         assert!(choice::<Departures>("perhaps").is_err());
         assert_eq!((switch("0"), switch("1")), (Ok(false), Ok(true)));
         assert!(switch("yes").is_err());

@@ -41,6 +41,20 @@ pub struct Totals {
     pub notes: Vec<String>,
 }
 
+/// Which source is to be used: the rungs of the ladder, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// The best that this user may use.
+    Auto,
+    /// Probes of the kernel, and programs in it: root, or two capabilities.
+    Ebpf,
+    /// Breakpoints of the processor, sampled by the kernel: one's own processes, which
+    /// do not stop for it.
+    Perf,
+    /// Breakpoints at which threads stop, as under a debugger: one's own processes.
+    Ptrace,
+}
+
 /// Whom probes are put on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {

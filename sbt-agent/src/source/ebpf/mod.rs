@@ -25,7 +25,7 @@ pub mod decode;
 pub mod drain;
 pub mod loader;
 pub mod perf_uprobe;
-mod points;
+pub mod points;
 pub mod raw;
 pub mod ring;
 mod source;

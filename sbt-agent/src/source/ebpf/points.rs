@@ -127,59 +127,75 @@ impl Ebpf {
     }
 
     fn cookie(&self, point: &Point, stack_moved: u16) -> u64 {
-        let generation = self.generation;
-        let stepped = self.is_stepped(point);
-        let cookie = Cookie {
-            stepped,
-            layout: point.layout,
-            object: 0,
-            count: 0,
+        let way = |way: &sbt_common::Kmp| self.way(way);
+        cookie(
+            point,
             stack_moved,
-            displacement: 0,
+            (self.is_stepped(point), self.generation),
+            way,
+        )
+    }
+}
+
+/// What a probe at a point tells its program. `stack_moved`: how far the stack has moved
+/// there, bytes; whether the instruction is stepped, and the generation: see [`Cookie`];
+/// `way`: the number of a way to the team.
+pub fn cookie(
+    point: &Point,
+    stack_moved: u16,
+    (stepped, generation): (bool, u16),
+    way: impl Fn(&sbt_common::Kmp) -> Option<u16>,
+) -> u64 {
+    let cookie = Cookie {
+        stepped,
+        layout: point.layout,
+        object: 0,
+        count: 0,
+        stack_moved,
+        displacement: 0,
+        generation,
+    };
+    match point.function {
+        Function::Mark(mark) => MarkCookie {
+            mark,
+            stepped,
             generation,
-        };
-        match point.function {
-            Function::Mark(mark) => MarkCookie {
-                mark,
-                stepped,
-                generation,
-            }
-            .pack(),
-            Function::Region => MarkCookie {
-                mark: MarkCookie::REGION,
-                stepped,
-                generation,
-            }
-            .pack(),
-            Function::Call { object, count } => Cookie {
-                layout: point.layout,
-                object,
-                count,
-                ..cookie
-            }
-            .pack(),
-            Function::Team(team) => team.cookie(cookie).pack(),
-            Function::CondWait => Cookie {
-                layout: kind::WAIT,
-                ..cookie
-            }
-            .pack(),
-            Function::CondWake { most } => Cookie {
-                layout: kind::WAKE,
-                count: most,
-                ..cookie
-            }
-            .pack(),
-            Function::Kmp(place) => Cookie {
-                object: place.register,
-                count: if place.from_frame { kmp::FRAME } else { 0 }
-                    | if place.passes { kmp::PASSES } else { 0 }
-                    | if place.ends { kmp::ENDS } else { 0 },
-                displacement: self.way(&place.way).unwrap_or(u16::MAX),
-                ..cookie
-            }
-            .pack(),
-            _ => cookie.pack(),
         }
+        .pack(),
+        Function::Region => MarkCookie {
+            mark: MarkCookie::REGION,
+            stepped,
+            generation,
+        }
+        .pack(),
+        Function::Call { object, count } => Cookie {
+            layout: point.layout,
+            object,
+            count,
+            ..cookie
+        }
+        .pack(),
+        Function::Team(team) => team.cookie(cookie).pack(),
+        Function::CondWait => Cookie {
+            layout: kind::WAIT,
+            ..cookie
+        }
+        .pack(),
+        Function::CondWake { most } => Cookie {
+            layout: kind::WAKE,
+            count: most,
+            ..cookie
+        }
+        .pack(),
+        Function::Kmp(place) => Cookie {
+            object: place.register,
+            count: if place.from_frame { kmp::FRAME } else { 0 }
+                | if place.passes { kmp::PASSES } else { 0 }
+                | if place.ends { kmp::ENDS } else { 0 },
+            displacement: way(&place.way).unwrap_or(u16::MAX),
+            ..cookie
+        }
+        .pack(),
+        _ => cookie.pack(),
     }
 }

@@ -1,0 +1,127 @@
+//! What the kernel does for a debugger (ptrace(2)), as functions.
+//!
+//! Each but [`seize`] is for the thread that has seized, and most of them for a thread of
+//! the target that stands still. Errors are the kernel's: `ESRCH` mostly means that it has
+//! ended meanwhile, or runs.
+
+use std::io;
+
+/// A thread, as sbt's own pid namespace numbers it.
+pub type Id = libc::pid_t;
+
+/// The general registers of x86-64.
+pub type Registers = libc::user_regs_struct;
+
+/// `PTRACE_EVENT_STOP`: the stop that was asked for, that of a thread which begins, or that
+/// by a signal such as SIGSTOP.
+pub const EVENT_STOP: i32 = 128;
+
+/// `NT_PRSTATUS`: the general registers.
+const GENERAL: usize = 1;
+
+/// All signals, as a mask of the kernel's own.
+pub const ALL_SIGNALS: u64 = u64::MAX;
+
+/// Traces a thread from now on, without stopping it. `options`: some of `PTRACE_O_*`.
+pub fn seize(id: Id, options: libc::c_int) -> io::Result<()> {
+    let options = usize::try_from(options).map_err(io::Error::other)?;
+    request(libc::PTRACE_SEIZE, id, 0, options)
+}
+
+/// Asks a thread to stop.
+pub fn interrupt(id: Id) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, id, 0, 0)
+}
+
+/// Lets one go on, with a signal or 0.
+pub fn resume(id: Id, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, id, 0, number(signal))
+}
+
+/// Lets one go on for one instruction, with a signal or 0.
+pub fn step(id: Id, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SINGLESTEP, id, 0, number(signal))
+}
+
+/// Leaves one stopped that a signal such as SIGSTOP has stopped, until another lets it go on.
+pub fn listen(id: Id) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, id, 0, 0)
+}
+
+/// Traces one no longer, and lets it go on, with a signal or 0.
+pub fn detach(id: Id, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, id, 0, number(signal))
+}
+
+/// The registers of one that stands.
+pub fn registers(id: Id) -> io::Result<Registers> {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut registers: Registers = unsafe { std::mem::zeroed() };
+    let mut room = libc::iovec {
+        iov_base: (&raw mut registers).cast(),
+        iov_len: size_of::<Registers>(),
+    };
+    let address = (&raw mut room).expose_provenance();
+    request(libc::PTRACE_GETREGSET, id, GENERAL, address)?;
+    if room.iov_len != size_of::<Registers>() {
+        // That of a 32-bit program.
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(registers)
+}
+
+/// Changes them.
+pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
+    let mut registers = *registers;
+    let mut room = libc::iovec {
+        iov_base: (&raw mut registers).cast(),
+        iov_len: size_of::<Registers>(),
+    };
+    let address = (&raw mut room).expose_provenance();
+    request(libc::PTRACE_SETREGSET, id, GENERAL, address)
+}
+
+/// What belongs to the event at which one stands: mostly the number of another thread.
+pub fn message(id: Id) -> io::Result<u64> {
+    let mut message: libc::c_ulong = 0;
+    let address = (&raw mut message).expose_provenance();
+    request(libc::PTRACE_GETEVENTMSG, id, 0, address)?;
+    Ok(message)
+}
+
+/// Why the signal was sent at which one stands: `si_code`.
+pub fn signal_code(id: Id) -> io::Result<i32> {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let address = (&raw mut info).expose_provenance();
+    request(libc::PTRACE_GETSIGINFO, id, 0, address)?;
+    Ok(info.si_code)
+}
+
+/// Which signals one that stands holds back.
+pub fn mask(id: Id) -> io::Result<u64> {
+    let mut mask = 0_u64;
+    let address = (&raw mut mask).expose_provenance();
+    request(libc::PTRACE_GETSIGMASK, id, size_of::<u64>(), address)?;
+    Ok(mask)
+}
+
+/// Changes that.
+pub fn set_mask(id: Id, mask: u64) -> io::Result<()> {
+    let address = (&raw const mask).expose_provenance();
+    request(libc::PTRACE_SETSIGMASK, id, size_of::<u64>(), address)
+}
+
+fn number(signal: i32) -> usize {
+    usize::try_from(signal).unwrap_or(0)
+}
+
+fn request(what: libc::c_uint, id: Id, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: requests that take numbers, or the address of room of ours that the kernel
+    // fills or reads.
+    let result = unsafe { libc::ptrace(what, id, address, data) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
