@@ -31,6 +31,7 @@ use sbt::{
     screen::Look,
     session::{self, Narration, Target, signals},
     settings::{self, Detail, Effective, Environment, Settings},
+    source::ptrace,
     target::{
         launch::{self, ExecError, Invoker},
         libraries, offers, process,
@@ -44,6 +45,13 @@ use sbt::{
 const OWN_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    // Of sbt's own, and no command.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == ptrace::ARGUMENT)
+    {
+        return ExitCode::from(u8::from(ptrace::trace().is_err()));
+    }
     let cli = Cli::parse();
     let is_run = matches!(
         cli.command,

@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod budget;
+mod choice;
 mod cost;
 mod departures;
 mod ending;
@@ -213,6 +214,7 @@ impl Session {
             held,
             mut source,
             resolver,
+            line,
         } = prepared;
         let pidfd =
             launch::pidfd(pid).with_context(|| format!("process {pid} has ended already"))?;
@@ -278,6 +280,10 @@ impl Session {
             lost: 0,
             notes: Vec::new(),
         };
+        if let Some(line) = line {
+            session.tell(&format!("sbt: {line}\n"));
+            session.notes.push(line);
+        }
         if session.futexes.is_on() {
             session.set_futexes(true);
         }

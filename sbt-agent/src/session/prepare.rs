@@ -7,10 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{Departures, privilege};
+use super::{
+    choice::{self, Chosen},
+    privilege,
+};
 use crate::{
     settings::Settings,
-    source::{Scope, Source, ebpf::Ebpf},
+    source::{Scope, Source},
     target::{
         executes,
         files::ProbedFile,
@@ -30,6 +33,8 @@ pub struct Prepared {
     pub held: Option<Held>,
     pub source: Box<dyn Source>,
     pub resolver: Resolver,
+    /// What the user should know at once.
+    pub line: Option<String>,
 }
 
 impl Prepared {
@@ -50,7 +55,7 @@ impl Prepared {
         let wanted = Arc::new(wanted(settings));
         let arguments = &command[1.min(command.len())..];
         match attach_to_program(pid, program, arguments, invoker, settings, wanted) {
-            Ok((source, resolver)) => Ok(Self {
+            Ok(((source, line), resolver)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
                     command
@@ -61,6 +66,7 @@ impl Prepared {
                 held: Some(held),
                 source,
                 resolver,
+                line,
             }),
             Err(error) => {
                 held.abandon();
@@ -81,8 +87,9 @@ impl Prepared {
         };
         let wanted = Arc::new(wanted(settings));
         let mut resolver = Resolver::new(found.pid, None, Arc::clone(&wanted));
-        let (loaded, ()) = while_loading(found.pid, settings, children, || resolver.refresh());
-        let mut source = loaded?;
+        let (loaded, ()) =
+            while_loading(found.pid, true, settings, children, || resolver.refresh());
+        let (mut source, line) = loaded?;
         source.set_scope(scope);
         // From now on it is told of; it may have executed another program before.
         resolver.refresh();
@@ -105,6 +112,7 @@ impl Prepared {
             held: None,
             source,
             resolver,
+            line,
         })
     }
 }
@@ -116,11 +124,11 @@ fn attach_to_program(
     invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: Arc<Wanted>,
-) -> anyhow::Result<(Box<dyn Source>, Resolver)> {
+) -> anyhow::Result<(Chosen, Resolver)> {
     let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     let (loaded, (mut files, possible, has_children)) =
-        while_loading(pid, settings, children, || {
+        while_loading(pid, false, settings, children, || {
             // A program that is not there fails at its exec, with the right message.
             let paths = program.as_deref();
             let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
@@ -140,7 +148,7 @@ fn attach_to_program(
             let has_children = children && executes::start_processes(&files);
             (files, paths.possible, has_children)
         });
-    let mut source = loaded?;
+    let (mut source, line) = loaded?;
     source.set_scope(if has_children {
         Scope::Everyone
     } else {
@@ -152,7 +160,7 @@ fn attach_to_program(
     resolver.know(&files);
     learn(source.as_mut(), &mut resolver)?;
     source.attach(&files)?;
-    Ok((source, resolver))
+    Ok(((source, line), resolver))
 }
 
 /// Learns from the files which callers are to be found, and how.
@@ -194,32 +202,19 @@ fn check_wanted(
     Ok(())
 }
 
-/// Has the kernel take the programs, which costs it tens of milliseconds, and does
-/// something else meanwhile.
+/// Gets the source ready, which takes tens of milliseconds, and does something else
+/// meanwhile. `runs`: see [`choice::source`].
 fn while_loading<T>(
     pid: u32,
+    runs: bool,
     settings: &Settings,
     children: bool,
     work: impl FnOnce() -> T,
-) -> (anyhow::Result<Box<dyn Source>>, T) {
-    let load = || {
-        Ebpf::load(
-            pid,
-            settings.departures != Departures::Off,
-            children,
-            settings.states,
-            &settings.events,
-        )
-    };
+) -> (anyhow::Result<Chosen>, T) {
     std::thread::scope(|scope| {
-        let loading = scope.spawn(load);
+        let loading = scope.spawn(|| choice::source(pid, runs, settings, children));
         let done = work();
         let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));
-        (
-            loaded
-                .map(|source| Box::new(source) as Box<dyn Source>)
-                .map_err(privilege::explain),
-            done,
-        )
+        (loaded, done)
     })
 }

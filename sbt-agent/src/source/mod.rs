@@ -11,12 +11,17 @@ use tokio::sync::mpsc;
 use crate::{counters::Plan, event::Event, session::States, target::files::ProbedFile};
 
 pub mod ebpf;
+mod files;
+pub mod hits;
 pub mod measurement;
 pub(crate) mod perf;
 pub mod profile;
+pub mod ptrace;
+mod refused;
 pub mod sampler;
 
 pub use ebpf::decode::Baselines;
+use files::Files;
 pub use measurement::Measurement;
 
 /// Events in the order of their times, later than all of the batch before.

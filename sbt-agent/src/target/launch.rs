@@ -163,6 +163,7 @@ pub fn hold(
     let (wait, release) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, fail) = pipe2(OFlag::O_CLOEXEC)?;
 
+    let sbt = std::process::id();
     let child = |ready: io::Result<()>| {
         // Only sbt is to hold these, so that its end is noticed.
         for fd in [&release, &failure] {
@@ -170,7 +171,7 @@ pub fn hold(
             unsafe { libc::close(fd.as_raw_fd()) };
         }
         let error = match ready {
-            Ok(()) => run_child(path.as_ref(), &arguments, invoker, &wait),
+            Ok(()) => run_child(path.as_ref(), &arguments, invoker, &wait, sbt),
             Err(error) => error,
         };
         let code = error.raw_os_error().unwrap_or(libc::EIO);
@@ -211,7 +212,12 @@ fn run_child(
     arguments: &[CString],
     invoker: Option<&Invoker>,
     wait: &OwnedFd,
+    sbt: u32,
 ) -> io::Error {
+    // Where only a parent may trace its children (Yama), the process that traces is none:
+    // it is sbt's child, as this one.
+    // SAFETY: numbers only. Without Yama there is nothing to allow.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(sbt)) };
     let mut byte = [0];
     match nix::unistd::read(wait, &mut byte) {
         Ok(1) => {}

@@ -102,6 +102,12 @@ pub fn busy_first(pid: u32) -> Vec<u32> {
     threads.into_iter().map(|(_, thread)| thread).collect()
 }
 
+/// The process of a thread, if it is there.
+pub fn of_thread(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    field(&status, "Tgid:")?.parse().ok()
+}
+
 /// Whether a process has a thread of this number.
 pub fn has_thread(pid: u32, thread: u32) -> bool {
     thread != 0 && Path::new(&format!("/proc/{pid}/task/{thread}")).exists()

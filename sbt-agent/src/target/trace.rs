@@ -55,8 +55,7 @@ pub fn detach(id: Id, signal: i32) -> io::Result<()> {
 
 /// The registers of one that stands.
 pub fn registers(id: Id) -> io::Result<Registers> {
-    // SAFETY: a structure of numbers, for which zeros are values.
-    let mut registers: Registers = unsafe { std::mem::zeroed() };
+    let mut registers = no_registers();
     let mut room = libc::iovec {
         iov_base: (&raw mut registers).cast(),
         iov_len: size_of::<Registers>(),
@@ -68,6 +67,12 @@ pub fn registers(id: Id) -> io::Result<Registers> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(registers)
+}
+
+/// Registers that hold nothing.
+pub const fn no_registers() -> Registers {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    unsafe { std::mem::zeroed() }
 }
 
 /// Changes them.

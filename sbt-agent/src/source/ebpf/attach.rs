@@ -3,7 +3,7 @@
 use std::{ffi::CString, io, os::fd::OwnedFd, sync::Arc};
 
 use anyhow::Context as _;
-use sbt_common::{MAX_KMP, layout};
+use sbt_common::MAX_KMP;
 
 use super::{
     Ebpf,
@@ -12,7 +12,6 @@ use super::{
     points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped, is_region},
 };
 use crate::{
-    place::printable,
     source::Scope,
     target::{elf::Function, files::ProbedFile},
 };
@@ -20,29 +19,9 @@ use crate::{
 impl Ebpf {
     /// Puts probes on what files have to offer; those known are passed over.
     pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
-        // A pthread_barrier_wait of nobody knows whom, in front of a C
-        // library's own, passes the call on: to watch both would count twice.
-        let is_known = |file: &ProbedFile| {
-            file.points.iter().any(|point| {
-                point.function == Function::BarrierWait && point.layout != layout::OPAQUE
-            })
-        };
-        let has_known = files.iter().chain(&self.files).any(|file| is_known(file));
-        for file in files {
-            let mut seen = self.files.iter().chain(&self.passed_over);
-            if seen.any(|known| known.id == file.id) {
-                continue;
-            }
-            if has_known && !is_known(file) && file.has(Function::BarrierWait) {
-                self.notes.push(format!(
-                    "{} has a pthread_barrier_wait of its own, which is taken to call the C \
-                     library's: only that is watched",
-                    printable(&file.shown.to_string_lossy())
-                ));
-                self.passed_over.push(Arc::clone(file));
-                continue;
-            }
-            self.files.push(Arc::clone(file));
+        let (new, notes) = self.files.take(files);
+        self.notes.extend(notes);
+        for file in &new {
             self.learn_ways(file)?;
             if self.paused {
                 continue;
@@ -152,7 +131,7 @@ impl Ebpf {
     /// Puts another set of probes on, which counts in the place of any before.
     pub(super) fn attach_again(&mut self) -> anyhow::Result<()> {
         self.generation = self.generation.wrapping_add(1);
-        for file in self.files.clone() {
+        for file in self.files.watched.clone() {
             self.attach_file(&file)?;
         }
         self.loaded

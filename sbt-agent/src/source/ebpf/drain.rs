@@ -80,7 +80,7 @@ pub fn run(
 /// Hands over what there is. Many small batches are put together rather than waited with
 /// until there is room for them: what records point to in the target's memory is to be
 /// read soon.
-fn hand_over(sink: &Sink, batch: &mut Batch, last: bool) {
+pub fn hand_over(sink: &Sink, batch: &mut Batch, last: bool) {
     if batch.is_empty() {
         return;
     }

@@ -40,13 +40,13 @@ use loader::{LoadError, Loaded};
 use raw::Raw;
 use ring::Rings;
 
-use super::{Measurement, Scope, Sink, Totals};
+use super::{Files, Measurement, Scope, Sink, Totals};
 use crate::{
     clock,
     counters::{self, Counter, Opened, Plan},
     event::space,
     session::States,
-    target::{files::ProbedFile, process},
+    target::process,
 };
 
 /// How many of the points lie where the kernel has to single-step.
@@ -77,10 +77,7 @@ pub const PROGRAMS: [&str; 9] = [
 pub struct Ebpf {
     loaded: Loaded,
     pid: u32,
-    /// Kept open: probes may have to be put on them again.
-    files: Vec<Arc<ProbedFile>>,
-    /// Those on which nothing is put, though they have something to offer.
-    passed_over: Vec<Arc<ProbedFile>>,
+    files: Files,
     scope: Scope,
     generation: u16,
     /// What the map of them holds.
@@ -187,8 +184,7 @@ impl Ebpf {
         let mut this = Self {
             loaded,
             pid,
-            files: Vec::new(),
-            passed_over: Vec::new(),
+            files: Files::default(),
             scope: Scope::Target,
             generation: 0,
             kmp: Vec::new(),

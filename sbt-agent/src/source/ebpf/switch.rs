@@ -80,7 +80,7 @@ impl Ebpf {
         if self.paused {
             // With the others, when they come.
         } else if on {
-            for file in self.files.clone() {
+            for file in self.files.watched.clone() {
                 self.attach_condvars(&file)?;
             }
         } else {
@@ -130,7 +130,7 @@ impl Ebpf {
         if self.paused {
             // With the others, when they come.
         } else if on {
-            for file in self.files.clone() {
+            for file in self.files.watched.clone() {
                 self.attach_returns(&file)?;
             }
         } else {

@@ -1,0 +1,212 @@
+//! What is kept of a thread: see `sbt-ebpf/src/thread.rs`, where each of these is explained.
+
+use std::collections::VecDeque;
+
+use sbt_common::{Clocks, Thread, kind};
+
+use super::{Machine, Records, head};
+
+/// Objects that a thread has read lately, of which it tells once more when it ends.
+const READ: usize = 4;
+
+/// Frames that wait to return are forgotten beyond so many: those were left in another way.
+const MOST_RETURNS: usize = 16;
+
+/// How a thread stands to the barrier that it entered last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Inside,
+    Left,
+    Alone,
+}
+
+/// What a thread is told of as: read when it is announced.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    /// See [`Thread::start_ns`].
+    pub start_ns: u64,
+    /// See [`Thread::start_code`].
+    pub start_code: u64,
+    /// See [`Thread::comm`].
+    pub comm: [u64; 2],
+}
+
+/// One thread's.
+#[derive(Debug)]
+pub struct Slot {
+    /// Its number.
+    pub tid: u32,
+    /// Its process.
+    pub process: u32,
+    /// In whose memory it runs: equal for those that share it.
+    pub space: u32,
+    /// Whether it has been announced.
+    pub announced: bool,
+    /// Where on its stack addresses lie to which it is to return from what it may leave.
+    pub returns: Returns,
+    tell: fn(u32, u32) -> Told,
+    born_ns: u64,
+    seq: u32,
+    left: Left,
+    call_at: u64,
+    call_return: u64,
+    read: VecDeque<(u8, u64)>,
+}
+
+/// See [`Slot::returns`].
+#[derive(Debug, Default)]
+pub struct Returns(Vec<u64>);
+
+impl Returns {
+    /// One more, further down. What lies below it was left already.
+    pub fn push(&mut self, at: u64) {
+        self.0.retain(|other| *other > at);
+        if self.0.len() == MOST_RETURNS {
+            self.0.remove(0);
+        }
+        self.0.push(at);
+    }
+}
+
+impl Slot {
+    /// Of a thread that has been seen first at a time, ns; 0 if it was there before. `tell`:
+    /// what tells its name and the like, by its process and its number.
+    pub fn new(
+        (process, tid, space): (u32, u32, u32),
+        born_ns: u64,
+        tell: fn(u32, u32) -> Told,
+    ) -> Self {
+        Self {
+            tid,
+            process,
+            space,
+            announced: false,
+            returns: Returns::default(),
+            tell,
+            born_ns,
+            seq: 0,
+            left: Left::Inside,
+            call_at: 0,
+            call_return: 0,
+            read: VecDeque::new(),
+        }
+    }
+
+    /// Tells of the thread if it is new.
+    pub fn announce(&mut self, now: Clocks, out: &mut Records) {
+        if std::mem::replace(&mut self.announced, true) {
+            return;
+        }
+        let told = (self.tell)(self.process, self.tid);
+        out.push(&Thread {
+            head: head(kind::THREAD, 0, self.tid, 0),
+            clocks: now,
+            start_ns: if self.born_ns == 0 {
+                told.start_ns
+            } else {
+                self.born_ns
+            },
+            start_code: told.start_code,
+            ns_tid: self.tid,
+            ns_tgid: self.process,
+            comm: told.comm,
+        });
+        self.seq = 0;
+    }
+
+    /// Nothing is known of it any more: it executes another program, or was not watched
+    /// for a while.
+    pub fn begin_anew(&mut self) {
+        self.announced = false;
+        self.left = Left::Inside;
+        self.call_at = 0;
+        self.returns = Returns::default();
+        self.read.clear();
+    }
+
+    pub(super) const fn next_seq(&mut self) -> u32 {
+        let seq = self.seq;
+        self.seq = seq.wrapping_add(1);
+        seq
+    }
+
+    pub(super) const fn enter(&mut self) {
+        self.left = Left::Inside;
+    }
+
+    pub(super) fn comes_alone(&mut self) {
+        if self.left == Left::Inside {
+            self.left = Left::Alone;
+        }
+    }
+
+    pub(super) const fn pass(&mut self) {
+        self.left = Left::Left;
+    }
+
+    fn leave(&mut self) -> bool {
+        let was = self.left;
+        self.left = if was == Left::Alone {
+            Left::Inside
+        } else {
+            Left::Left
+        };
+        was == Left::Inside
+    }
+
+    pub(super) fn is_in_call(&mut self, at: u64, machine: &impl Machine) -> bool {
+        if self.call_at == 0 {
+            return false;
+        }
+        let still = at <= self.call_at && machine.word(self.call_at) == self.call_return;
+        if !still {
+            self.call_at = 0;
+        }
+        still
+    }
+
+    pub(super) const fn calls_anew(&self, at: u64) -> bool {
+        at == self.call_at
+    }
+
+    pub(super) const fn enter_call(&mut self, at: u64, returns_to: u64) {
+        self.call_at = at;
+        self.call_return = returns_to;
+        self.left = Left::Inside;
+    }
+
+    pub(super) fn leave_from(&mut self, at: u64) -> bool {
+        if at < self.call_at {
+            return false;
+        }
+        self.call_at = 0;
+        self.leave()
+    }
+
+    pub(super) const fn ends_call(&self, at: u64) -> bool {
+        at == self.call_at
+    }
+
+    /// Whether the thread, of which the stack ended at `at` before, has returned from what
+    /// it entered, and not come along in another way.
+    pub(super) fn returns_from(&mut self, at: u64) -> bool {
+        let found = self.returns.0.contains(&at);
+        // Those below it have been left in whatever way.
+        self.returns.0.retain(|other| *other > at);
+        found
+    }
+
+    pub(super) fn has_read(&mut self, layout: u8, object: u64) {
+        if self.read.contains(&(layout, object)) {
+            return;
+        }
+        if self.read.len() == READ {
+            self.read.pop_front();
+        }
+        self.read.push_back((layout, object));
+    }
+
+    pub(super) fn take_read(&mut self) -> VecDeque<(u8, u64)> {
+        std::mem::take(&mut self.read)
+    }
+}

@@ -1,0 +1,167 @@
+//! Who called the caller: see `sbt-ebpf/src/walk.rs`.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use sbt_common::{CHAIN, CODE_AROUND, Callers, Code, MAX_CALLERS, Rule, cfa, kind, rbp};
+
+use super::{Machine, Records, Slot, head};
+
+/// Addresses and chains that are remembered: programs have fewer, and who makes code as it
+/// goes must not fill our memory.
+const REMEMBERED: usize = 65_536;
+
+/// The frame from which one walks.
+pub struct From {
+    /// Where on the stack the return address lies.
+    pub at: u64,
+    /// That address.
+    pub address: u64,
+    /// rbp in the function that returns there; 0 if it is not known.
+    pub rbp: u64,
+}
+
+/// Rules, and what was found by them.
+#[derive(Debug, Default)]
+pub struct Walks {
+    rules: HashMap<Code, Rule>,
+    /// By memory and address.
+    addresses: FxHashMap<(u32, u64), Rule>,
+    chains: HashMap<Box<[u64]>, u64>,
+    given: u64,
+    epoch: u32,
+}
+
+impl Walks {
+    /// Adds rules, and takes others away.
+    pub fn learn(&mut self, changes: impl IntoIterator<Item = (Code, Option<Rule>)>) {
+        for (code, rule) in changes {
+            match rule {
+                Some(rule) => self.rules.insert(code, rule),
+                None => self.rules.remove(&code),
+            };
+        }
+        self.epoch = self.epoch.wrapping_add(1);
+        self.renew();
+    }
+
+    /// Other code may stand at known addresses from here on.
+    pub fn renew(&mut self) {
+        self.addresses.clear();
+    }
+
+    /// What was said of chains may not have been heard.
+    pub fn repeat(&mut self) {
+        self.chains.clear();
+    }
+
+    /// What stands for the callers of a function: see [`sbt_common::Arrive::caller`], and
+    /// the epoch.
+    pub fn callers(
+        &mut self,
+        from: From,
+        machine: &impl Machine,
+        slot: &Slot,
+        time_ns: u64,
+        out: &mut Records,
+    ) -> (u64, u32) {
+        let innermost = from.address;
+        if self.rules.is_empty() {
+            return (innermost, self.epoch);
+        }
+        let mut frame = Frame {
+            rsp: from.at.wrapping_add(8),
+            rbp: from.rbp,
+            address: innermost,
+        };
+        let mut addresses = vec![innermost];
+        while addresses.len() < MAX_CALLERS {
+            let rule = self.rule(frame.address, machine, slot.space);
+            if !frame.step(rule, machine) {
+                break;
+            }
+            addresses.push(frame.address);
+        }
+        if addresses.len() == 1 {
+            return (innermost, self.epoch);
+        }
+        if let Some(key) = self.chains.get(&addresses[..]) {
+            return (*key, self.epoch);
+        }
+        if self.chains.len() >= REMEMBERED {
+            self.chains.clear();
+        }
+        self.given += 1;
+        let key = CHAIN | self.given;
+        let mut all = [0; MAX_CALLERS];
+        all[..addresses.len()].copy_from_slice(&addresses);
+        out.push(&Callers {
+            head: head(kind::CALLERS, 0, slot.tid, 0),
+            time_ns,
+            key,
+            count: u32::try_from(addresses.len()).unwrap_or(0),
+            epoch: self.epoch,
+            addresses: all,
+        });
+        self.chains.insert(addresses.into(), key);
+        (key, self.epoch)
+    }
+
+    fn rule(&mut self, address: u64, machine: &impl Machine, space: u32) -> Rule {
+        if let Some(rule) = self.addresses.get(&(space, address)) {
+            return *rule;
+        }
+        let mut code = Code {
+            in_page: address & 0xfff,
+            bytes: [0; 2 * CODE_AROUND],
+        };
+        let none = Rule::default();
+        let from = address.wrapping_sub(CODE_AROUND as u64);
+        if !machine.read(from, &mut code.bytes) {
+            return none;
+        }
+        let rule = self.rules.get(&code).copied().unwrap_or(none);
+        if self.addresses.len() >= REMEMBERED {
+            self.addresses.clear();
+        }
+        self.addresses.insert((space, address), rule);
+        rule
+    }
+}
+
+struct Frame {
+    rsp: u64,
+    rbp: u64,
+    address: u64,
+}
+
+impl Frame {
+    /// Goes on to the caller; false if there is none.
+    fn step(&mut self, rule: Rule, machine: &impl Machine) -> bool {
+        if rule.cfa != cfa::RSP && self.rbp == 0 {
+            return false;
+        }
+        let offset = i64::from(rule.cfa_offset);
+        let frame = match rule.cfa {
+            cfa::RSP => self.rsp.wrapping_add_signed(offset),
+            cfa::RBP => self.rbp.wrapping_add_signed(offset),
+            cfa::AT_RBP => machine.word(self.rbp.wrapping_add_signed(offset)),
+            _ => return false,
+        };
+        // A caller's frame lies above: whoever made this stack did not go by the rules.
+        if frame <= self.rsp {
+            return false;
+        }
+        let offset = i64::from(rule.rbp_offset);
+        match rule.rbp {
+            rbp::AT_CFA => self.rbp = machine.word(frame.wrapping_add_signed(offset)),
+            rbp::AT_RBP if self.rbp != 0 => {
+                self.rbp = machine.word(self.rbp.wrapping_add_signed(offset));
+            }
+            _ => {}
+        }
+        self.rsp = frame;
+        self.address = machine.word(frame.wrapping_sub(8));
+        self.address != 0
+    }
+}

@@ -1,0 +1,91 @@
+//! What a breakpoint costs the thread that hits it: the time for which it stands.
+
+use std::{
+    arch::asm,
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::fd::OwnedFd,
+};
+
+use nix::unistd::{ForkResult, fork, pipe};
+
+use super::{
+    clocks::{self, Usage},
+    stop::{News, wait_for},
+};
+use crate::target::{
+    memory::Memory,
+    trace::{self, Id},
+};
+
+/// Breakpoints that are hit, a few of which are not counted.
+const HITS: u32 = 60;
+const FIRST: u32 = 10;
+
+/// Measures it, with a process of our own. To be called while there is only one thread.
+/// ns; an error is the kernel's.
+pub fn hit_ns() -> io::Result<f64> {
+    let (wait, go) = pipe()?;
+    let (result, tell) = pipe()?;
+    // SAFETY: no other thread exists, so the child may use what it likes.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            drop(go);
+            drop(result);
+            let _unheard = hit_breakpoints(wait, tell);
+            // SAFETY: ends the process without running what the original has registered.
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            drop(wait);
+            drop(tell);
+            let id = child.as_raw();
+            let served = trace::seize(id, 0).and_then(|()| {
+                File::from(go).write_all(&[0])?;
+                serve(id)
+            });
+            if served.is_err() {
+                // SAFETY: numbers only.
+                unsafe { libc::kill(id, libc::SIGKILL) };
+                let _gone = wait_for(id);
+            }
+            served?;
+            let mut bytes = [0; 8];
+            File::from(result).read_exact(&mut bytes)?;
+            Ok(u64::from_ne_bytes(bytes) as f64 / f64::from(HITS - FIRST))
+        }
+    }
+}
+
+fn hit_breakpoints(wait: OwnedFd, tell: OwnedFd) -> io::Result<()> {
+    File::from(wait).read_exact(&mut [0])?;
+    let mut begun = 0;
+    for hit in 0..HITS {
+        if hit == FIRST {
+            begun = clocks::now_ns();
+        }
+        // SAFETY: whoever traces us takes the signal.
+        unsafe { asm!("int3", options(nomem, nostack)) };
+    }
+    let took = clocks::now_ns().saturating_sub(begun);
+    File::from(tell).write_all(&took.to_ne_bytes())
+}
+
+/// As a breakpoint of the target would be.
+fn serve(id: Id) -> io::Result<()> {
+    let mut usage = Usage::default();
+    let process = id.cast_unsigned();
+    loop {
+        let News::Stopped(stop) = wait_for(id)? else {
+            return Ok(());
+        };
+        if let Ok(registers) = stop.registers() {
+            usage.at(process, id, clocks::now_ns());
+            let memory = Memory { thread: process };
+            let _read = memory.bytes::<16>(registers.rsp);
+            let _word = memory.word(registers.rsp);
+            stop.set_registers(&registers)?;
+        }
+        stop.resume();
+    }
+}

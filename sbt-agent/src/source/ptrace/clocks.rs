@@ -1,0 +1,83 @@
+//! What threads have used, and what they are called: from /proc.
+
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _};
+
+use procfs::process::Process;
+use sbt_common::{Clocks, UNKNOWN};
+
+use crate::{
+    clock,
+    source::hits::Told,
+    target::{process, trace::Id},
+};
+
+/// More of their files are not kept open.
+const MOST_OPEN: usize = 512;
+
+/// The files that tell.
+#[derive(Debug, Default)]
+pub struct Usage {
+    open: HashMap<Id, File>,
+}
+
+impl Usage {
+    /// The clocks of a thread that stands since `time_ns`.
+    pub fn at(&mut self, process: u32, id: Id, time_ns: u64) -> Clocks {
+        let (run_ns, delay_ns) = self.read(process, id).unwrap_or((UNKNOWN, UNKNOWN));
+        Clocks {
+            time_ns,
+            run_ns,
+            delay_ns,
+        }
+    }
+
+    fn read(&mut self, process: u32, id: Id) -> Option<(u64, u64)> {
+        let file = match self.open.get(&id) {
+            Some(file) => file,
+            None => {
+                let path = process::folder(process).join(format!("task/{id}/schedstat"));
+                if self.open.len() >= MOST_OPEN {
+                    self.open.clear();
+                }
+                let file = File::open(path).ok()?;
+                self.open.entry(id).or_insert(file)
+            }
+        };
+        let mut text = [0; 80];
+        let length = file.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        let mut fields = text.split_ascii_whitespace().map(str::parse);
+        Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    }
+
+    /// A thread is no more: another one may come to bear its number.
+    pub fn forget(&mut self, id: Id) {
+        self.open.remove(&id);
+    }
+}
+
+/// What a thread is told of as.
+pub fn told(process: u32, tid: u32) -> Told {
+    let mut told = Told::default();
+    let folder = process::folder(process);
+    if let Ok(name) = std::fs::read(folder.join(format!("task/{tid}/comm"))) {
+        let name = name.strip_suffix(b"\n").unwrap_or(&name);
+        let mut bytes = [0; 16];
+        let length = name.len().min(15);
+        bytes[..length].copy_from_slice(&name[..length]);
+        let [first, second] = bytes.as_chunks::<8>().0 else {
+            return told;
+        };
+        told.comm = [first, second].map(|half| u64::from_ne_bytes(*half));
+    }
+    let stat = Process::new_with_root(folder).and_then(|process| process.stat());
+    if let Ok(stat) = stat {
+        told.start_code = stat.startcode;
+    }
+    told
+}
+
+/// Now, ns.
+pub fn now_ns() -> u64 {
+    clock::now_ns()
+}

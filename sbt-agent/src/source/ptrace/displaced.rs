@@ -1,0 +1,161 @@
+//! The instruction in the place of which a breakpoint stands: done for the thread, where that
+//! is simple, or put where no breakpoint is.
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, ConditionCode, Decoder, DecoderOptions, FlowControl,
+    Instruction, InstructionBlock, Mnemonic, OpKind, Register,
+};
+
+use crate::target::trace::Registers;
+
+/// No instruction is longer, bytes.
+pub const LONGEST: usize = 15;
+
+/// Bytes that one takes when it is put elsewhere, with the jump back: jumps become longer
+/// by that.
+pub const ROOM: usize = 64;
+
+/// `jmp [rip]`, and behind it the address.
+const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
+
+/// The memory of a thread.
+pub trait Words {
+    /// What it holds.
+    fn read(&self, address: u64) -> Option<u64>;
+    /// Changes it; false if that is not possible.
+    fn write(&self, address: u64, value: u64) -> bool;
+}
+
+/// Reads the instruction that begins with these bytes; `None` if there is none.
+pub fn decode(bytes: &[u8], address: u64) -> Option<Instruction> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// Does what the instruction would do, if it is one of the simple ones; false if not, and
+/// nothing is changed. Calls are among them, which anywhere else would leave the wrong
+/// address on the stack.
+pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &impl Words) -> bool {
+    let push = |registers: &mut Registers, value| {
+        let at = registers.rsp.wrapping_sub(8);
+        memory.write(at, value) && {
+            registers.rsp = at;
+            true
+        }
+    };
+    let next = instruction.next_ip();
+    let target = match (instruction.code(), instruction.flow_control()) {
+        (Code::Push_r64, _) => {
+            let Some(value) = value(registers, instruction.op0_register()) else {
+                return false;
+            };
+            if !push(registers, value) {
+                return false;
+            }
+            next
+        }
+        _ if matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Endbr64) => next,
+        (_, FlowControl::UnconditionalBranch) if instruction.is_jmp_short_or_near() => {
+            instruction.near_branch_target()
+        }
+        (_, FlowControl::ConditionalBranch) if instruction.is_jcc_short_or_near() => {
+            match holds(instruction.condition_code(), registers.eflags) {
+                Some(true) => instruction.near_branch_target(),
+                Some(false) => next,
+                None => return false,
+            }
+        }
+        (Code::Call_rel32_64, _) => {
+            if !push(registers, next) {
+                return false;
+            }
+            instruction.near_branch_target()
+        }
+        (Code::Call_rm64, _) => {
+            let Some(target) = called(instruction, registers, memory) else {
+                return false;
+            };
+            if !push(registers, next) {
+                return false;
+            }
+            target
+        }
+        _ => return false,
+    };
+    registers.rip = target;
+    true
+}
+
+/// Where an indirect call goes.
+fn called(instruction: &Instruction, registers: &Registers, memory: &impl Words) -> Option<u64> {
+    if instruction.op0_kind() == OpKind::Register {
+        return value(registers, instruction.op0_register());
+    }
+    let address = instruction.virtual_address(0, 0, |register, _, _| match register {
+        Register::FS => Some(registers.fs_base),
+        Register::GS => Some(registers.gs_base),
+        Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
+        other => value(registers, other),
+    })?;
+    memory.read(address)
+}
+
+/// What a register of 64 bits holds.
+fn value(registers: &Registers, register: Register) -> Option<u64> {
+    Some(match register {
+        Register::RAX => registers.rax,
+        Register::RBX => registers.rbx,
+        Register::RCX => registers.rcx,
+        Register::RDX => registers.rdx,
+        Register::RSI => registers.rsi,
+        Register::RDI => registers.rdi,
+        Register::RBP => registers.rbp,
+        Register::RSP => registers.rsp,
+        Register::R8 => registers.r8,
+        Register::R9 => registers.r9,
+        Register::R10 => registers.r10,
+        Register::R11 => registers.r11,
+        Register::R12 => registers.r12,
+        Register::R13 => registers.r13,
+        Register::R14 => registers.r14,
+        Register::R15 => registers.r15,
+        _ => return None,
+    })
+}
+
+/// Whether a condition holds (Intel SDM volume 2, Jcc).
+fn holds(condition: ConditionCode, flags: u64) -> Option<bool> {
+    let [carry, parity, zero, sign, overflow] = [0, 2, 6, 7, 11].map(|bit| flags >> bit & 1 == 1);
+    Some(match condition {
+        ConditionCode::o => overflow,
+        ConditionCode::no => !overflow,
+        ConditionCode::b => carry,
+        ConditionCode::ae => !carry,
+        ConditionCode::e => zero,
+        ConditionCode::ne => !zero,
+        ConditionCode::be => carry || zero,
+        ConditionCode::a => !(carry || zero),
+        ConditionCode::s => sign,
+        ConditionCode::ns => !sign,
+        ConditionCode::p => parity,
+        ConditionCode::np => !parity,
+        ConditionCode::l => sign != overflow,
+        ConditionCode::ge => sign == overflow,
+        ConditionCode::le => zero || sign != overflow,
+        ConditionCode::g => !zero && sign == overflow,
+        ConditionCode::None => return None,
+    })
+}
+
+/// The same instruction for another place, and a jump back behind it; and how long it is
+/// without the jump. `None` if it does not work there: too far from what it refers to.
+pub fn elsewhere(instruction: &Instruction, place: u64) -> Option<(Vec<u8>, u64)> {
+    let block = InstructionBlock::new(std::slice::from_ref(instruction), place);
+    let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok()?;
+    let mut bytes = encoded.code_buffer;
+    let length = bytes.len() as u64;
+    bytes.extend(JUMP);
+    bytes.extend(instruction.next_ip().to_le_bytes());
+    (bytes.len() <= ROOM).then_some((bytes, length))
+}

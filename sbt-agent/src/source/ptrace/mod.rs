@@ -1,0 +1,374 @@
+//! Breakpoints at which the target's threads stop, as under a debugger: the last rung of the
+//! ladder, which needs no privilege beyond that the processes are the user's own.
+//!
+//! The breakpoints are set and served by a process of its own (`tracer.rs`), which says what
+//! happened in the records of the kernel's programs. What is different from those: futexes
+//! are not seen, and a stop costs ten times what a probe does and more.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use sbt_common::{Code, Kmp, Rule};
+
+mod calibrate;
+mod clocks;
+mod displaced;
+mod space;
+mod stop;
+mod tracer;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use tracer::run as trace;
+
+use wire::{Answer, Done, Lesson, Line, Order, Place, Watched};
+
+use super::{
+    BATCH, Baselines, Batch, Files, Measurement, Sink, Source, Totals,
+    ebpf::{
+        decode::{Decoder, Start},
+        drain::hand_over,
+        points::cookie,
+        raw::Raw,
+    },
+    hits::{self, Program},
+    measurement,
+};
+use crate::{
+    counters::Plan,
+    model::cost::{CLASSES, Tariff},
+    session::States,
+    settings::Settings,
+    target::{elf::Function, files::ProbedFile, process},
+};
+
+/// What sbt is called with to be the process that traces: no command that a user would type.
+pub const ARGUMENT: &str = "trace-for-sbt";
+
+/// Records are taken together for so long: who reads them need not be woken for each.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// The breakpoints of one target.
+pub struct Ptrace {
+    pid: u32,
+    children: bool,
+    child: Child,
+    line: Mutex<Line>,
+    pipe: Option<File>,
+    files: Files,
+    ways: Vec<Kmp>,
+    states: States,
+    counters: Plan,
+    cost: Arc<measurement::Shared>,
+    lost: Arc<AtomicU64>,
+    drain: Option<JoinHandle<Option<String>>>,
+    notes: Vec<String>,
+}
+
+impl Ptrace {
+    /// Traces a process. `runs`: it runs its own program already.
+    ///
+    /// # Errors
+    /// It may not be traced: the line says why, and what would help.
+    pub fn begin(
+        pid: u32,
+        runs: bool,
+        departures: bool,
+        children: bool,
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let states = settings.states;
+        let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
+        let (read, write) = std::io::pipe().context("cannot make a pipe")?;
+        let child = Command::new("/proc/self/exe")
+            .arg(ARGUMENT)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(OwnedFd::from(write))
+            .stderr(Stdio::null())
+            // What is typed at the terminal is not meant for it.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the process that traces")?;
+        let mut this = Self {
+            pid,
+            children,
+            child,
+            line: Mutex::new(Line::new(ours)?),
+            pipe: Some(File::from(OwnedFd::from(read))),
+            files: Files::default(),
+            ways: Vec::new(),
+            states: if states == States::Off {
+                States::Off
+            } else {
+                States::Light
+            },
+            counters: Plan::default(),
+            cost: Arc::default(),
+            lost: Arc::default(),
+            drain: None,
+            notes: Vec::new(),
+        };
+        if states == States::Full {
+            this.notes.push(
+                "--states full needs --backend ebpf: states are as with --states light".into(),
+            );
+        }
+        if !settings.events.is_empty() {
+            this.notes
+                .push("counters need --backend ebpf: none is counted".into());
+        }
+        let done = this.order(&Order::Seize {
+            pid,
+            runs,
+            children,
+            departures,
+        });
+        let done = done.map_err(|error| super::refused::explain(pid, &error))?;
+        let outcome = done.hit_ns.map_or_else(
+            || Err("a breakpoint of our own could not be measured".into()),
+            |ns| {
+                Ok(Tariff {
+                    each: [ns; CLASSES],
+                    ..Tariff::default()
+                })
+            },
+        );
+        let _first = this.cost.outcome.set(outcome);
+        Ok(this)
+    }
+
+    fn order(&mut self, order: &Order) -> anyhow::Result<Done> {
+        let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner);
+        line.say(order)
+            .context("the process that traces has gone")?;
+        let answer: Option<Answer> = line.hear().context("the process that traces")?;
+        let answer = answer.context("the process that traces has gone")?;
+        let mut done = answer.map_err(anyhow::Error::msg)?;
+        self.notes.append(&mut done.notes);
+        Ok(done)
+    }
+
+    fn say(&mut self, order: &Order) -> anyhow::Result<()> {
+        self.order(order).map(drop)
+    }
+
+    /// Where a file is watched.
+    fn watched(&mut self, file: &ProbedFile) -> Watched {
+        let mut places = Vec::new();
+        for point in &file.points {
+            if let Function::Kmp(place) = point.function
+                && !self.ways.contains(&place.way)
+            {
+                self.ways.push(place.way);
+            }
+            let ways = &self.ways;
+            let way = |way: &Kmp| {
+                let index = ways.iter().position(|known| known == way)?;
+                u16::try_from(index).ok()
+            };
+            for program in Program::of(point.function) {
+                let (offset, stack_moved) = match program {
+                    // On its entry one sees where it returns to.
+                    Program::Leave => (point.return_offset, 0),
+                    _ => (point.entry_offset, point.stack_moved),
+                };
+                places.push(Place {
+                    offset,
+                    program: *program,
+                    // Nothing is single-stepped.
+                    cookie: cookie(point, stack_moved, (false, 0), way),
+                    for_departures: program.is_for_departures(point),
+                });
+            }
+        }
+        Watched {
+            device: file.id.device,
+            inode: file.id.inode,
+            places,
+        }
+    }
+}
+
+impl Source for Ptrace {
+    fn name(&self) -> &'static str {
+        "ptrace"
+    }
+
+    fn method(&self) -> String {
+        "breakpoints".into()
+    }
+
+    fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
+        let pipe = self.pipe.take().context("started twice")?;
+        let start = Start {
+            time_ns,
+            // What /proc tells is right as it is.
+            run_offset: (self.states != States::Off).then_some(0),
+            baselines,
+            pid: self.pid,
+            shared: self.children.then_some(process::memory_at),
+            ..Start::default()
+        };
+        let lost = Arc::clone(&self.lost);
+        self.drain = Some(
+            std::thread::Builder::new()
+                .name("sbt-drain".into())
+                .spawn(move || drain(pipe, start, &sink, &lost))
+                .context("starting the thread that reads records")?,
+        );
+        Ok(())
+    }
+
+    fn stop(&mut self) -> anyhow::Result<Totals> {
+        let gone = self.say(&Order::Detach);
+        let mut notes = std::mem::take(&mut self.notes);
+        if let Err(error) = gone {
+            notes.push(format!("{error:#}: the target may have been harmed"));
+        }
+        if let Some(drain) = self.drain.take() {
+            let note = drain
+                .join()
+                .map_err(|_| anyhow::anyhow!("the thread that reads records failed"))?;
+            notes.extend(note);
+        }
+        let _status = self.child.wait();
+        Ok(Totals {
+            lost: self.lost(),
+            notes,
+        })
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
+        let (new, notes) = self.files.take(files);
+        self.notes.extend(notes);
+        if new.is_empty() {
+            return Ok(());
+        }
+        let files = new.iter().map(|file| self.watched(file)).collect();
+        let ways = self.ways.iter().map(Into::into).collect();
+        self.say(&Order::Watch { files, ways })
+    }
+
+    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        let lessons = changes
+            .iter()
+            .map(|(code, rule)| Lesson::new(code, rule.as_ref()))
+            .collect();
+        self.say(&Order::Learn(lessons))
+    }
+
+    fn measure_costs(&self) -> Measurement {
+        Measurement::elsewhere(Arc::clone(&self.cost))
+    }
+
+    fn states(&self) -> States {
+        self.states
+    }
+
+    fn counters(&self) -> &Plan {
+        &self.counters
+    }
+
+    fn has_children(&self) -> bool {
+        self.children
+    }
+
+    fn follow(&mut self, process: u32) -> anyhow::Result<()> {
+        self.say(&Order::Seize {
+            pid: process,
+            runs: true,
+            children: self.children,
+            departures: false,
+        })
+    }
+
+    fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
+        self.say(&Order::Departures(on))
+    }
+
+    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        self.say(&Order::Condvars(on))
+    }
+
+    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !on,
+            "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
+             nothing else, and locks, are not seen"
+        );
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        if let Err(error) = self.say(&Order::Pause) {
+            self.notes.push(format!("{error:#}"));
+        }
+    }
+
+    fn resume(&mut self) -> anyhow::Result<()> {
+        self.say(&Order::Resume)
+    }
+}
+
+impl Drop for Ptrace {
+    fn drop(&mut self) {
+        // Not stopped in order: it notices that nobody speaks to it any more.
+        if let Ok(line) = self.line.get_mut() {
+            let _gone = line.socket().shutdown(std::net::Shutdown::Both);
+        }
+        let _status = self.child.wait();
+    }
+}
+
+/// Reads records until the other end is closed; what the user should know.
+fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<String> {
+    let mut decoder = Decoder::new(start);
+    let mut bytes = Vec::new();
+    let mut room = vec![0; 1 << 18];
+    let mut batch = Batch::new();
+    loop {
+        let Ok(count) = pipe.read(&mut room) else {
+            break;
+        };
+        let is_last = count == 0;
+        bytes.extend_from_slice(&room[..count]);
+        let taken = hits::each(&bytes, |record| {
+            if let Ok(number) = <[u8; 8]>::try_from(record) {
+                lost.store(u64::from_ne_bytes(number), Ordering::Relaxed);
+            } else if let Some(raw) = Raw::parse(record) {
+                decoder.decode(&raw, &mut batch);
+            }
+            if batch.len() >= BATCH {
+                hand_over(sink, &mut batch, false);
+            }
+        });
+        bytes.drain(..taken);
+        hand_over(sink, &mut batch, is_last);
+        if is_last {
+            break;
+        }
+        std::thread::sleep(TOGETHER);
+    }
+    hand_over(sink, &mut batch, true);
+    decoder.note()
+}

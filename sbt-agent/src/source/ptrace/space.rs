@@ -1,0 +1,449 @@
+//! The memory that threads share: what lies where in it, and the breakpoints.
+//!
+//! A breakpoint is one byte, `int3`, and bytes are written through /proc/PID/mem, while the
+//! threads run: nobody is stopped for it. A thread may have hit one that is being taken
+//! away: it is known as stale by the byte that lies there then.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt as _,
+};
+
+use iced_x86::Instruction;
+
+use super::{
+    displaced::{self, LONGEST, ROOM, Words},
+    stop::Stop,
+    wire::Watched,
+};
+use crate::{
+    source::hits::{Machine, Program},
+    target::{
+        files::FileId,
+        memory::Memory,
+        process,
+        trace::{self, Id, Registers},
+    },
+};
+
+const INT3: u8 = 0xcc;
+
+/// Breakpoints of one memory: a program with more has been told to have them.
+const MOST: usize = 65_536;
+
+/// Code that is looked through for an instruction that calls the kernel, bytes.
+const SEARCHED: u64 = 4 << 20;
+
+/// How much is put elsewhere: a page, bytes.
+const PAGE: u64 = 4096;
+
+/// One place.
+#[derive(Debug)]
+struct Breakpoint {
+    original: u8,
+    instruction: Instruction,
+    /// What is done there, and what that is told.
+    hits: Vec<(Program, u64)>,
+    /// Where the instruction lies elsewhere, and how long it is there.
+    elsewhere: Option<(u64, u64)>,
+    on: bool,
+}
+
+/// What is to be watched, and what of it at present.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// In which files.
+    pub files: Vec<Watched>,
+    /// See [`super::wire::Order`].
+    pub departures: bool,
+    /// See there.
+    pub condvars: bool,
+    /// Nothing, for a while.
+    pub paused: bool,
+}
+
+impl Wanted {
+    fn is_on(&self, program: Program, for_departures: bool) -> bool {
+        let wanted = match program {
+            Program::Condvar => self.condvars,
+            Program::Return => self.departures,
+            // Libraries that come meanwhile must be known afterwards.
+            Program::Mapped => return true,
+            _ => self.departures || !for_departures,
+        };
+        wanted && !self.paused
+    }
+}
+
+/// See above.
+#[derive(Debug)]
+pub struct Space {
+    process: u32,
+    memory: File,
+    points: BTreeMap<u64, Breakpoint>,
+    /// Where instructions lie elsewhere, and how much of it is taken, bytes.
+    page: Option<(u64, u64)>,
+    /// None is to be had.
+    no_page: bool,
+}
+
+/// That of a process.
+fn open(process: u32) -> io::Result<File> {
+    let path = process::folder(process).join("mem");
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+impl Space {
+    /// That of a process, with no breakpoints in it.
+    pub fn of(process: u32) -> io::Result<Self> {
+        Ok(Self {
+            process,
+            memory: open(process)?,
+            points: BTreeMap::new(),
+            page: None,
+            no_page: false,
+        })
+    }
+
+    /// That of a process that was forked from one with this memory: a copy.
+    pub fn copied(&self, process: u32) -> io::Result<Self> {
+        let copy = |point: &Breakpoint| Breakpoint {
+            hits: point.hits.clone(),
+            ..*point
+        };
+        Ok(Self {
+            process,
+            memory: open(process)?,
+            points: self
+                .points
+                .iter()
+                .map(|(at, point)| (*at, copy(point)))
+                .collect(),
+            ..*self
+        })
+    }
+
+    /// Puts breakpoints where they are wanted, and takes others away; what the target has
+    /// unmapped or mapped since is found.
+    ///
+    /// # Errors
+    /// The memory cannot be written to.
+    pub fn refresh(&mut self, wanted: &Wanted) -> io::Result<()> {
+        let memory = &self.memory;
+        self.points.retain(|at, point| {
+            let mut byte = [0];
+            let is_there = memory.read_at(&mut byte, *at).is_ok_and(|count| count == 1);
+            // Where other code lies now, ours went with the old one.
+            is_there && byte == [if point.on { INT3 } else { point.original }]
+        });
+        for point in self.points.values_mut() {
+            point
+                .hits
+                .retain(|(program, _)| *program == Program::Return);
+        }
+        let mut on: BTreeMap<u64, bool> = BTreeMap::new();
+        let mappings = process::mappings(self.process);
+        for mapping in mappings {
+            let Some(file) = mapping.file(self.process).ok().and_then(|file| {
+                let id = FileId::of(&file).ok()?;
+                let same = |file: &&Watched| (file.device, file.inode) == (id.device, id.inode);
+                wanted.files.iter().find(same)
+            }) else {
+                continue;
+            };
+            for place in &file.places {
+                let Some(above) = place.offset.checked_sub(mapping.offset) else {
+                    continue;
+                };
+                let at = mapping.start.saturating_add(above);
+                if at >= mapping.end || !self.add(at, place.program, place.cookie) {
+                    continue;
+                }
+                *on.entry(at).or_default() |= wanted.is_on(place.program, place.for_departures);
+            }
+        }
+        let is_on = |at: u64, point: &Breakpoint| {
+            let returns = point.hits.iter().any(|hit| hit.0 == Program::Return);
+            let returns = returns && wanted.is_on(Program::Return, true);
+            returns || on.get(&at).copied().unwrap_or(false)
+        };
+        for (at, point) in &mut self.points {
+            let is_on = is_on(*at, point);
+            switch(&self.memory, *at, point, is_on)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all away.
+    pub fn clean(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for (at, point) in &mut self.points {
+            if let Err(error) = switch(&self.memory, *at, point, false) {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    /// Watches the return to an address.
+    pub fn watch_return(&mut self, at: u64) -> io::Result<()> {
+        let known = |point: &Breakpoint| point.on && point.hits.contains(&(Program::Return, 0));
+        if at == 0 || self.points.get(&at).is_some_and(known) {
+            return Ok(());
+        }
+        if self.add(at, Program::Return, 0)
+            && let Some(point) = self.points.get_mut(&at)
+        {
+            switch(&self.memory, at, point, true)?;
+        }
+        Ok(())
+    }
+
+    /// Something is to be done at an address; false if there is no code, or no room.
+    fn add(&mut self, at: u64, program: Program, cookie: u64) -> bool {
+        if let Some(point) = self.points.get_mut(&at) {
+            if !point.hits.contains(&(program, cookie)) {
+                point.hits.push((program, cookie));
+                // Who ends something is heard before who begins another.
+                point.hits.sort_by_key(|hit| hit.0 != Program::Return);
+            }
+            return true;
+        }
+        if self.points.len() >= MOST {
+            return false;
+        }
+        let mut bytes = [0; LONGEST];
+        let Ok(length) = self.memory.read_at(&mut bytes, at) else {
+            return false;
+        };
+        self.uncover(at, &mut bytes[..length]);
+        let Some(instruction) = displaced::decode(&bytes[..length], at) else {
+            return false;
+        };
+        let point = Breakpoint {
+            original: bytes[0],
+            instruction,
+            hits: vec![(program, cookie)],
+            elsewhere: None,
+            on: false,
+        };
+        self.points.insert(at, point);
+        true
+    }
+
+    /// Puts what the program's code is in the place of breakpoints.
+    fn uncover(&self, from: u64, bytes: &mut [u8]) {
+        let until = from.saturating_add(bytes.len() as u64);
+        for (at, point) in self.points.range(from..until) {
+            if let Ok(index) = usize::try_from(at - from) {
+                bytes[index] = point.original;
+            }
+        }
+    }
+
+    /// What is done where a thread has hit `int3`, which lies at this address. `None` if it
+    /// is the program's own; nothing if the breakpoint has been taken away meanwhile.
+    pub fn hits(&self, at: u64) -> Option<Vec<(Program, u64)>> {
+        match self.points.get(&at) {
+            Some(point) if point.on => Some(point.hits.clone()),
+            Some(_) => Some(Vec::new()),
+            None => {
+                let mut byte = [0];
+                let read = self.memory.read_at(&mut byte, at);
+                let own = read.is_ok() && byte == [INT3];
+                (!own).then(Vec::new)
+            }
+        }
+    }
+
+    /// Has the instruction done that lies there, by a thread that stands at it.
+    ///
+    /// # Errors
+    /// There is no other place for it, or the thread has ended.
+    pub fn pass(
+        &mut self,
+        stop: Stop,
+        registers: &mut Registers,
+        at: u64,
+    ) -> Result<Stop, (Option<Stop>, String)> {
+        registers.rip = at;
+        let Some(point) = self.points.get(&at).filter(|point| point.on) else {
+            // It lies there again.
+            return Ok(stop);
+        };
+        let memory = Words64(&self.memory);
+        if displaced::emulate(&point.instruction, registers, &memory) {
+            return Ok(stop);
+        }
+        let instruction = point.instruction;
+        if let Some((place, _)) = point.elsewhere {
+            registers.rip = place;
+            return Ok(stop);
+        }
+        let stop = self.make_room(stop, registers, at)?;
+        let none = "there is no room for the instruction in the place of which one stands";
+        let Some((page, taken)) = self.page else {
+            return Err((Some(stop), none.into()));
+        };
+        let place = page + taken;
+        let encoded = displaced::elsewhere(&instruction, place);
+        let Some((bytes, length)) = encoded.filter(|_| taken + ROOM as u64 <= PAGE) else {
+            return Err((Some(stop), none.into()));
+        };
+        if let Err(error) = self.memory.write_all_at(&bytes, place) {
+            return Err((Some(stop), error.to_string()));
+        }
+        self.page = Some((page, taken + ROOM as u64));
+        if let Some(point) = self.points.get_mut(&at) {
+            point.elsewhere = Some((place, length));
+        }
+        registers.rip = place;
+        Ok(stop)
+    }
+
+    /// Takes one away for good, since the thread that has hit it could not get past it.
+    pub fn give_up(&mut self, at: u64) {
+        if let Some(mut point) = self.points.remove(&at) {
+            let _gone = switch(&self.memory, at, &mut point, false);
+        }
+    }
+
+    /// Where a thread stands in the program's own code, that stands elsewhere.
+    pub fn home(&self, rip: u64) -> Option<u64> {
+        let (page, taken) = self.page?;
+        if !(page..page + taken).contains(&rip) {
+            return None;
+        }
+        let (at, point) = self.points.iter().find(|(_, point)| {
+            let Some((place, _)) = point.elsewhere else {
+                return false;
+            };
+            (place..place + ROOM as u64).contains(&rip)
+        })?;
+        let (place, length) = point.elsewhere?;
+        // A jump is made of several instructions; what lies behind them has been done.
+        match rip - place {
+            0 => Some(*at),
+            within if within == length => Some(point.instruction.next_ip()),
+            _ => None,
+        }
+    }
+
+    /// Has a thread, which is in its own code, map a page near an address.
+    fn make_room(
+        &mut self,
+        stop: Stop,
+        registers: &Registers,
+        near: u64,
+    ) -> Result<Stop, (Option<Stop>, String)> {
+        if self.page.is_some() || self.no_page {
+            return Ok(stop);
+        }
+        let Some(call) = self.finds_call(near) else {
+            self.no_page = true;
+            return Ok(stop);
+        };
+        let lost = |error: io::Error| (None, error.to_string());
+        let id = stop.id();
+        // No signal may come between.
+        let mask = trace::mask(id).map_err(lost)?;
+        trace::set_mask(id, trace::ALL_SIGNALS).map_err(lost)?;
+        let asking = Registers {
+            rip: call,
+            rax: libc::SYS_mmap.cast_unsigned(),
+            orig_rax: u64::MAX,
+            rdi: near & !(PAGE - 1) & !0xfff_ffff,
+            rsi: PAGE,
+            rdx: (libc::PROT_READ | libc::PROT_EXEC) as u64,
+            r10: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
+            r8: u64::MAX,
+            r9: 0,
+            ..*registers
+        };
+        stop.set_registers(&asking).map_err(lost)?;
+        let stop = stop.step().map_err(lost)?;
+        let page = stop.registers().map_err(lost)?.rax;
+        stop.set_registers(registers).map_err(lost)?;
+        trace::set_mask(id, mask).map_err(lost)?;
+        // The kernel's errors are the last page.
+        if page == 0 || page % PAGE != 0 || page > u64::MAX - PAGE {
+            self.no_page = true;
+        } else {
+            self.page = Some((page, 0));
+        }
+        Ok(stop)
+    }
+
+    /// Where an instruction lies that calls the kernel.
+    fn finds_call(&self, near: u64) -> Option<u64> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let mut mappings = process::mappings(self.process);
+        // The C library's own code has some, and so has mostly what is watched.
+        mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
+        mappings.iter().find_map(|mapping| {
+            let length = (mapping.end - mapping.start).min(SEARCHED);
+            let mut code = vec![0; usize::try_from(length).ok()?];
+            let count = self.memory.read_at(&mut code, mapping.start).ok()?;
+            let found = memchr::memmem::find(&code[..count], &SYSCALL)?;
+            let at = mapping.start + found as u64;
+            // Not one of which the first byte is a breakpoint.
+            self.points.range(at..at + 2).next().is_none().then_some(at)
+        })
+    }
+}
+
+/// Turns one on or off.
+fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<()> {
+    if point.on != on {
+        let byte = if on { INT3 } else { point.original };
+        memory.write_all_at(&[byte], at)?;
+        point.on = on;
+    }
+    Ok(())
+}
+
+/// Words of the target's memory.
+struct Words64<'a>(&'a File);
+
+impl Words for Words64<'_> {
+    fn read(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, address).ok()?;
+        Some(u64::from_ne_bytes(bytes))
+    }
+
+    fn write(&self, address: u64, value: u64) -> bool {
+        self.0.write_all_at(&value.to_ne_bytes(), address).is_ok()
+    }
+}
+
+/// A thread that stands, with its memory, as programs look at it.
+pub struct Standing<'a> {
+    /// Its registers.
+    pub registers: &'a Registers,
+    /// It.
+    pub id: Id,
+    /// Its memory; none before it has executed a program.
+    pub space: Option<&'a Space>,
+}
+
+impl Machine for Standing<'_> {
+    fn registers(&self) -> &Registers {
+        self.registers
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let memory = Memory {
+            thread: self.id.cast_unsigned(),
+        };
+        let all = memory
+            .fill(address, bytes)
+            .is_ok_and(|count| count == bytes.len());
+        if let Some(space) = self.space.filter(|_| all) {
+            space.uncover(address, bytes);
+        }
+        all
+    }
+}

@@ -1,0 +1,191 @@
+//! A thread of the target that stands still, as a value: whoever has it must let it go on,
+//! in one way or another, or hand it on. One that is dropped goes on as if nobody had
+//! looked, so that no way through the code leaves a thread standing.
+
+use std::{io, mem};
+
+use crate::target::trace::{self, Id, Registers};
+
+/// Why a thread stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It was asked to, or is new and has not begun.
+    Asked,
+    /// Its whole process was stopped, as by SIGSTOP.
+    Group,
+    /// It would get a signal. The kernel sent it because of an instruction if `trap`.
+    Signal {
+        /// Its number.
+        number: i32,
+        /// It is SIGTRAP for `int3`.
+        trap: bool,
+    },
+    /// It has made one instruction, as it was told to.
+    Stepped,
+    /// It has started another thread or process.
+    Started(Id),
+    /// It has executed a program. The thread that did it bore this number.
+    Executed(Id),
+    /// It is about to end.
+    Ends,
+}
+
+/// See above.
+#[derive(Debug)]
+#[must_use = "a thread stands still until it is let go on"]
+pub struct Stop {
+    id: Id,
+    why: Why,
+}
+
+/// What is new of a thread.
+#[derive(Debug)]
+pub enum News {
+    /// It stands.
+    Stopped(Stop),
+    /// It is no more.
+    Ended(Id),
+}
+
+/// What the kernel has to say next, of any thread that is traced; `None` if there is nothing.
+///
+/// # Errors
+/// `ECHILD`: none is traced.
+pub fn next() -> io::Result<Option<News>> {
+    news(None, libc::WNOHANG)
+}
+
+/// Waits for one thread.
+pub fn wait_for(id: Id) -> io::Result<News> {
+    loop {
+        if let Some(news) = news(Some(id), 0)? {
+            return Ok(news);
+        }
+    }
+}
+
+fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
+    let mut status = 0;
+    let id = loop {
+        // Not by a library that has names for signals: there are some that have none.
+        // SAFETY: the kernel writes into a number of ours.
+        let id = unsafe { libc::waitpid(of.unwrap_or(-1), &raw mut status, libc::__WALL | how) };
+        if id >= 0 {
+            break id;
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    };
+    if id == 0 || libc::WIFCONTINUED(status) {
+        return Ok(None);
+    }
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Some(News::Ended(id)));
+    }
+    let message = || Id::try_from(trace::message(id).unwrap_or(0)).unwrap_or(0);
+    let number = libc::WSTOPSIG(status);
+    let why = match status >> 16 {
+        0 => signalled(id, number),
+        libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
+            Why::Started(message())
+        }
+        libc::PTRACE_EVENT_EXEC => Why::Executed(message()),
+        libc::PTRACE_EVENT_EXIT => Why::Ends,
+        trace::EVENT_STOP if number != libc::SIGTRAP => Why::Group,
+        _ => Why::Asked,
+    };
+    Ok(Some(News::Stopped(Stop { id, why })))
+}
+
+fn signalled(id: Id, number: i32) -> Why {
+    let code = if number == libc::SIGTRAP {
+        trace::signal_code(id).unwrap_or(0)
+    } else {
+        0
+    };
+    if code == libc::TRAP_TRACE {
+        return Why::Stepped;
+    }
+    Why::Signal {
+        number,
+        trap: code == libc::SI_KERNEL,
+    }
+}
+
+impl Stop {
+    /// Which thread.
+    pub const fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Why it stands.
+    pub const fn why(&self) -> Why {
+        self.why
+    }
+
+    /// Its registers.
+    pub fn registers(&self) -> io::Result<Registers> {
+        trace::registers(self.id)
+    }
+
+    /// Changes them.
+    pub fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        trace::set_registers(self.id, registers)
+    }
+
+    /// It goes on: with its signal, if it would get one; stopped further, if all of its
+    /// process is.
+    pub fn pass(self) {
+        drop(self);
+    }
+
+    /// It goes on, and what it was stopped by was for us alone.
+    pub fn resume(self) {
+        // An error means that it is being killed.
+        let _gone = trace::resume(self.id, 0);
+        mem::forget(self);
+    }
+
+    /// It makes one instruction, and is waited for meanwhile. The next value is of the same
+    /// thread.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn step(self) -> io::Result<Self> {
+        let id = self.id;
+        mem::forget(self);
+        trace::step(id, 0)?;
+        match wait_for(id)? {
+            News::Stopped(stop) => Ok(stop),
+            News::Ended(_) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    }
+
+    /// It is traced no longer, and goes on as with [`Stop::pass`], but for `swallow`: then
+    /// what it was stopped by was for us alone.
+    pub fn let_go(self, swallow: bool) {
+        let signal = if swallow { 0 } else { self.signal() };
+        // What stopped the whole process stops the thread further, by itself.
+        let _gone = trace::detach(self.id, signal);
+        mem::forget(self);
+    }
+
+    const fn signal(&self) -> i32 {
+        match self.why {
+            Why::Signal { number, .. } => number,
+            _ => 0,
+        }
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        // An error means that it is being killed.
+        let _gone = match self.why {
+            Why::Group => trace::listen(self.id),
+            _ => trace::resume(self.id, self.signal()),
+        };
+    }
+}

@@ -1,0 +1,205 @@
+//! What is said between sbt and the process that traces for it: orders one way, an answer to
+//! each the other way, as lines of JSON. Records go through a pipe of their own.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+
+use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::source::hits::Program;
+
+/// What is to be done.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Trace a process from now on.
+    Seize {
+        /// It.
+        pid: u32,
+        /// It runs its own program already, and not yet sbt's copy.
+        runs: bool,
+        /// Whether those that it starts are watched too.
+        children: bool,
+        /// Whether departures are.
+        departures: bool,
+    },
+    /// Watch places in files.
+    Watch {
+        /// The files.
+        files: Vec<Watched>,
+        /// All ways to teams that their places need.
+        ways: Vec<Way>,
+    },
+    /// Learn how callers are found.
+    Learn(Vec<Lesson>),
+    /// Watch departures, or no longer.
+    Departures(bool),
+    /// Watch condition variables, or no longer.
+    Condvars(bool),
+    /// Take all breakpoints away for a while.
+    Pause,
+    /// Put them back.
+    Resume,
+    /// Let the target go, for good.
+    Detach,
+}
+
+/// What came of an order, or why it is not done.
+pub type Answer = Result<Done, String>;
+
+/// What came of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// What a breakpoint costs the thread that hits it, ns, if that has been measured.
+    pub hit_ns: Option<f64>,
+}
+
+/// A file, and what is watched in it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Watched {
+    /// See [`crate::target::files::FileId`].
+    pub device: u64,
+    /// See there.
+    pub inode: u64,
+    /// Where.
+    pub places: Vec<Place>,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// Offset in the file, bytes.
+    pub offset: u64,
+    /// What is done there.
+    pub program: Program,
+    /// What that is told.
+    pub cookie: u64,
+    /// Only while departures are watched.
+    pub for_departures: bool,
+}
+
+/// [`Kmp`], for serde.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Way {
+    threads: i32,
+    team: u32,
+    count: u32,
+    outer: Vec<(i32, u32)>,
+}
+
+impl From<&Kmp> for Way {
+    fn from(kmp: &Kmp) -> Self {
+        let outer = kmp.outer.iter().map(|outer| (outer.returns, outer.above));
+        Self {
+            threads: kmp.threads,
+            team: kmp.team,
+            count: kmp.count,
+            outer: outer.collect(),
+        }
+    }
+}
+
+impl From<&Way> for Kmp {
+    fn from(way: &Way) -> Self {
+        let mut outer = [Outer::default(); MAX_OUTER];
+        for (to, (returns, above)) in outer.iter_mut().zip(&way.outer) {
+            *to = Outer {
+                returns: *returns,
+                above: *above,
+            };
+        }
+        Self {
+            threads: way.threads,
+            team: way.team,
+            count: way.count,
+            reserved: 0,
+            outer,
+        }
+    }
+}
+
+/// A rule for a piece of code, or that there is none any more.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lesson {
+    in_page: u64,
+    bytes: Vec<u8>,
+    rule: Option<[i64; 4]>,
+}
+
+impl Lesson {
+    /// Of what the kernel's programs would be taught.
+    pub fn new(code: &Code, rule: Option<&Rule>) -> Self {
+        let rule = rule.map(|rule| {
+            [
+                rule.cfa.into(),
+                rule.rbp.into(),
+                rule.cfa_offset.into(),
+                rule.rbp_offset.into(),
+            ]
+        });
+        Self {
+            in_page: code.in_page,
+            bytes: code.bytes.to_vec(),
+            rule,
+        }
+    }
+
+    /// The inverse; `None` if it is none.
+    pub fn read(&self) -> Option<(Code, Option<Rule>)> {
+        let bytes: [u8; 2 * CODE_AROUND] = self.bytes.as_slice().try_into().ok()?;
+        let code = Code {
+            in_page: self.in_page,
+            bytes,
+        };
+        let Some([cfa, rbp, cfa_offset, rbp_offset]) = self.rule else {
+            return Some((code, None));
+        };
+        let rule = Rule {
+            cfa: u32::try_from(cfa).ok()?,
+            rbp: u32::try_from(rbp).ok()?,
+            cfa_offset: i32::try_from(cfa_offset).ok()?,
+            rbp_offset: i32::try_from(rbp_offset).ok()?,
+        };
+        Some((code, Some(rule)))
+    }
+}
+
+/// One end of the line.
+#[derive(Debug)]
+pub struct Line {
+    read: BufReader<UnixStream>,
+    write: UnixStream,
+}
+
+impl Line {
+    /// Of a connected socket.
+    pub fn new(socket: UnixStream) -> io::Result<Self> {
+        Ok(Self {
+            write: socket.try_clone()?,
+            read: BufReader::new(socket),
+        })
+    }
+
+    /// The socket, for those who wait for what is said there.
+    pub fn socket(&self) -> &UnixStream {
+        self.read.get_ref()
+    }
+
+    /// Says something.
+    pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(what)?;
+        line.push(b'\n');
+        self.write.write_all(&line)
+    }
+
+    /// Hears what is said next; `None` if the other end is gone.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let mut line = String::new();
+        if self.read.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_str(&line)?))
+    }
+}
