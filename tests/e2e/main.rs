@@ -9,6 +9,7 @@
 
 mod harness;
 mod programs;
+mod ptrace;
 mod truth;
 mod tty;
 

@@ -56,7 +56,8 @@ fn nobody_is_told_what_is_missing_before_anything_starts() {
     let mark = open.path("started");
     for option in ["--states=light", "--states=full"] {
         let mut command = as_nobody(&sbt);
-        command.args(["run", option, "--", "touch"]).arg(&mark);
+        command.args(["run", "--backend=ebpf", option, "--", "touch"]);
+        command.arg(&mark);
         let finished = run(command).expect(125);
         let line = finished.one_line();
         for word in [
@@ -73,24 +74,61 @@ fn nobody_is_told_what_is_missing_before_anything_starts() {
 }
 
 #[test]
-fn nobody_cannot_attach() {
+fn nobody_watches_programs_of_their_own() {
+    needs_root!();
+    let open = Open::new();
+    let sbt = open.copy(sbt());
+    let truth = open.copy(&program("truth.c"));
+    let json = open.path("report.json");
+    let mut command = as_nobody(&sbt);
+    command.args(["run", "--budget=off", "--json", "--output"]);
+    command.arg(&json).arg("--").arg(&truth);
+    command.args(["threads=3", "rounds=100", "status=7"]);
+    let finished = run(command).expect(7);
+    let line = finished.one_line();
+    for word in ["CAP_BPF", "setcap", "using ptrace instead (slower)"] {
+        assert!(line.contains(word), "{line}");
+    }
+    let report = Report::read(&json);
+    report.is_exactly(300, 100);
+    assert_eq!(report.0["backend"], "ptrace", "{report}");
+    assert_eq!(report.sites()[0]["function"], "meet", "{report}");
+    // What it costs is known.
+    assert!(report.0["own_cost"]["share_pct"].is_number(), "{report}");
+}
+
+#[test]
+fn nobody_attaches_to_processes_of_their_own_only() {
     needs_root!();
     let open = Open::new();
     let sbt = open.copy(sbt());
     let truth = open.copy(&program("truth.c"));
     let mut theirs = as_nobody(&truth);
-    theirs.arg("hold=20000000");
+    theirs.args(["threads=3", "rounds=400", "base=3000"]);
     let mut theirs = start(theirs);
     theirs.wait_for("ready");
-    let mut ours = start(command(&truth, &["hold=20000000"]));
+    let json = open.path("report.json");
+    let mut command = as_nobody(&sbt);
+    command.args(["attach", "--duration=0.3", "--json", "--output"]);
+    command.arg(&json).arg(theirs.pid().to_string());
+    run(command).expect(0);
+    let report = Report::read(&json);
+    assert!(report.number("episodes") > 5, "{report}");
+    theirs.finish().expect(0);
+    let mut ours = start(command_of(&truth));
     ours.wait_for("ready");
-    for (pid, missing) in [(theirs.pid(), "CAP_BPF"), (ours.pid(), "CAP_SYS_PTRACE")] {
-        let mut command = as_nobody(&sbt);
-        command.args(["attach", &pid.to_string()]);
-        let finished = run(command).expect(125);
-        let line = finished.one_line();
-        assert!(line.contains(missing) && line.contains("setcap"), "{line}");
-    }
+    let mut command = as_nobody(&sbt);
+    command.args(["attach", &ours.pid().to_string()]);
+    let finished = run(command).expect(125);
+    let line = finished.one_line();
+    assert!(
+        line.contains("CAP_SYS_PTRACE") && line.contains("setcap"),
+        "{line}"
+    );
+}
+
+fn command_of(truth: &Path) -> Command {
+    command(truth, &["hold=20000000"])
 }
 
 #[test]

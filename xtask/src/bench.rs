@@ -3,6 +3,7 @@
 //! Timings wander on shared machines, so everything is measured in pairs, with
 //! and without, in turns, and the median of the pairs' ratios counts.
 
+mod backends;
 pub mod figures;
 mod peers;
 mod recording;
@@ -55,6 +56,9 @@ pub struct Args {
     /// Only what recordings cost, printed instead of written
     #[arg(long)]
     recording: bool,
+    /// Only what an arrival costs by each --backend, printed instead of written
+    #[arg(long)]
+    backends: bool,
     /// Only a program that is thinned out, printed instead of written
     #[arg(long)]
     thinned: bool,
@@ -108,6 +112,12 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{out}");
         return Ok(());
     }
+    if args.backends {
+        out.clear();
+        backends::rungs(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
     if args.thinned {
         out.clear();
         thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
@@ -123,6 +133,7 @@ pub fn run(args: &Args) -> Result<()> {
     states::levels(&workspace, &sbt, args.pairs, &mut out)?;
     sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
     recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
+    backends::rungs(&workspace, &sbt, args.pairs, &mut out)?;
     thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;

@@ -55,6 +55,9 @@ fn why(process: u32, is_own: bool, scope: &str) -> String {
 
 /// What to say of a process that another one traces.
 pub fn traced(process: u32, by: u32) -> String {
+    if process::parent(by) == Some(std::process::id()) {
+        return "threads that run cannot be looked at with --backend ptrace".into();
+    }
     let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
     let name = match name.trim() {
         "" => String::new(),

@@ -107,8 +107,10 @@ pub fn tolerance(text: &str) -> Result<f64, String> {
 pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| {
         let names: Vec<_> = T::value_variants().iter().map(choice_text).collect();
-        let (last, others) = names.split_last().expect("a choice is between some");
-        format!("expected {} or {last}", others.join(", "))
+        match names.split_last() {
+            Some((last, others)) => format!("expected {} or {last}", others.join(", ")),
+            None => "expected nothing".into(),
+        }
     })
 }
 

@@ -254,11 +254,22 @@ impl Program {
             return;
         }
         // It stays a zombie as long as sbt may send signals to its id.
-        let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        let status = match waitid(Id::Pid(self.pid), end) {
-            Ok(WaitStatus::Exited(_, code)) => code & 0xff,
-            Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
-            _ => return,
+        let end = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // Not by a library that has names for signals: there are some that have none.
+        // SAFETY: a structure of numbers, for which zeros are values.
+        let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let id = libc::id_t::try_from(self.pid.as_raw()).unwrap_or(0);
+        // SAFETY: the kernel writes into a structure of ours.
+        let result = unsafe { libc::waitid(libc::P_PID, id, &raw mut news, end) };
+        // SAFETY: of a structure that is all zeros but for what the kernel wrote for a child.
+        let (who, status) = unsafe { (news.si_pid(), news.si_status()) };
+        if result != 0 || who == 0 {
+            return;
+        }
+        let status = if news.si_code == libc::CLD_EXITED {
+            status & 0xff
+        } else {
+            128 + status
         };
         self.status = Some(status);
         let _unheard = sbt.map(|sbt| write(&sbt.news, &status.to_ne_bytes()));

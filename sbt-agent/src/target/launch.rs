@@ -16,7 +16,6 @@ use anyhow::Context as _;
 use nix::{
     errno::Errno,
     fcntl::OFlag,
-    sys::wait::{WaitStatus, waitpid},
     unistd::{ForkResult, Gid, Pid, Uid, User, fork, pipe2},
 };
 use thiserror::Error;
@@ -341,12 +340,17 @@ impl Running {
             return keeper.wait();
         }
         loop {
-            match waitpid(self.pid, None) {
-                Ok(WaitStatus::Exited(_, code)) => {
-                    return Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX));
+            let mut status = 0;
+            // Not by a library that has names for signals: there are some that have none.
+            // SAFETY: the kernel writes into a number of ours.
+            let result = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, 0) };
+            match Errno::result(result) {
+                Ok(_) if libc::WIFEXITED(status) => {
+                    return Ok(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX));
                 }
-                Ok(WaitStatus::Signaled(_, signal, _)) => {
-                    return Ok(u8::try_from(128 + signal as i32).unwrap_or(u8::MAX));
+                Ok(_) if libc::WIFSIGNALED(status) => {
+                    let status = 128 + libc::WTERMSIG(status);
+                    return Ok(u8::try_from(status).unwrap_or(u8::MAX));
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error).context("waiting for the program"),

@@ -102,6 +102,12 @@ pub fn busy_first(pid: u32) -> Vec<u32> {
     threads.into_iter().map(|(_, thread)| thread).collect()
 }
 
+/// The process that has started another one, or has taken it over since.
+pub fn parent(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    field(&status, "PPid:")?.parse().ok()
+}
+
 /// The process of a thread, if it is there.
 pub fn of_thread(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;

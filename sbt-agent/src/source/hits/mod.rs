@@ -281,7 +281,7 @@ impl Programs {
     ) -> (u64, u32) {
         let Caller { at, address, rbp } = caller;
         let from = walk::From { at, address, rbp };
-        self.walks.callers(from, machine, slot, now.time_ns, out)
+        self.walks.callers(&from, machine, slot, now.time_ns, out)
     }
 
     fn call(

@@ -16,7 +16,7 @@ const MOST_RETURNS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Inside,
-    Left,
+    Outside,
     Alone,
 }
 
@@ -141,7 +141,7 @@ impl Slot {
     }
 
     pub(super) const fn pass(&mut self) {
-        self.left = Left::Left;
+        self.left = Left::Outside;
     }
 
     fn leave(&mut self) -> bool {
@@ -149,7 +149,7 @@ impl Slot {
         self.left = if was == Left::Alone {
             Left::Inside
         } else {
-            Left::Left
+            Left::Outside
         };
         was == Left::Inside
     }

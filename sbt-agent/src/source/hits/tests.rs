@@ -1,1 +1,178 @@
+//! Hits of a thread that is made up, and the events that come of them.
 
+use sbt_common::{Clocks, Cookie, layout};
+
+use super::{Machine, Program, Programs, Records, Slot, Told, each, tell_end};
+use crate::{
+    event::{Event, Kind},
+    source::ebpf::{
+        decode::{Decoder, Start},
+        raw::Raw,
+    },
+    target::trace::{Registers, no_registers},
+};
+
+/// A stack of a few words at [`STACK`], and a barrier of glibc for three at [`BARRIER`].
+struct Thread {
+    registers: Registers,
+    stack: [u64; 8],
+}
+
+const STACK: u64 = 0x7000;
+const BARRIER: u64 = 0x9000;
+
+impl Thread {
+    fn at(rsp: u64) -> Self {
+        let mut registers = no_registers();
+        registers.rsp = rsp;
+        registers.rdi = BARRIER;
+        registers.rip = 0x4000;
+        Self {
+            registers,
+            stack: [
+                0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007,
+            ],
+        }
+    }
+}
+
+impl Machine for Thread {
+    fn registers(&self) -> &Registers {
+        &self.registers
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let barrier: [u32; 4] = [7, 6, 3, 0];
+        let all: Vec<u8> = if address >= BARRIER {
+            barrier.iter().flat_map(|half| half.to_ne_bytes()).collect()
+        } else if address >= STACK {
+            let words = self.stack.iter().flat_map(|word| word.to_ne_bytes());
+            let from = usize::try_from(address - STACK).unwrap();
+            words.skip(from).collect()
+        } else {
+            return false;
+        };
+        let found = all.get(..bytes.len());
+        found.is_some_and(|found| {
+            bytes.copy_from_slice(found);
+            true
+        })
+    }
+}
+
+const COOKIE: Cookie = Cookie {
+    layout: layout::GLIBC,
+    stepped: false,
+    object: 0,
+    count: 0,
+    stack_moved: 0,
+    displacement: 0,
+    generation: 0,
+};
+
+fn now(time_ns: u64) -> Clocks {
+    Clocks {
+        time_ns,
+        run_ns: 10 * time_ns,
+        delay_ns: 0,
+    }
+}
+
+fn slot() -> Slot {
+    Slot::new((1, 2, 1), 0, |_, _| Told::default())
+}
+
+/// What the records say, without what introduces threads and callers.
+fn events(records: &Records) -> Vec<Event> {
+    let mut decoder = Decoder::new(Start {
+        run_offset: Some(0),
+        pid: 1,
+        ..Start::default()
+    });
+    let mut events = Vec::new();
+    let taken = each(&records.bytes, |record| {
+        decoder.decode(&Raw::parse(record).expect("one of ours"), &mut events);
+    });
+    assert_eq!(taken, records.bytes.len());
+    events.retain(|event| !matches!(event, Event::Thread { .. } | Event::Callers { .. }));
+    events
+}
+
+#[test]
+fn an_arrival_comes_with_its_barrier_and_its_clocks() {
+    let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
+    let hit = (Program::Arrive, COOKIE.pack());
+    programs.run(hit, &Thread::at(STACK), &mut slot, now(5), &mut out);
+    tell_end(&Thread::at(STACK), &mut slot, now(9), &mut out);
+    let events = events(&out);
+    let [
+        _,
+        Event::Memory { count, round, .. },
+        Event::Arrive {
+            clocks,
+            object,
+            kind,
+            ..
+        },
+        ..,
+        Event::Exit { clocks: end, .. },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((*count, round.map(|it| it.arrived)), (3, Some(1)));
+    assert_eq!((clocks.time_ns, clocks.run_ns), (5, Some(50)));
+    assert_eq!((*object, *kind, end.time_ns), (BARRIER, Kind::Pthread, 9));
+    assert!(
+        !events
+            .iter()
+            .any(|event| matches!(event, Event::Lost { .. }))
+    );
+}
+
+#[test]
+fn who_returns_departs_and_who_only_comes_along_does_not() {
+    let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
+    let mut run = |program, rsp, time| {
+        let hit = (program, COOKIE.pack());
+        programs.run(hit, &Thread::at(rsp), &mut slot, now(time), &mut out);
+    };
+    // The address after a call is also where a loop begins.
+    run(Program::Return, STACK + 24, 1);
+    run(Program::Arrive, STACK + 16, 2);
+    run(Program::Return, STACK + 16, 3);
+    run(Program::Return, STACK + 24, 4);
+    run(Program::Return, STACK + 24, 5);
+    let departed = events(&out).into_iter().filter_map(|event| match event {
+        Event::Depart { clocks, .. } => Some(clocks.time_ns),
+        _ => None,
+    });
+    assert_eq!(departed.collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn what_a_barrier_of_the_users_is_built_on_does_not_count() {
+    let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
+    let call = Cookie {
+        layout: layout::USER,
+        object: 1,
+        ..COOKIE
+    };
+    let mut run = |program, cookie: Cookie, rsp, time| {
+        let hit = (program, cookie.pack());
+        programs.run(hit, &Thread::at(rsp), &mut slot, now(time), &mut out);
+    };
+    run(Program::Call, call, STACK + 32, 1);
+    run(Program::Arrive, COOKIE, STACK + 8, 2);
+    run(Program::CallExit, COOKIE, STACK + 32, 3);
+    run(Program::Arrive, COOKIE, STACK + 8, 4);
+    let seen: Vec<_> = events(&out)
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Arrive { clocks, kind, .. } => Some((clocks.time_ns, kind.name())),
+            Event::Depart { clocks, .. } => Some((clocks.time_ns, "departs")),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(seen, [(1, "user"), (3, "departs"), (4, "pthread")]);
+}

@@ -43,6 +43,8 @@ impl Walks {
         }
         self.epoch = self.epoch.wrapping_add(1);
         self.renew();
+        // They are known by their epoch.
+        self.repeat();
     }
 
     /// Other code may stand at known addresses from here on.
@@ -59,7 +61,7 @@ impl Walks {
     /// the epoch.
     pub fn callers(
         &mut self,
-        from: From,
+        from: &From,
         machine: &impl Machine,
         slot: &Slot,
         time_ns: u64,

@@ -32,17 +32,14 @@ impl Usage {
     }
 
     fn read(&mut self, process: u32, id: Id) -> Option<(u64, u64)> {
-        let file = match self.open.get(&id) {
-            Some(file) => file,
-            None => {
-                let path = process::folder(process).join(format!("task/{id}/schedstat"));
-                if self.open.len() >= MOST_OPEN {
-                    self.open.clear();
-                }
-                let file = File::open(path).ok()?;
-                self.open.entry(id).or_insert(file)
+        if !self.open.contains_key(&id) {
+            let path = process::folder(process).join(format!("task/{id}/schedstat"));
+            if self.open.len() >= MOST_OPEN {
+                self.open.clear();
             }
-        };
+            self.open.insert(id, File::open(path).ok()?);
+        }
+        let file = self.open.get(&id)?;
         let mut text = [0; 80];
         let length = file.read_at(&mut text, 0).ok()?;
         let text = std::str::from_utf8(&text[..length]).ok()?;

@@ -346,10 +346,7 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
     let mut bytes = Vec::new();
     let mut room = vec![0; 1 << 18];
     let mut batch = Batch::new();
-    loop {
-        let Ok(count) = pipe.read(&mut room) else {
-            break;
-        };
+    while let Ok(count) = pipe.read(&mut room) {
         let is_last = count == 0;
         bytes.extend_from_slice(&room[..count]);
         let taken = hits::each(&bytes, |record| {

@@ -92,6 +92,8 @@ pub fn run() -> anyhow::Result<()> {
     // Larger ones need a privilege beyond some limit.
     let _as_it_is = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
     listen_to_signals()?;
+    // Else it would be called as the link by which it was started.
+    let _as_it_is = nix::sys::prctl::set_name(c"sbt-trace");
     let mut tracer = Tracer {
         line: Line::new(UnixStream::from(socket))?,
         pipe: File::from(pipe),
@@ -172,16 +174,15 @@ impl Tracer {
                 !self.leaving && polls[0].revents().is_some_and(|events| !events.is_empty());
             if order {
                 let order = self.line.hear::<Order>().unwrap_or(None);
-                self.obey(order)?;
+                self.obey(order);
             }
         }
     }
 
-    fn obey(&mut self, order: Option<Order>) -> anyhow::Result<()> {
+    fn obey(&mut self, order: Option<Order>) {
         let Some(order) = order else {
             // sbt is gone.
-            self.leave();
-            return Ok(());
+            return self.leave();
         };
         let mut done = Done::default();
         let result = match order {
@@ -229,15 +230,14 @@ impl Tracer {
                 }
                 self.refresh()
             }
-            Order::Detach => {
-                self.leave();
-                return Ok(());
-            }
+            Order::Detach => return self.leave(),
         };
         done.notes = std::mem::take(&mut self.notes);
         let answer: Answer = result.map(|()| done).map_err(|error| format!("{error:#}"));
-        self.line.say(&answer)?;
-        Ok(())
+        if self.line.say(&answer).is_err() {
+            // sbt is gone.
+            self.leave();
+        }
     }
 
     fn seize(&mut self, pid: u32, runs: bool) -> anyhow::Result<()> {

@@ -1,0 +1,233 @@
+//! Without any privilege: threads stop at breakpoints, and what is told is the same.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{
+    attach::Patient,
+    harness::{
+        Finished, LIMIT, Report, attach, eventually, folder, needs_root, number, pause, run,
+        sbt_with, start, watch_with,
+    },
+    programs::{Build, program},
+};
+
+/// Where barriers are, of which kind, and how often they were completed.
+type Sites = BTreeMap<(String, u64, String), (u64, u64)>;
+
+fn sites(report: &Report) -> Sites {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("?").to_owned();
+    let mut sites = Sites::new();
+    for site in report.sites() {
+        let at = (
+            text(&site["function"]),
+            site["line"].as_u64().unwrap_or(0),
+            text(&site["kind"]),
+        );
+        let counts = sites.entry(at).or_default();
+        counts.0 += number(site, "episodes");
+        counts.1 += site["release_ns"]["count"].as_u64().unwrap_or(0);
+    }
+    sites
+}
+
+/// The same program by each source and from its recording: the same is told, and the program
+/// says the same.
+fn conforms(program: &Path, arguments: &[&str]) {
+    let folder = folder();
+    let mut all: Vec<(&str, Sites, String)> = Vec::new();
+    for backend in ["ebpf", "ptrace"] {
+        let recording = folder.path().join(backend);
+        let option = format!("--backend={backend}");
+        let record = format!("--record={}", recording.display());
+        let options = [option.as_str(), "--departures=on", &record];
+        let (finished, report) = watch_with(&options, program, arguments);
+        assert_eq!(report.0["backend"], backend);
+        assert_eq!(report.number("lost_events"), 0, "{report}");
+        let again = folder.path().join("again.json");
+        let mut command = sbt_with(&["report", "--json", "--output"]);
+        command.arg(&again).arg(&recording);
+        run(command).expect(0);
+        let recorded = sites(&Report::read(&again));
+        let seen = sites(&report);
+        assert_eq!(recorded, seen, "{backend}: another from the recording");
+        all.push((backend, seen, finished.out()));
+    }
+    let [(_, first, said), (_, other, also)] = &all[..] else {
+        panic!("two of them");
+    };
+    assert_eq!(first, other, "{}", program.display());
+    assert_eq!(said, also, "{}", program.display());
+}
+
+#[test]
+fn barriers_of_c_libraries_conform() {
+    needs_root!();
+    // Those of which the time of departure shows in the code are left out: its output.
+    for build in [
+        Build::of("processes.c"),
+        Build::of("forks.c"),
+        Build::of("family.c"),
+        Build::of("condbarrier.c"),
+        Build::of("condbarrier.c").flags(&["-static"]),
+        Build::of("crowd.c"),
+        Build::of("comeandgo.c"),
+    ] {
+        conforms(&build.path(), &[]);
+    }
+}
+
+#[test]
+fn barriers_of_languages_and_openmp_conform() {
+    needs_root!();
+    for build in [
+        Build::of("openmp.c").flags(&["-fopenmp"]),
+        Build::of("openmp.c").compiler("clang").flags(&["-fopenmp"]),
+        Build::of("stdbarrier.cpp")
+            .compiler("g++")
+            .flags(&["-std=c++20"]),
+        Build::of("throws.cpp").compiler("g++").flags(&["-O2"]),
+    ] {
+        conforms(&build.path(), &[]);
+    }
+}
+
+fn traced(options: &[&str], arguments: &[&str]) -> (Finished, Report) {
+    let mut all = vec!["--backend=ptrace"];
+    all.extend(options);
+    watch_with(&all, &program("truth.c"), arguments)
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    needs_root!();
+    for (argument, status) in [("status=7", 7), ("raise=15", 143), ("raise=34", 162)] {
+        let folder = folder();
+        let json = folder.path().join("report.json");
+        let mut command = sbt_with(&["run", "--backend=ptrace", "--json", "--output"]);
+        command.arg(&json).arg("--").arg(program("truth.c"));
+        command.args(["threads=3", "rounds=20", argument]);
+        run(command).expect(status);
+        Report::read(&json).is_exactly(60, 20);
+    }
+}
+
+#[test]
+fn who_ends_last_and_how_long_it_took_is_right() {
+    needs_root!();
+    let (_, report) = traced(&[], &["threads=3", "rounds=60", "base=2000", "skew=1000"]);
+    report.is_exactly(180, 60);
+    let site = &report.sites()[0];
+    assert_eq!(site["straggler"]["thread"], 2, "{report}");
+}
+
+#[test]
+fn a_process_is_attached_to_and_let_go_untouched() {
+    needs_root!();
+    let patient = Patient::start(&["threads=4", "rounds=800", "base=1000", "skew=300"]);
+    for departures in ["on", "off", "on"] {
+        pause(100);
+        let departures = format!("--departures={departures}");
+        let options = ["--backend=ptrace", "--duration=0.2", departures.as_str()];
+        let report = attach(patient.target.pid(), &options).report();
+        assert_eq!(report.0["backend"], "ptrace");
+        assert!(report.number("episodes") > 10, "{report}");
+        assert!(report.number("incomplete_episodes") <= 2, "{report}");
+    }
+    patient.ended_untouched(3200);
+}
+
+#[test]
+fn a_killed_sbt_takes_its_breakpoints_with_it() {
+    needs_root!();
+    let patient = Patient::start(&["threads=4", "rounds=30000", "base=20"]);
+    for attempt in 0..12 {
+        let attached = attach(
+            patient.target.pid(),
+            &["--backend=ptrace", "--departures=on"],
+        );
+        pause(attempt * 17 % 90);
+        attached.sbt.signal(libc::SIGKILL);
+        drop(attached);
+        // Who traces for it notices; two cannot trace at once.
+        let status = format!("/proc/{}/status", patient.target.pid());
+        let free = || {
+            let status = std::fs::read_to_string(&status).unwrap();
+            status.contains("TracerPid:\t0\n").then_some(())
+        };
+        eventually(LIMIT, free).expect("still traced");
+    }
+    patient.ended_untouched(120_000);
+}
+
+#[test]
+fn a_killed_sbt_leaves_the_program_that_it_started() {
+    needs_root!();
+    let folder = folder();
+    let now = folder.path().join("now");
+    let mut command = sbt_with(&["run", "--backend=ptrace", "--departures=on", "--"]);
+    command.arg(program("truth.c")).args([
+        "threads=4",
+        "rounds=400",
+        "base=1000",
+        &format!("until={}", now.display()),
+    ]);
+    let mut sbt = start(command);
+    sbt.wait_for("ready");
+    pause(120);
+    sbt.signal(libc::SIGKILL);
+    eventually(LIMIT, || (!sbt.is_running()).then_some(())).unwrap();
+    pause(50);
+    std::fs::write(now, "").unwrap();
+    let clean = crate::attach::clean_code();
+    let end = eventually(LIMIT, || sbt.out().contains("done").then(|| sbt.out()));
+    assert_eq!(end, Some(format!("ready\n{clean}\ndone 1600\n")));
+}
+
+#[test]
+fn a_stopped_process_stays_stopped_and_goes_on() {
+    needs_root!();
+    let patient = Patient::start(&["threads=3", "rounds=500", "base=1000"]);
+    let pid = patient.target.pid();
+    let attached = attach(pid, &["--backend=ptrace"]);
+    pause(200);
+    patient.target.signal(libc::SIGSTOP);
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        rest.chars().next().unwrap()
+    };
+    // As a traced one, and then as one that is not.
+    eventually(LIMIT, || "tT".contains(state()).then_some(())).expect("it stops");
+    attached.sbt.signal(libc::SIGINT);
+    let report = attached.report();
+    assert!(report.number("arrivals") > 0, "{report}");
+    eventually(LIMIT, || (state() == 'T').then_some(())).expect("it is stopped still");
+    patient.target.signal(libc::SIGCONT);
+    patient.ended_untouched(1500);
+}
+
+#[test]
+fn two_cannot_trace_at_once() {
+    needs_root!();
+    let patient = Patient::start(&["threads=2", "rounds=400", "base=1000"]);
+    let first = attach(patient.target.pid(), &["--backend=ptrace"]);
+    pause(300);
+    let pid = patient.target.pid().to_string();
+    let finished = run(sbt_with(&["attach", "--backend=ptrace", &pid])).expect(125);
+    assert!(
+        finished.one_line().contains("traces it already"),
+        "{finished}"
+    );
+    first.report();
+    patient.ended_untouched(800);
+}
+
+#[test]
+fn children_that_nobody_asks_for_are_left_alone() {
+    needs_root!();
+    let script = "echo one | cat; (exit 3); echo $?; kill -USR1 $$";
+    let mut command = sbt_with(&["run", "-q", "--backend=ptrace", "--no-children", "--", "sh"]);
+    command.args(["-c", script]);
+    let finished = run(command).expect(128 + 10);
+    assert_eq!(finished.out(), "one\n3\n");
+}
