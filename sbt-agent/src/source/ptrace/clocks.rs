@@ -33,7 +33,7 @@ impl Usage {
 
     fn read(&mut self, process: u32, id: Id) -> Option<(u64, u64)> {
         if !self.open.contains_key(&id) {
-            let path = process::folder(process).join(format!("task/{id}/schedstat"));
+            let path = format!("/proc/{process}/task/{id}/schedstat");
             if self.open.len() >= MOST_OPEN {
                 self.open.clear();
             }
@@ -56,8 +56,7 @@ impl Usage {
 /// What a thread is told of as.
 pub fn told(process: u32, tid: u32) -> Told {
     let mut told = Told::default();
-    let folder = process::folder(process);
-    if let Ok(name) = std::fs::read(folder.join(format!("task/{tid}/comm"))) {
+    if let Ok(name) = std::fs::read(format!("/proc/{process}/task/{tid}/comm")) {
         let name = name.strip_suffix(b"\n").unwrap_or(&name);
         let mut bytes = [0; 16];
         let length = name.len().min(15);
@@ -67,7 +66,7 @@ pub fn told(process: u32, tid: u32) -> Told {
         };
         told.comm = [first, second].map(|half| u64::from_ne_bytes(*half));
     }
-    let stat = Process::new_with_root(folder).and_then(|process| process.stat());
+    let stat = Process::new_with_root(process::folder(process)).and_then(|process| process.stat());
     if let Ok(stat) = stat {
         told.start_code = stat.startcode;
     }

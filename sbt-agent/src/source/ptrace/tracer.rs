@@ -20,6 +20,7 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     poll::{PollFd, PollFlags, ppoll},
     sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction},
+    sys::time::TimeSpec,
 };
 use sbt_common::kind;
 
@@ -40,6 +41,9 @@ use crate::{
 
 /// Bytes of records that wait for sbt to read them; what is more is counted as lost.
 const MOST_PENDING: usize = 8 << 20;
+
+/// Stops that are served before orders are looked for.
+const AT_ONCE: u32 = 256;
 
 /// What the kernel is to tell of.
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
@@ -151,9 +155,14 @@ fn listen_to_signals() -> io::Result<()> {
 impl Tracer {
     fn work(&mut self) -> anyhow::Result<()> {
         loop {
-            // None is left to be traced, or none yet.
-            while let Ok(Some(news)) = stop::next() {
+            // Orders are heard too while stops follow each other without end.
+            let mut heard = 0;
+            // An error: none is left to be traced, or none yet.
+            while heard < AT_ONCE
+                && let Ok(Some(news)) = stop::next()
+            {
                 self.hear(news);
+                heard += 1;
             }
             self.write();
             if self.leaving && self.threads.is_empty() {
@@ -169,7 +178,8 @@ impl Tracer {
                 polls.push(PollFd::new(self.pipe.as_fd(), PollFlags::POLLOUT));
             }
             // Interrupted by a stop, or else there is something to hear or room to write.
-            let _woken = ppoll(&mut polls, None, Some(SigSet::empty()));
+            let timeout = (heard == AT_ONCE).then(|| TimeSpec::new(0, 0));
+            let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
             let order =
                 !self.leaving && polls[0].revents().is_some_and(|events| !events.is_empty());
             if order {
@@ -259,7 +269,8 @@ impl Tracer {
                         some = true;
                         self.enlist(id, (pid, space), 0, true);
                     }
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    // It has ended, maybe before the others of its process.
+                    Err(_) if !process::has_thread(pid, tid) => {}
                     // It has begun meanwhile, and is traced already.
                     Err(_) if self.early.contains_key(&id) || some => {
                         while let Ok(Some(news)) = stop::next() {
@@ -308,7 +319,16 @@ impl Tracer {
         match news {
             News::Ended(id) => self.ended(id),
             News::Stopped(stop) => {
-                if self.threads.contains_key(&stop.id()) {
+                let id = stop.id();
+                if let Why::Executed(former) = stop.why()
+                    && !self.threads.contains_key(&id)
+                    && let Some(former) = self.threads.get(&former)
+                {
+                    // It has taken the place of a first thread that had ended.
+                    let (process, heard) = (former.slot.process, former.heard);
+                    self.enlist(id, (process, None), 0, heard);
+                }
+                if self.threads.contains_key(&id) {
                     self.stopped(stop);
                 } else {
                     self.early.insert(stop.id(), stop);
@@ -357,11 +377,12 @@ impl Tracer {
         let id = stop.id();
         let (Some(traced), Ok(mut registers)) = (self.threads.get_mut(&id), stop.registers())
         else {
-            return stop.resume();
+            // Of a 32-bit program, at most: nothing of ours.
+            return self.go_on(stop, false);
         };
         let at = registers.rip.wrapping_sub(1);
         let Some(space) = traced.space.and_then(|number| self.spaces.get_mut(&number)) else {
-            return stop.pass();
+            return self.go_on(stop, false);
         };
         let Some(hits) = space.hits(at) else {
             // The program's own.
