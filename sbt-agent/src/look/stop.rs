@@ -214,7 +214,14 @@ fn registers(id: libc::pid_t) -> Option<libc::user_regs_struct> {
     (room.iov_len == size_of::<libc::user_regs_struct>()).then_some(registers)
 }
 
-fn request(what: libc::c_uint, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
+/// What a request is to the C library that is linked.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+/// Likewise.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+fn request(what: Request, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: requests that take numbers, or the address of room of ours that the kernel
     // fills.
     let result = unsafe { libc::ptrace(what, id, address, data) };
