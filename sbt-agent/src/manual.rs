@@ -18,6 +18,8 @@ mod sections;
 
 use sections::{Item, PAGES, Page, Section, WATCHING};
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// A manual page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -39,22 +41,35 @@ pub fn pages() -> anyhow::Result<Vec<Written>> {
 /// The script that a shell reads to complete what is typed.
 pub fn completions(shell: Shell) -> anyhow::Result<String> {
     let mut script = Vec::new();
-    let mut command = Cli::command();
+    let mut command = shown(&Cli::command()).version(VERSION);
     clap_complete::generate(shell, &mut command, "sbt", &mut script);
     String::from_utf8(script).context("the script is no text")
+}
+
+/// The same without what is hidden, which shells would offer all the same.
+fn shown(command: &Command) -> Command {
+    let arguments = command.get_arguments().filter(|it| !it.is_hide_set());
+    let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let all = Command::new(command.get_name().to_owned())
+        .disable_help_subcommand(true)
+        .args(arguments.cloned())
+        .subcommands(commands.map(shown));
+    match command.get_about() {
+        Some(about) => all.about(about.clone()),
+        None => all,
+    }
 }
 
 fn page(command: &Command) -> anyhow::Result<Written> {
     let name = command
         .get_display_name()
         .unwrap_or_else(|| command.get_name());
-    let version = env!("CARGO_PKG_VERSION");
-    let man = Man::new(command.clone())
-        .title(name.to_uppercase())
-        .source(format!("sbt {version}"))
-        .manual("Barriers of parallel programs");
-    let mut text = Vec::new();
-    man.render_title(&mut text)?;
+    // Without a date, which a page of this version does not change with; what would write
+    // this line leaves out what is empty, and all behind it is taken for something else.
+    let upper = name.to_uppercase();
+    let title = format!(".TH \"{upper}\" 1 \"\" \"sbt {VERSION}\" \"Barriers of parallel programs\"\n");
+    let man = Man::new(command.clone());
+    let mut text = title.into_bytes();
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
@@ -110,7 +125,11 @@ fn say(roff: &mut Roff, page: &Page) {
 
 fn write(roff: &mut Roff, section: &Section) {
     roff.control("SH", [section.title]);
-    for item in section.items {
+    for (at, item) in section.items.iter().enumerate() {
+        // A section begins with a paragraph of its own.
+        if at > 0 && !matches!(item, Item::Entry(..)) {
+            roff.control("PP", []);
+        }
         write_item(roff, item);
     }
 }
@@ -118,7 +137,7 @@ fn write(roff: &mut Roff, section: &Section) {
 fn write_item(roff: &mut Roff, item: &Item<'_>) {
     match *item {
         Item::Text(text) => {
-            roff.control("PP", []).text([roman(text)]);
+            roff.text([roman(text)]);
         }
         Item::Entry(term, text) => {
             roff.control("TP", [])
@@ -126,20 +145,23 @@ fn write_item(roff: &mut Roff, item: &Item<'_>) {
                 .text([roman(text)]);
         }
         Item::Example(text, command) => {
-            roff.control("PP", []).text([roman(text)]);
+            roff.text([roman(text)]);
             roff.control("PP", []).control("RS", ["4"]);
             roff.text([italic(command)]).control("RE", []);
         }
     }
 }
 
-/// In ASCII, as every formatter reads it, and without the codes for terminals that help texts
-/// have.
+/// In ASCII, as every formatter reads it, without the codes for terminals that help texts
+/// have, and with one command for an empty line, which is written as two.
 fn plain(page: &str) -> String {
     use std::fmt::Write as _;
 
     let mut out = String::with_capacity(page.len());
-    for character in page.replace("\u{1b}[0m", "").chars() {
+    let page = page
+        .replace("\u{1b}[0m", "")
+        .replace(".br\n\n.br\n", ".sp\n");
+    for character in page.chars() {
         if character.is_ascii() {
             out.push(character);
         } else {
@@ -237,8 +259,11 @@ mod tests {
     fn shells_are_told_commands_and_options() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = completions(shell).unwrap();
-            for word in ["attach", "completions", "hang-time", "max-imbalance"] {
+            for word in ["attach", "completions", "hang-time", "max-imbalance", "version"] {
                 assert!(script.contains(word), "{shell}: {word}");
+            }
+            for hidden in ["__demo", "--into", "l into"] {
+                assert!(!script.contains(hidden), "{shell}: {hidden}");
             }
         }
     }

@@ -34,6 +34,7 @@ mod lifecycle;
 mod list;
 mod locks;
 mod look;
+mod manual;
 mod marks;
 mod namespaces;
 mod openmp;
