@@ -262,7 +262,7 @@ mod tests {
             for word in ["attach", "completions", "hang-time", "max-imbalance", "version"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
-            for hidden in ["__demo", "--into", "l into"] {
+            for hidden in [" __demo", "____demo", "--into", "l into"] {
                 assert!(!script.contains(hidden), "{shell}: {hidden}");
             }
         }

@@ -55,7 +55,8 @@ pub fn run(args: &Args) -> Result<()> {
     let needs = glibc::check(&sbt)?;
     let stage = stage(&workspace, &sbt, &folder)?;
     manual::check(&stage.join("man"))?;
-    deliver(&stage, &folder)?;
+    copy(&stage.join("man-gz"), &folder.join("man"))?;
+    copy(&stage.join("completions"), &folder.join("completions"))?;
     let deb = build(&workspace, &folder, args.maintainer.as_deref())?;
     checks::check(&deb, &folder.join("root"), needs)?;
     println!(
@@ -89,7 +90,12 @@ fn stage(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<PathBuf> {
     }
     let changes = stage.join("changelog.Debian");
     fs::write(&changes, changelog(workspace)?)?;
-    process::run(process::command("gzip").arg("-9n").arg(changes))?;
+    compress(&changes)?;
+    let pages = stage.join("man-gz");
+    copy(&stage.join("man"), &pages)?;
+    for entry in fs::read_dir(&pages)? {
+        compress(&entry?.path())?;
+    }
     Ok(stage)
 }
 
@@ -110,24 +116,22 @@ fn changelog(workspace: &Workspace) -> Result<String> {
     ))
 }
 
-/// Manual pages, compressed as man reads them, and completions, for those who install by hand.
-fn deliver(stage: &Path, folder: &Path) -> Result<()> {
-    for name in ["man", "completions"] {
-        let to = folder.join(name);
-        if to.exists() {
-            fs::remove_dir_all(&to)?;
-        }
-        fs::create_dir_all(&to)?;
-        for entry in fs::read_dir(stage.join(name))? {
-            let file = entry?;
-            let copy = to.join(file.file_name());
-            fs::copy(file.path(), &copy)?;
-            if name == "man" {
-                process::run(process::command("gzip").arg("-9n").arg(copy))?;
-            }
-        }
+/// The files of a folder, into another that has nothing else.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let file = entry?;
+        fs::copy(file.path(), to.join(file.file_name()))?;
     }
     Ok(())
+}
+
+/// As `man` and Debian want their files.
+fn compress(file: &Path) -> Result<()> {
+    process::run(process::command("gzip").arg("-9n").arg(file))
 }
 
 fn build(workspace: &Workspace, folder: &Path, maintainer: Option<&str>) -> Result<PathBuf> {
