@@ -26,8 +26,15 @@ use tools::{Scratch, Tool};
 /// The heading of what [`compare`] writes.
 pub const HEADING: &str = "## Against peers";
 
-/// So long may a run take before it is cut off.
+/// So long may a run under a tool take before it is cut off, or [`TIMES`] as long as the
+/// program alone, if that is more.
 const LIMIT: Duration = Duration::from_secs(15);
+
+/// See [`LIMIT`].
+const TIMES: u32 = 5;
+
+/// So long may a program take alone.
+const ALONE: Duration = Duration::from_secs(300);
 
 /// Runs every program under every tool, in turns, and returns the section about it.
 pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<String> {
@@ -47,7 +54,8 @@ pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<Strin
             row.cells.push(cell);
         }
     }
-    table::section(HEADING, &machine::line()?, LIMIT, &columns, &rows)
+    let limits = format!("{} s, or {TIMES} × as long as alone", LIMIT.as_secs());
+    table::section(HEADING, &machine::line()?, &limits, &columns, &rows)
 }
 
 /// Has a tool installed; if that fails, why.
@@ -88,9 +96,10 @@ fn series(
         .collect();
     for round in 0..rounds {
         eprintln!("measuring: {}, round {}", program.name, round + 1);
-        let Ran::Ended(without) = limited(&mut program.command(), LIMIT)? else {
-            anyhow::bail!("{} takes more than {LIMIT:?} unwatched", program.name);
+        let Ran::Ended(without) = limited(&mut program.command(), ALONE)? else {
+            anyhow::bail!("{} takes more than {ALONE:?} alone", program.name);
         };
+        let limit = LIMIT.max(Duration::from_secs_f64(without.wall) * TIMES);
         alone.push(without.own);
         // Whoever comes later in a round may find the machine warmer or busier.
         for turn in 0..tools.len() {
@@ -100,13 +109,13 @@ fn series(
                 continue;
             }
             let mut command = tool.command(program, sbt, scratch)?;
-            match limited(&mut command, LIMIT) {
+            match limited(&mut command, limit) {
                 Ok(Ran::Ended(with)) => {
                     let seen = tool.seen(program, scratch, &with.output);
                     cell.add(with.own / without.own, seen.map_err(|error| format!("{error:#}")));
                 }
                 // The whole commands are compared: when the program began is not known.
-                Ok(Ran::Cut) => *cell = Cell::MoreThan(LIMIT.as_secs_f64() / without.wall),
+                Ok(Ran::Cut) => *cell = Cell::MoreThan(limit.as_secs_f64() / without.wall),
                 Err(error) => *cell = Cell::Failed(format!("{error:#}")),
             }
         }

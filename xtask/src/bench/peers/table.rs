@@ -1,7 +1,6 @@
 //! The section about peers.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -158,11 +157,11 @@ fn of(count: f64, arrivals: u64) -> String {
     format!("{:.3} %", count / arrivals * 100.0)
 }
 
-/// All of it. `limit`: after which a run was cut off.
+/// All of it. `limits`: after which time a run was cut off.
 pub fn section(
     heading: &str,
     machine: &str,
-    limit: Duration,
+    limits: &str,
     columns: &[Column],
     rows: &[Row],
 ) -> Result<String> {
@@ -190,9 +189,8 @@ pub fn section(
     writeln!(
         out,
         "\nTime added, or from double on how many times as long: median of the rounds (least … \
-         most). `>`: cut off after {} s, as a whole command, so this is a bound and no \
-         measurement.\n\n| under | {names} |\n|---{rule}|",
-        limit.as_secs()
+         most). `>`: cut off after {limits}, as a whole command, so this is a bound and no \
+         measurement.\n\n| under | {names} |\n|---{rule}|"
     )?;
     for row in rows {
         let cells: Vec<String> = row.cells.iter().map(Cell::slow_down).collect();
@@ -305,8 +303,7 @@ mod tests {
             row("odd", "no", unknown),
             row("gone", "no", Cell::Failed("no such package".into())),
         ];
-        let limit = Duration::from_secs(9);
-        let text = section("## Peers", "a machine", limit, &columns, &rows).unwrap();
+        let text = section("## Peers", "a machine", "9 s", &columns, &rows).unwrap();
         for line in [
             "## Peers",
             "| radix | sorting | 2.00 | 10 |",
