@@ -67,7 +67,8 @@ fn page(command: &Command) -> anyhow::Result<Written> {
     // Without a date, which a page of this version does not change with; what would write
     // this line leaves out what is empty, and all behind it is taken for something else.
     let upper = name.to_uppercase();
-    let title = format!(".TH \"{upper}\" 1 \"\" \"sbt {VERSION}\" \"Barriers of parallel programs\"\n");
+    let title =
+        format!(".TH \"{upper}\" 1 \"\" \"sbt {VERSION}\" \"Barriers of parallel programs\"\n");
     let man = Man::new(command.clone());
     let mut text = title.into_bytes();
     man.render_name_section(&mut text)?;
@@ -226,7 +227,9 @@ mod tests {
         let pages = pages().unwrap();
         for page in &PAGES {
             for (name, section) in page.see {
-                let is_ours = pages.iter().any(|it| it.name == format!("{name}.{section}"));
+                let is_ours = pages
+                    .iter()
+                    .any(|it| it.name == format!("{name}.{section}"));
                 assert!(is_ours || !name.starts_with("sbt"), "{name}");
                 assert_ne!(*name, page.of, "refers to itself");
             }
@@ -248,9 +251,10 @@ mod tests {
     fn pages_are_ascii_without_codes() {
         assert_eq!(plain("1 … {\u{1b}[0mn} µs"), "1 \\[u2026] {n} \\[u00B5]s");
         for page in pages().unwrap() {
-            let odd = page.text.chars().find(|it| {
-                !it.is_ascii() || it.is_ascii_control() && *it != '\n'
-            });
+            let odd = page
+                .text
+                .chars()
+                .find(|it| !it.is_ascii() || it.is_ascii_control() && *it != '\n');
             assert_eq!(odd, None, "{}", page.name);
         }
     }
@@ -259,7 +263,13 @@ mod tests {
     fn shells_are_told_commands_and_options() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = completions(shell).unwrap();
-            for word in ["attach", "completions", "hang-time", "max-imbalance", "version"] {
+            for word in [
+                "attach",
+                "completions",
+                "hang-time",
+                "max-imbalance",
+                "version",
+            ] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
             for hidden in [" __demo", "____demo", "--into", "l into"] {

@@ -79,11 +79,7 @@ fn stage(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(&completions)?;
     let binary = stage.join("sbt");
     fs::copy(sbt, &binary).with_context(|| format!("cannot read {}", sbt.display()))?;
-    process::run(
-        process::command(&binary)
-            .arg("man")
-            .arg(stage.join("man")),
-    )?;
+    process::run(process::command(&binary).arg("man").arg(stage.join("man")))?;
     for (shell, name) in SHELLS {
         let script = process::read(process::command(&binary).args(["completions", shell]))?;
         fs::write(completions.join(name), script)?;
@@ -106,8 +102,8 @@ fn changelog(workspace: &Workspace) -> Result<String> {
     git.args(["log", "-1", "--format=%cD"])
         .current_dir(&workspace.root);
     // Of a checkout without its history it is that of today.
-    let date = process::read(&mut git)
-        .or_else(|_| process::read(process::command("date").arg("-R")))?;
+    let date =
+        process::read(&mut git).or_else(|_| process::read(process::command("date").arg("-R")))?;
     Ok(format!(
         "sbt-agent ({version}-1) unstable; urgency=medium\n\n  \
          * See CHANGELOG.md of the project.\n\n \
@@ -143,7 +139,13 @@ fn build(workspace: &Workspace, folder: &Path, maintainer: Option<&str>) -> Resu
     fs::create_dir_all(&debs)?;
     let mut command = process::command(tool);
     command
-        .args(["--package", "sbt-agent", "--no-build", "--locked", "--output"])
+        .args([
+            "--package",
+            "sbt-agent",
+            "--no-build",
+            "--locked",
+            "--output",
+        ])
         .arg(&debs)
         .current_dir(&workspace.root)
         .env("CARGO_TARGET_DIR", folder.join("build"));
@@ -160,6 +162,10 @@ fn build(workspace: &Workspace, folder: &Path, maintainer: Option<&str>) -> Resu
     }
     match found.as_slice() {
         [deb] => Ok(deb.clone()),
-        _ => bail!("cargo-deb left {} packages in {}", found.len(), debs.display()),
+        _ => bail!(
+            "cargo-deb left {} packages in {}",
+            found.len(),
+            debs.display()
+        ),
     }
 }

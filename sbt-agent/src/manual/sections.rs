@@ -112,9 +112,7 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXIT,
                 items: &[
-                    Text(
-                        "run, demo and scale: that of the program. check: see its page. Else:",
-                    ),
+                    Text("run, demo and scale: that of the program. check: see its page. Else:"),
                     DONE,
                     FAILED_TO_TELL,
                     USAGE,
@@ -222,7 +220,10 @@ pub const PAGES: [Page; 14] = [
                 items: &[
                     Example("What there is:", "sbt demo list"),
                     Example("One that hangs:", "sbt demo deadlock"),
-                    Example("A longer one with eight threads:", "sbt demo -t 8 --scale 4 water"),
+                    Example(
+                        "A longer one with eight threads:",
+                        "sbt demo -t 8 --scale 4 water",
+                    ),
                 ],
             },
         ],
@@ -262,7 +263,12 @@ pub const PAGES: [Page; 14] = [
                 ],
             },
         ],
-        see: &[("sbt", 1), ("sbt-run", 1), ("sbt-replay", 1), ("sbt-diff", 1)],
+        see: &[
+            ("sbt", 1),
+            ("sbt-run", 1),
+            ("sbt-replay", 1),
+            ("sbt-diff", 1),
+        ],
     },
     Page {
         of: "sbt-diff",
@@ -338,10 +344,7 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example(
-                        "A program of OpenMP:",
-                        "sbt scale -n 1,2,4,8 -- ./prog",
-                    ),
+                    Example("A program of OpenMP:", "sbt scale -n 1,2,4,8 -- ./prog"),
                     Example(
                         "One that takes the number as an argument:",
                         "sbt scale -n 1,2,4 -- ./lu -t {n}",
@@ -380,7 +383,10 @@ pub const PAGES: [Page; 14] = [
             },
             Section {
                 title: EXAMPLES,
-                items: &[Example("What I may do, and what root may:", "sbt doctor; sudo sbt doctor")],
+                items: &[Example(
+                    "What I may do, and what root may:",
+                    "sbt doctor; sudo sbt doctor",
+                )],
             },
         ],
         see: &[("sbt", 1), ("setcap", 8), ("capabilities", 7)],

@@ -112,7 +112,10 @@ fn series(
             match limited(&mut command, limit) {
                 Ok(Ran::Ended(with)) => {
                     let seen = tool.seen(program, scratch, &with.output);
-                    cell.add(with.own / without.own, seen.map_err(|error| format!("{error:#}")));
+                    cell.add(
+                        with.own / without.own,
+                        seen.map_err(|error| format!("{error:#}")),
+                    );
                 }
                 // The whole commands are compared: when the program began is not known.
                 Ok(Ran::Cut) => *cell = Cell::MoreThan(limit.as_secs_f64() / without.wall),

@@ -51,7 +51,10 @@ mod tests {
     #[test]
     fn only_the_one_section_is_replaced() {
         let text = put(TEXT, "## Two", "\n## Two\n\n2\n");
-        assert_eq!(text, "# All\n\n## One\n\n1\n\n## Two\n\n2\n\n## Three\n\n3\n");
+        assert_eq!(
+            text,
+            "# All\n\n## One\n\n1\n\n## Two\n\n2\n\n## Three\n\n3\n"
+        );
         assert_eq!(put(&text, "## Two", "## Two\n\n2"), text);
         let last = put(&text, "## Three", "## Three\n\n4");
         assert!(last.ends_with("## Two\n\n2\n\n## Three\n\n4\n"), "{last}");

@@ -34,7 +34,11 @@ const MEANT: [&str; 3] = [
 pub fn check(deb: &Path, root: &Path, needs: Version) -> Result<()> {
     let contents = process::read(process::command("dpkg-deb").arg("--contents").arg(deb))?;
     let odd = odd(&contents);
-    ensure!(odd.is_empty(), "odd files in the package:\n{}", odd.join("\n"));
+    ensure!(
+        odd.is_empty(),
+        "odd files in the package:\n{}",
+        odd.join("\n")
+    );
     scripts(deb)?;
     let depends = field(deb, "Depends")?;
     ensure!(
@@ -79,7 +83,12 @@ fn scripts(deb: &Path) -> Result<()> {
 }
 
 fn field(deb: &Path, name: &str) -> Result<String> {
-    process::read(process::command("dpkg-deb").arg("--field").arg(deb).arg(name))
+    process::read(
+        process::command("dpkg-deb")
+            .arg("--field")
+            .arg(deb)
+            .arg(name),
+    )
 }
 
 /// Whether a list of packages has the C library, of this version or a newer one.
@@ -157,7 +166,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Debian's own checker finds nothing else.
 fn lintian(deb: &Path) -> Result<()> {
     let output = process::command("lintian")
-        .args(["--allow-root", "--fail-on", "error,warning", "--suppress-tags"])
+        .args([
+            "--allow-root",
+            "--fail-on",
+            "error,warning",
+            "--suppress-tags",
+        ])
         .arg(MEANT.join(","))
         .arg(deb)
         .output()

@@ -44,8 +44,8 @@ impl Version {
 /// It is newer than what is promised.
 pub fn check(binary: &Path) -> Result<Version> {
     let data = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
-    let needs = needed(&data)?
-        .with_context(|| format!("{} is not linked with glibc", binary.display()))?;
+    let needs =
+        needed(&data)?.with_context(|| format!("{} is not linked with glibc", binary.display()))?;
     ensure!(
         needs <= BASELINE,
         "{} needs glibc {needs}, and docs/limits.md promises {BASELINE}: build on an older Debian, \
@@ -88,8 +88,17 @@ mod tests {
 
     #[test]
     fn versions_are_ordered_as_numbers() {
-        let all = ["GLIBC_2.4", "GLIBC_2.34", "GCC_3.0", "GLIBC_2.2.5", "GLIBC_PRIVATE"];
-        let newest = all.iter().filter_map(|name| of_glibc(name.as_bytes())).max();
+        let all = [
+            "GLIBC_2.4",
+            "GLIBC_2.34",
+            "GCC_3.0",
+            "GLIBC_2.2.5",
+            "GLIBC_PRIVATE",
+        ];
+        let newest = all
+            .iter()
+            .filter_map(|name| of_glibc(name.as_bytes()))
+            .max();
         assert_eq!(newest, Some(BASELINE));
         assert_eq!(newest.unwrap().to_string(), "2.34");
         assert_eq!(of_glibc(b"GLIBC_PRIVATE"), None);

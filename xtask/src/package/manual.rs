@@ -29,7 +29,11 @@ pub fn check(folder: &Path) -> Result<()> {
         }
         count += 1;
     }
-    ensure!(count > 0, "there are no manual pages in {}", folder.display());
+    ensure!(
+        count > 0,
+        "there are no manual pages in {}",
+        folder.display()
+    );
     Ok(())
 }
 
@@ -47,6 +51,9 @@ mod tests {
         let said = "mandoc: sbt.1:4:5: STYLE: missing date, using \"\": TH\n\
                     mandoc: sbt.1:9:2: ERROR: skipping unknown macro: XX\n";
         let all: Vec<&str> = complaints(said).collect();
-        assert_eq!(all, ["mandoc: sbt.1:9:2: ERROR: skipping unknown macro: XX"]);
+        assert_eq!(
+            all,
+            ["mandoc: sbt.1:9:2: ERROR: skipping unknown macro: XX"]
+        );
     }
 }

@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_cut_off_with_all_that_it_started() {
-        let ran = limited(&mut shell("sleep 600 & sleep 600"), Duration::from_millis(50));
+        let ran = limited(
+            &mut shell("sleep 600 & sleep 600"),
+            Duration::from_millis(50),
+        );
         assert!(matches!(ran, Ok(Ran::Cut)));
     }
 

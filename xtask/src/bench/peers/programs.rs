@@ -1,7 +1,7 @@
 //! What is watched: programs that say how long they took, and of which it is known how often
 //! they come to a barrier.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,7 +39,7 @@ impl Program {
     }
 
     /// To run something else, in the environment that it needs.
-    pub fn under(&self, tool: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn under(&self, tool: impl AsRef<OsStr>) -> Command {
         let mut command = process::command(tool);
         command.envs(ENVIRONMENT);
         command
@@ -60,22 +60,15 @@ pub fn all(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<Vec<Progr
     compile(workspace, "openmp-phases.c", &["-fopenmp"], &openmp)?;
     let demo = |name: &str, scale: &str| -> Vec<OsString> {
         let words = ["__demo", name, "4", scale].map(OsString::from);
-        [sbt.as_os_str().to_owned()].into_iter().chain(words).collect()
+        [sbt.as_os_str().to_owned()]
+            .into_iter()
+            .chain(words)
+            .collect()
     };
     let pthread = "pthread_barrier_wait";
     let all = [
-        (
-            "radix",
-            "sorting, 4 threads",
-            pthread,
-            demo("radix", "0.3"),
-        ),
-        (
-            "ocean",
-            "a grid, 4 threads",
-            pthread,
-            demo("ocean", "0.3"),
-        ),
+        ("radix", "sorting, 4 threads", pthread, demo("radix", "0.3")),
+        ("ocean", "a grid, 4 threads", pthread, demo("ocean", "0.3")),
         (
             "phases",
             "[phases of 100 µs](phases.c), 2 threads",
@@ -118,7 +111,7 @@ pub fn compile(workspace: &Workspace, source: &str, flags: &[&str], to: &Path) -
 }
 
 /// Which file of those that a program is linked with has its barrier.
-fn library(program: &OsString, function: &str) -> Result<PathBuf> {
+fn library(program: &OsStr, function: &str) -> Result<PathBuf> {
     let soname = if function == "GOMP_barrier" {
         "libgomp.so.1"
     } else {

@@ -26,7 +26,12 @@ pub fn own_time(text: &str) -> Option<f64> {
 /// Why a tool failed: the first line that names an error, else the last that says anything,
 /// else its status.
 pub fn reason(stderr: &str, status: &str) -> String {
-    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = || {
+        stderr
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
     let error = lines().find(|line| line.to_ascii_lowercase().contains("error"));
     let told = error.or_else(|| lines().last()).unwrap_or(status);
     told.chars().filter(|it| !it.is_control()).collect()
@@ -121,7 +126,10 @@ mod tests {
         for (text, expected) in [
             ("seconds 1.251\n", Some(1.251)),
             ("arrival 1\nseconds 2\n@x: 3 s\n", Some(2.0)),
-            ("water, 18 time steps\nwater: energy within 0.00 %, OK, 0.64 s\n", Some(0.64)),
+            (
+                "water, 18 time steps\nwater: energy within 0.00 %, OK, 0.64 s\n",
+                Some(0.64),
+            ),
             ("all went well\n", None),
         ] {
             assert_eq!(own_time(text), expected, "{text}");
@@ -140,7 +148,10 @@ mod tests {
     fn libraries_are_found_by_their_name() {
         let text = "\tlinux-vdso.so.1 (0x1)\n\tlibgomp.so.1 => /lib/x/libgomp.so.1 (0x2)\n\
                     \tlibc.so.6 => not found\n";
-        assert_eq!(library(text, "libgomp.so.1"), Some("/lib/x/libgomp.so.1".into()));
+        assert_eq!(
+            library(text, "libgomp.so.1"),
+            Some("/lib/x/libgomp.so.1".into())
+        );
         assert_eq!(library(text, "libc.so.6"), None);
     }
 
@@ -165,7 +176,10 @@ mod tests {
         assert_eq!(strace(&text.replace("futex", "read")), None);
         let text = "100.00    2.365670         591      4000 pthread_barrier_wait\n\
                     100.00    2.365670                  4000 total\n";
-        assert_eq!(ltrace(text, "pthread_barrier_wait"), Some(Seen::Arrivals(4000)));
+        assert_eq!(
+            ltrace(text, "pthread_barrier_wait"),
+            Some(Seen::Arrivals(4000))
+        );
         assert_eq!(ltrace(text, "GOMP_barrier"), None);
     }
 

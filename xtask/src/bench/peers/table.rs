@@ -97,7 +97,12 @@ impl Cell {
             Self::Measured { ratios, .. } => {
                 let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
                 let most = ratios.iter().copied().fold(0.0, f64::max);
-                format!("**{}** ({} … {})", ratio(median(ratios)), ratio(least), ratio(most))
+                format!(
+                    "**{}** ({} … {})",
+                    ratio(median(ratios)),
+                    ratio(least),
+                    ratio(most)
+                )
             }
             Self::MoreThan(bound) => format!("> {bound:.1} ×"),
             Self::Failed(_) => "does not work here".to_owned(),
@@ -209,7 +214,13 @@ pub fn section(
             .zip(columns)
             .map(|(cell, column)| cell.share(column.arrivals))
             .collect();
-        writeln!(out, "| {} | {} | {} |", row.name, cells.join(" | "), row.late)?;
+        writeln!(
+            out,
+            "| {} | {} | {} |",
+            row.name,
+            cells.join(" | "),
+            row.late
+        )?;
     }
     reasons(&mut out, columns, rows)?;
     every_pair(&mut out, columns, rows)?;

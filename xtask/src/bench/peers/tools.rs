@@ -205,9 +205,7 @@ impl Tool {
     /// What it has counted in the run that has just ended and printed `output`; None where
     /// there is nothing to count with.
     pub fn seen(&self, program: &Program, scratch: &Scratch, output: &str) -> Result<Option<Seen>> {
-        let written = || {
-            fs::read_to_string(&scratch.output).context("it wrote no file")
-        };
+        let written = || fs::read_to_string(&scratch.output).context("it wrote no file");
         let seen = match self.kind {
             Kind::Nothing => return Ok(None),
             Kind::Sbt(_) => read::sbt(&written()?),
@@ -218,7 +216,9 @@ impl Tool {
             Kind::Gdb => Some(read::gdb(output)),
             Kind::PerfRecord => {
                 let mut report = process::command("perf");
-                report.args(["report", "--stats", "-i"]).arg(&scratch.output);
+                report
+                    .args(["report", "--stats", "-i"])
+                    .arg(&scratch.output);
                 read::perf_record(&process::read(&mut report)?)
             }
         };
