@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 const TIMES: u32 = 5;
 
 /// So long may a program take alone.
-const ALONE: Duration = Duration::from_secs(300);
+const ALONE: Duration = Duration::from_mins(5);
 
 /// Runs every program under every tool, in turns, and returns the section about it.
 pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<String> {

@@ -33,15 +33,8 @@ const ENVIRONMENT: [(&str, &str); 2] = [("OMP_NUM_THREADS", "2"), ("OMP_WAIT_POL
 impl Program {
     /// To run it alone.
     pub fn command(&self) -> Command {
-        let mut command = self.under(&self.arguments[0]);
+        let mut command = under(&self.arguments[0]);
         command.args(&self.arguments[1..]);
-        command
-    }
-
-    /// To run something else, in the environment that it needs.
-    pub fn under(&self, tool: impl AsRef<OsStr>) -> Command {
-        let mut command = process::command(tool);
-        command.envs(ENVIRONMENT);
         command
     }
 
@@ -49,6 +42,13 @@ impl Program {
     pub fn arguments(&self) -> &[OsString] {
         &self.arguments
     }
+}
+
+/// To run a program or a tool, in the environment that the programs need.
+pub fn under(tool: impl AsRef<OsStr>) -> Command {
+    let mut command = process::command(tool);
+    command.envs(ENVIRONMENT);
+    command
 }
 
 /// All of them, compiled and counted.

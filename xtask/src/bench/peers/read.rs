@@ -33,7 +33,7 @@ pub fn reason(stderr: &str, status: &str) -> String {
             .filter(|line| !line.is_empty())
     };
     let error = lines().find(|line| line.to_ascii_lowercase().contains("error"));
-    let told = error.or_else(|| lines().last()).unwrap_or(status);
+    let told = error.or_else(|| lines().next_back()).unwrap_or(status);
     told.chars().filter(|it| !it.is_control()).collect()
 }
 

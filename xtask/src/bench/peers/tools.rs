@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::programs::Program;
+use super::programs::{Program, under};
 use super::read::{self, Seen};
 use crate::process;
 
@@ -151,7 +151,7 @@ impl Tool {
         let mut command = match self.kind {
             Kind::Nothing => return Ok(program.command()),
             Kind::Sbt(options) => {
-                let mut command = program.under(sbt);
+                let mut command = under(sbt);
                 command.args(["run", "--no-tui", "--quiet", "--json"]);
                 command.args(options).arg("--output").arg(&scratch.output);
                 command.arg("--");
@@ -159,32 +159,32 @@ impl Tool {
             }
             Kind::Bpftrace => {
                 fs::write(&scratch.script, bpftrace_script(program))?;
-                let mut command = program.under("bpftrace");
+                let mut command = under("bpftrace");
                 command.args(["-q", "-o"]).arg(&scratch.output);
                 command.arg(&scratch.script).arg("-c").arg(line(program));
                 return Ok(command);
             }
             Kind::PerfRecord => {
-                let mut command = perf(program.under("unshare"));
+                let mut command = perf(under("unshare"));
                 command.args(["record", "-q", "-e", EVENT, "-o"]);
                 command.arg(&scratch.output).arg("--");
                 command
             }
             Kind::PerfTrace => {
-                let mut command = perf(program.under("unshare"));
+                let mut command = perf(under("unshare"));
                 command.args(["trace", "-s", "-e", "futex", "-o"]);
                 command.arg(&scratch.output).arg("--");
                 command
             }
             Kind::Strace => {
-                let mut command = program.under("strace");
+                let mut command = under("strace");
                 command.args(["-f", "-c", "-e", "trace=futex", "-o"]);
                 command.arg(&scratch.output);
                 command
             }
             Kind::Ltrace => {
                 let library = program.library.file_name().unwrap_or_default();
-                let mut command = program.under("ltrace");
+                let mut command = under("ltrace");
                 command.args(["-f", "-c", "-L", "-x"]);
                 command.arg(format!("{}@{}", program.function, library.display()));
                 command.arg("-o").arg(&scratch.output);
@@ -192,7 +192,7 @@ impl Tool {
             }
             Kind::Gdb => {
                 fs::write(&scratch.script, gdb_script(program.function))?;
-                let mut command = program.under("gdb");
+                let mut command = under("gdb");
                 command.args(["-q", "-nx", "-batch", "-x"]);
                 command.arg(&scratch.script).arg("--args");
                 command
