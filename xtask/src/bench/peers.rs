@@ -119,7 +119,7 @@ fn series(
                 }
                 // The whole commands are compared: when the program began is not known.
                 Ok(Ran::Cut) => *cell = Cell::MoreThan(limit.as_secs_f64() / without.wall),
-                Err(error) => *cell = Cell::Failed(format!("{error:#}")),
+                Err(error) => cell.fail(format!("{error:#}")),
             }
         }
     }

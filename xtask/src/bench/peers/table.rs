@@ -52,6 +52,8 @@ pub enum Cell {
         seen: Vec<Seen>,
         /// Why it could not be told what the tool saw, if so.
         unknown: Option<String>,
+        /// Why runs failed, of which others did not.
+        failures: Vec<String>,
     },
     /// It was cut off: a bound.
     MoreThan(f64),
@@ -65,6 +67,7 @@ impl Default for Cell {
             ratios: Vec::new(),
             seen: Vec::new(),
             unknown: None,
+            failures: Vec::new(),
         }
     }
 }
@@ -81,6 +84,7 @@ impl Cell {
             ratios,
             seen,
             unknown,
+            ..
         } = self
         {
             ratios.push(ratio);
@@ -88,6 +92,16 @@ impl Cell {
                 Ok(found) => seen.extend(found),
                 Err(why) => *unknown = Some(why),
             }
+        }
+    }
+
+    /// A run has failed: one of several, or the first, and then it does not work at all.
+    pub fn fail(&mut self, why: String) {
+        match self {
+            Self::Measured {
+                ratios, failures, ..
+            } if !ratios.is_empty() => failures.push(why),
+            _ => *self = Self::Failed(why),
         }
     }
 
@@ -156,8 +170,13 @@ fn ratio(ratio: f64) -> String {
 )]
 fn of(count: f64, arrivals: u64) -> String {
     let arrivals = arrivals as f64;
-    if count == arrivals {
-        return "all".to_owned();
+    if count >= arrivals {
+        let more = count - arrivals;
+        return if more == 0.0 {
+            "all".to_owned()
+        } else {
+            format!("all, and {more:.0} more")
+        };
     }
     format!("{:.3} %", count / arrivals * 100.0)
 }
@@ -205,7 +224,8 @@ pub fn section(
         out,
         "\nArrivals that the tool counts, of those that there were (least … most of the rounds), \
          and whether it tells who was late. *Calls*: it counts system calls of futexes, and no \
-         arrivals; one that does not sleep makes none.\n\n| | {names} | who was late |\n|---{rule}|---|"
+         arrivals; one that does not sleep makes none. *More*: sbt also counts the end of OpenMP's parallel region, which the \
+         program does not.\n\n| | {names} | who was late |\n|---{rule}|---|"
     )?;
     for row in rows.iter().filter(|row| !row.late.is_empty()) {
         let cells: Vec<String> = row
@@ -232,18 +252,25 @@ fn reasons(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> {
     let mut told = false;
     for row in rows {
         for (cell, column) in row.cells.iter().zip(columns) {
-            let (what, why) = match cell {
-                Cell::Failed(why) => ("does not work here", why),
+            let all = match cell {
+                Cell::Failed(why) => vec![format!("does not work here: {why}")],
                 Cell::Measured {
-                    unknown: Some(why), ..
-                } => ("what it counted is unknown", why),
-                _ => continue,
+                    unknown, failures, ..
+                } => {
+                    let unknown = unknown.iter();
+                    let unknown = unknown.map(|why| format!("what it counted is unknown: {why}"));
+                    let failed = failures.iter().map(|why| format!("a run failed: {why}"));
+                    unknown.chain(failed).collect()
+                }
+                Cell::MoreThan(_) => Vec::new(),
             };
-            if !told {
-                out.push('\n');
-                told = true;
+            for what in all {
+                if !told {
+                    out.push('\n');
+                    told = true;
+                }
+                writeln!(out, "- {} at {}: {what}", row.name, column.name)?;
             }
-            writeln!(out, "- {} at {}: {what}: {why}", row.name, column.name)?;
         }
     }
     Ok(())
@@ -271,6 +298,7 @@ mod tests {
             ratios: ratios.to_vec(),
             seen: seen.to_vec(),
             unknown: None,
+            failures: Vec::new(),
         }
     }
 
@@ -287,10 +315,37 @@ mod tests {
         let arrivals = [Seen::Arrivals(100_000), Seen::Arrivals(99_999)];
         assert_eq!(measured(&[], &arrivals).share(100_000), "99.999 % … all");
         assert_eq!(measured(&[], &arrivals[..1]).share(100_000), "all");
+        let more = [Seen::Arrivals(100_002)];
+        assert_eq!(measured(&[], &more).share(100_000), "all, and 2 more");
         assert_eq!(measured(&[], &[]).share(100_000), "?");
         let calls = [Seen::FutexCalls(7), Seen::FutexCalls(7)];
         assert_eq!(measured(&[], &calls).share(7), "7 calls");
         assert_eq!(Cell::MoreThan(3.0).share(7), "?");
+    }
+
+    #[test]
+    fn one_failure_of_several_runs_is_told_and_the_others_count() {
+        let mut cell = Cell::default();
+        cell.fail("broken".into());
+        assert_eq!(cell, Cell::Failed("broken".into()));
+        let mut cell = measured(&[1.5], &[]);
+        cell.fail("broken".into());
+        assert!(cell.goes_on());
+        assert_eq!(cell.slow_down(), "**+50.0 %** (+50.0 % … +50.0 %)");
+        let mut out = String::new();
+        let columns = [Column {
+            name: "radix",
+            what: "sorting",
+            arrivals: 10,
+            alone: vec![1.0],
+        }];
+        let row = Row {
+            name: "tool",
+            late: "no",
+            cells: vec![cell],
+        };
+        reasons(&mut out, &columns, &[row]).unwrap();
+        assert_eq!(out, "\n- tool at radix: a run failed: broken\n");
     }
 
     #[test]

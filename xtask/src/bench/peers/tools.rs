@@ -257,7 +257,7 @@ fn line(program: &Program) -> OsString {
 fn bpftrace_script(program: &Program) -> String {
     let place = format!("{}:{}", program.library.display(), program.function);
     format!(
-        "uprobe:{place} {{ @arrivals[tid] = count(); @since[tid] = nsecs; }}\n\
+        "uprobe:{place} /pid == cpid/ {{ @arrivals[tid] = count(); @since[tid] = nsecs; }}\n\
          uretprobe:{place} /@since[tid]/ {{ @inside[tid] = sum(nsecs - @since[tid]); \
          delete(@since[tid]); }}\n"
     )
