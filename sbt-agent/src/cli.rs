@@ -186,6 +186,18 @@ pub enum Command {
         #[arg(value_name = "PROG|PID")]
         of: Option<String>,
     },
+    /// Print the script that a shell needs to complete sbt's commands and options.
+    Completions {
+        /// For which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages to a folder, one for sbt and one for each command.
+    Man {
+        /// The folder; it is made if it is not there.
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
     /// The demo program itself, without the monitor.
     #[command(name = "__demo", hide = true)]
     DemoProgram {

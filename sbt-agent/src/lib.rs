@@ -20,6 +20,7 @@ pub mod gate;
 pub mod hang;
 pub mod live;
 pub mod look;
+pub mod manual;
 pub mod model;
 pub mod naming;
 pub mod output;

@@ -16,7 +16,7 @@ use sbt::{
     cli::{self, Cli, Command, Exports, Options, Scale},
     compare, counters, demo, doctor,
     gate::{Asked, rule},
-    hang, look,
+    hang, look, manual,
     output::{
         self, Fresh,
         guard::{self, Named, PROGRAM, READ},
@@ -168,6 +168,18 @@ fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::Doctor => Ok(u8::from(!doctor::examine())),
+        Command::Completions { shell } => {
+            output::print(&manual::completions(shell)?)?;
+            Ok(0)
+        }
+        Command::Man { folder } => {
+            let shown = printable(&folder.to_string_lossy());
+            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {shown}"))?;
+            for page in manual::pages()? {
+                output::write_page(&folder.join(&page.name), &page.text)?;
+            }
+            Ok(0)
+        }
         Command::DemoProgram {
             name,
             threads,

@@ -35,6 +35,7 @@ mod lifecycle;
 mod list;
 mod locks;
 mod look;
+mod manual;
 mod marks;
 mod namespaces;
 mod openmp;

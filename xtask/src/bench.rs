@@ -9,12 +9,14 @@ mod peers;
 mod recording;
 mod sampling;
 mod screen;
+mod sections;
 mod slowdown;
 mod states;
 mod thinned;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -41,9 +43,15 @@ pub struct Args {
     /// Without the demo programs and the peers: a minute instead of many
     #[arg(long)]
     quick: bool,
-    /// Without the peers
+    /// Without the peers, of which the former figures stay
     #[arg(long)]
     no_peers: bool,
+    /// Only the peers, and their section of bench/RESULTS.md
+    #[arg(long, conflicts_with_all = ["quick", "no_peers"])]
+    peers: bool,
+    /// A binary that was built before, instead of a release build
+    #[arg(long, value_name = "FILE")]
+    sbt: Option<PathBuf>,
     /// Only what sbt itself uses, printed instead of written
     #[arg(long)]
     own: bool,
@@ -86,7 +94,16 @@ struct Engine {
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let mut out = header()?;
-    let sbt = machine::release_build(&workspace)?;
+    let sbt = match &args.sbt {
+        Some(file) => std::path::absolute(file)?,
+        None => machine::release_build(&workspace)?,
+    };
+    let path = workspace.root.join("bench/RESULTS.md");
+    if args.peers {
+        let section = peers::compare(&workspace, &sbt, args.pairs)?;
+        let former = fs::read_to_string(&path).unwrap_or(out);
+        return write(&path, &sections::put(&former, peers::HEADING, &section));
+    }
     if args.own {
         out.clear();
         screen::share(&workspace, &sbt, &mut out)?;
@@ -138,11 +155,20 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.quick {
         slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
     }
-    if !args.quick && !args.no_peers {
-        peers::compare(&workspace, &sbt, args.pairs, &mut out)?;
+    let section = if args.quick || args.no_peers {
+        let former = fs::read_to_string(&path).unwrap_or_default();
+        sections::find(&former, peers::HEADING).map(str::to_owned)
+    } else {
+        Some(peers::compare(&workspace, &sbt, args.pairs)?)
+    };
+    if let Some(section) = section {
+        out = sections::put(&out, peers::HEADING, &section);
     }
-    let path = workspace.root.join("bench/RESULTS.md");
-    fs::write(&path, out).with_context(|| format!("cannot write {}", path.display()))?;
+    write(&path, &out)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("wrote bench/RESULTS.md");
     Ok(())
 }

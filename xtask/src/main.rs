@@ -12,6 +12,7 @@ mod idle;
 mod linker;
 mod machine;
 mod object;
+mod package;
 mod pictures;
 mod process;
 mod python;
@@ -49,6 +50,8 @@ enum Command {
     CaseStudies(cases::Args),
     /// Run sbt in a terminal of our own and draw its live screen into docs/screen
     Pictures(pictures::Args),
+    /// Make manual pages, completions and a package for Debian in target/package, and try them
+    Package(package::Args),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Accuracy(args) => accuracy::run(&args),
         Command::CaseStudies(args) => cases::run(&args),
         Command::Pictures(args) => pictures::run(&args),
+        Command::Package(args) => package::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

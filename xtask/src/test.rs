@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 20] = [
+const TOOLS: [(&str, &str); 22] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
@@ -45,6 +45,8 @@ const TOOLS: [(&str, &str); 20] = [
     ("setpriv", "util-linux"),
     ("script", "bsdutils"),
     ("setcap", "libcap2-bin"),
+    ("groff", "groff-base"),
+    ("mandoc", "mandoc"),
 ];
 
 /// Runs the unit tests, then the real binary against the real kernel.

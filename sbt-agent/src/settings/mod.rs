@@ -32,7 +32,7 @@ pub use add::add_name;
 pub use arguments::say_how_to_watch;
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
-pub use known::{Known, SETTINGS};
+pub use known::{CONTROLS, Known, SETTINGS};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
 pub use show::{Detail, table};
 

@@ -32,9 +32,9 @@ const LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 
 /// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_OUTPUT`.
-const ENABLE: libc::c_ulong = 0x2400;
-const DISABLE: libc::c_ulong = 0x2401;
-const SET_OUTPUT: libc::c_ulong = 0x2405;
+const ENABLE: libc::Ioctl = 0x2400;
+const DISABLE: libc::Ioctl = 0x2401;
+const SET_OUTPUT: libc::Ioctl = 0x2405;
 
 /// How much of the stack is copied, bytes.
 pub const STACK: u32 = 16 << 10;
@@ -172,7 +172,7 @@ fn attr(hz: u32, children: bool, only_user: bool) -> io::Result<perf_event_attr>
     Ok(attr)
 }
 
-fn control(event: &OwnedFd, request: libc::c_ulong, argument: i32) -> io::Result<()> {
+fn control(event: &OwnedFd, request: libc::Ioctl, argument: i32) -> io::Result<()> {
     // SAFETY: a request of perf events that takes a number.
     let result = unsafe { libc::ioctl(event.as_raw_fd(), request, argument) };
     if result < 0 {

@@ -121,7 +121,14 @@ fn number(signal: i32) -> usize {
     usize::try_from(signal).unwrap_or(0)
 }
 
-fn request(what: libc::c_uint, id: Id, address: usize, data: usize) -> io::Result<()> {
+/// What a request is to the C library that is linked.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+/// Likewise.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+fn request(what: Request, id: Id, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: requests that take numbers, or the address of room of ours that the kernel
     // fills or reads.
     let result = unsafe { libc::ptrace(what, id, address, data) };

@@ -1,125 +1,147 @@
-//! The same program under other tools that do the nearest job.
+//! The same programs under other tools that do the nearest job: how much longer they take,
+//! how many of their arrivals at barriers the tool sees, and whether it tells who was late.
 
-use std::fmt::Write as _;
+mod limited;
+mod programs;
+mod read;
+mod table;
+mod tools;
+
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::row;
+use crate::machine;
 use crate::process;
 use crate::test::require_tools;
 use crate::workspace::Workspace;
+use limited::{Ran, limited};
+use programs::Program;
+use table::{Cell, Column, Row};
+use tools::{Scratch, Tool};
 
-const TOOLS: [(&str, &str); 4] = [
-    ("gcc", "gcc"),
-    ("strace", "strace"),
-    ("ltrace", "ltrace"),
-    ("bpftrace", "bpftrace"),
-];
+/// The heading of what [`compare`] writes.
+pub const HEADING: &str = "## Against peers";
 
-/// Phases of a run: about five seconds, and one.
-const LONG: &str = "50000";
-const SHORT: &str = "10000";
+/// So long may a run under a tool take before it is cut off, or [`TIMES`] as long as the
+/// program alone, if that is more.
+const LIMIT: Duration = Duration::from_secs(15);
 
-const PROBE: &str = "uprobe:libc:pthread_barrier_wait { @[tid] = count(); @last[tid] = nsecs; }";
+/// See [`LIMIT`].
+const TIMES: u32 = 5;
 
-/// Watches a program of short phases with each tool in turn.
-pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
-    require_tools(&TOOLS)?;
-    let program = phases(workspace)?;
-    writeln!(
-        out,
-        "\n## Against other tools\n\n\
-         Two threads, phases of 100 µs ([phases.c](phases.c)): wall time by the program's own clock \
-         against the program alone. The others write nothing or count only; none of them tells \
-         phases or waits.\n\n| under | bar | median | pairs |\n|---|---|---|---|"
-    )?;
-    // Those that stop the program at each call are not to take all day.
-    let tools: [(&str, &str, &[&str]); 5] = [
-        ("sbt run", LONG, &["SBT", "run", "--quiet", "--"]),
-        (
-            "sbt run --departures off",
-            LONG,
-            &["SBT", "run", "--quiet", "--departures", "off", "--"],
-        ),
-        (
-            "bpftrace, uprobe, count()",
-            LONG,
-            &["bpftrace", "-q", "-e", PROBE, "-c"],
-        ),
-        (
-            "strace -f -e futex",
-            SHORT,
-            &["strace", "-f", "-e", "trace=futex", "-o", "/dev/null"],
-        ),
-        (
-            "ltrace -f -e pthread_barrier_wait",
-            SHORT,
-            &[
-                "ltrace",
-                "-f",
-                "-e",
-                "pthread_barrier_wait",
-                "-o",
-                "/dev/null",
-            ],
-        ),
-    ];
-    for (name, phases, prefix) in tools {
-        let mut ratios = Vec::new();
-        for pair in 0..pairs {
-            eprintln!("measuring: {name}, pair {}", pair + 1);
-            let alone = own_time(process::command(&program).arg(phases))?;
-            let mut command = prefixed(prefix, sbt);
-            // One argument for bpftrace, which has a command of its own there.
-            if prefix.last() == Some(&"-c") {
-                command.arg(format!("{} {phases}", program.display()));
-            } else {
-                command.arg(&program).arg(phases);
-            }
-            match own_time(&mut command) {
-                Ok(with) => ratios.push(with / alone),
-                Err(error) => {
-                    eprintln!("{name}: {error:#}");
-                    break;
-                }
-            }
+/// So long may a program take alone.
+const ALONE: Duration = Duration::from_mins(5);
+
+/// Runs every program under every tool, in turns, and returns the section about it.
+pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<String> {
+    require_tools(&[("gcc", "gcc"), ("unshare", "util-linux")])?;
+    let folder = workspace.target.join("bench/peers");
+    fs::create_dir_all(&folder).context("making a folder for the peers")?;
+    let scratch = Scratch::new(&folder);
+    let programs = programs::all(workspace, sbt, &folder)?;
+    let tools = tools::all();
+    let missing: Vec<Option<String>> = tools.iter().map(why_not_there).collect();
+    let mut columns = Vec::new();
+    let mut rows: Vec<Row> = tools.iter().map(Row::of).collect();
+    for program in &programs {
+        let (column, cells) = series(program, &tools, &missing, sbt, &scratch, rounds)?;
+        columns.push(column);
+        for (row, cell) in rows.iter_mut().zip(cells) {
+            row.cells.push(cell);
         }
-        if ratios.is_empty() {
-            writeln!(out, "| {name} | | does not work here | |")?;
-            continue;
-        }
-        row(out, name, "sbt is the least", &ratios)?;
     }
-    Ok(())
+    let limits = format!("{} s, or {TIMES} × as long as alone", LIMIT.as_secs());
+    table::section(HEADING, &machine::line()?, &limits, &columns, &rows)
+}
+
+/// Has a tool installed; if that fails, why.
+fn why_not_there(tool: &Tool) -> Option<String> {
+    let package = tool.package?;
+    let error = require_tools(&[package]).err()?;
+    Some(format!("{error:#}"))
+}
+
+/// One program, under nothing and under each tool, `rounds` times.
+fn series(
+    program: &Program,
+    tools: &[Tool],
+    missing: &[Option<String>],
+    sbt: &Path,
+    scratch: &Scratch,
+    rounds: usize,
+) -> Result<(Column, Vec<Cell>)> {
+    let mut cells: Vec<Cell> = missing
+        .iter()
+        .map(|why| match why {
+            Some(why) => Cell::Failed(why.clone()),
+            None => Cell::default(),
+        })
+        .collect();
+    let mut alone = Vec::new();
+    let _prepared: Vec<tools::Prepared> = tools
+        .iter()
+        .zip(&mut cells)
+        .filter(|(_, cell)| cell.goes_on())
+        .filter_map(|(tool, cell)| match tool.prepare(program) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                *cell = Cell::Failed(format!("{error:#}"));
+                None
+            }
+        })
+        .collect();
+    for round in 0..rounds {
+        eprintln!("measuring: {}, round {}", program.name, round + 1);
+        let Ran::Ended(without) = limited(&mut program.command(), ALONE)? else {
+            anyhow::bail!("{} takes more than {ALONE:?} alone", program.name);
+        };
+        let limit = LIMIT.max(Duration::from_secs_f64(without.wall) * TIMES);
+        alone.push(without.own);
+        // Whoever comes later in a round may find the machine warmer or busier.
+        for turn in 0..tools.len() {
+            let at = (turn + round) % tools.len();
+            let (tool, cell) = (&tools[at], &mut cells[at]);
+            if !cell.goes_on() {
+                continue;
+            }
+            let mut command = tool.command(program, sbt, scratch)?;
+            match limited(&mut command, limit) {
+                Ok(Ran::Ended(with)) => {
+                    let seen = tool.seen(program, scratch, &with.output);
+                    cell.add(
+                        with.own / without.own,
+                        seen.map_err(|error| format!("{error:#}")),
+                    );
+                }
+                // The whole commands are compared: when the program began is not known.
+                Ok(Ran::Cut) => *cell = Cell::MoreThan(limit.as_secs_f64() / without.wall),
+                Err(error) => cell.fail(format!("{error:#}")),
+            }
+        }
+    }
+    let column = Column {
+        name: program.name,
+        what: program.what,
+        arrivals: program.arrivals,
+        alone,
+    };
+    Ok((column, cells))
 }
 
 /// The program of two threads with phases of 100 µs.
 pub fn phases(workspace: &Workspace) -> Result<PathBuf> {
     let program = workspace.target.join("bench-phases");
-    process::run(
-        process::command("gcc")
-            .args(["-O2", "-g", "-pthread", "-o"])
-            .arg(&program)
-            .arg(workspace.root.join("bench/phases.c")),
-    )?;
+    programs::compile(workspace, "phases.c", &["-pthread"], &program)?;
     Ok(program)
 }
 
-fn prefixed(prefix: &[&str], sbt: &Path) -> Command {
-    let mut command = match prefix[0] {
-        "SBT" => process::command(sbt),
-        tool => process::command(tool),
-    };
-    command.args(&prefix[1..]);
-    command
-}
-
-/// Runs the program, whose standard output is its own time in seconds.
+/// Runs a program that prints its own time in seconds.
 pub fn own_time(command: &mut Command) -> Result<f64> {
     let text = process::read(command)?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("seconds ")?.trim().parse().ok())
+    read::own_time(&text)
         .with_context(|| format!("the program did not say how long it took: {text:?}"))
 }

@@ -51,7 +51,7 @@ pub fn cost(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -
     writeln!(
         out,
         "\n## Recordings\n\n\
-         The same program of two threads as [below](#against-other-tools), arrivals and departures, with \
+         A program of two threads, [phases.c](phases.c), arrivals and departures, with \
          `-o FILE` against without.\n\n| | bar | median | pairs |\n|---|---|---|---|"
     )?;
     row(out, "wall time of the program", "no more", &times)?;

@@ -21,7 +21,7 @@ pub fn cost(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -
     writeln!(
         out,
         "\n## Samples\n\n\
-         The same program of two threads as [below](#against-other-tools) under `sbt run --sample HZ`: wall \
+         A program of two threads, [phases.c](phases.c), under `sbt run --sample HZ`: wall \
          time by its own clock against `sbt run` alone. `0` is another run without: what the machine's \
          noise is.\n\n| samples a second | bar | median | pairs |\n|---|---|---|---|"
     )?;

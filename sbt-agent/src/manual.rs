@@ -1,0 +1,280 @@
+//! The manual pages and what shells need to complete commands, both from the definition of
+//! the command line: what can be typed stands there once.
+
+use anyhow::Context as _;
+use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
+use clap_mangen::{
+    Man,
+    roff::{Inline, Roff, bold, italic, roman},
+};
+
+use crate::{
+    cli::Cli,
+    settings::{CONTROLS, SETTINGS},
+};
+
+mod sections;
+
+use sections::{Item, PAGES, Page, Section, WATCHING};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A manual page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Of the file, such as `sbt-run.1`.
+    pub name: String,
+    /// In roff, and in ASCII alone: what else there is has names there.
+    pub text: String,
+}
+
+/// All of them: that of sbt, then one for each command that is shown.
+pub fn pages() -> anyhow::Result<Vec<Written>> {
+    let mut all = Cli::command();
+    all.build();
+    let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+    let commands: Vec<&Command> = std::iter::once(&all).chain(shown).collect();
+    commands.iter().copied().map(page).collect()
+}
+
+/// The script that a shell reads to complete what is typed.
+pub fn completions(shell: Shell) -> anyhow::Result<String> {
+    let mut script = Vec::new();
+    let mut command = shown(&Cli::command()).version(VERSION);
+    clap_complete::generate(shell, &mut command, "sbt", &mut script);
+    String::from_utf8(script).context("the script is no text")
+}
+
+/// The same without what is hidden, which shells would offer all the same.
+fn shown(command: &Command) -> Command {
+    let arguments = command.get_arguments().filter(|it| !it.is_hide_set());
+    let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let all = Command::new(command.get_name().to_owned())
+        .disable_help_subcommand(true)
+        .args(arguments.cloned())
+        .subcommands(commands.map(shown));
+    match command.get_about() {
+        Some(about) => all.about(about.clone()),
+        None => all,
+    }
+}
+
+fn page(command: &Command) -> anyhow::Result<Written> {
+    let name = command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name());
+    // Without a date, which a page of this version does not change with; what would write
+    // this line leaves out what is empty, and all behind it is taken for something else.
+    let upper = name.to_uppercase();
+    let title =
+        format!(".TH \"{upper}\" 1 \"\" \"sbt {VERSION}\" \"Barriers of parallel programs\"\n");
+    let man = Man::new(command.clone());
+    let mut text = title.into_bytes();
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    let mut more = Roff::default();
+    let page = PAGES.iter().find(|page| page.of == name);
+    let page = page.with_context(|| format!("the manual says nothing of {name}"))?;
+    say(&mut more, page);
+    more.to_writer(&mut text)?;
+    let text = String::from_utf8(text).context("the page is no text")?;
+    Ok(Written {
+        name: format!("{name}.1"),
+        text: plain(&text),
+    })
+}
+
+/// What the command line does not say itself.
+fn say(roff: &mut Roff, page: &Page) {
+    for section in page.sections {
+        write(roff, section);
+    }
+    if page.watches {
+        roff.control("SH", ["ENVIRONMENT"]);
+        roff.text([roman("Stronger than sbt.toml, weaker than options:")]);
+        for setting in SETTINGS {
+            if let Some(variable) = setting.variable {
+                let meaning = format!("As {}: {}.", setting.option, setting.meaning);
+                write_item(roff, &Item::Entry(variable, &meaning));
+            }
+        }
+        for (variable, meaning) in CONTROLS {
+            write_item(roff, &Item::Entry(variable, &format!("{meaning}.")));
+        }
+        for section in WATCHING {
+            write(roff, section);
+        }
+    }
+    roff.control("SH", ["SEE ALSO"]);
+    let all: Vec<Inline> = page
+        .see
+        .iter()
+        .enumerate()
+        .flat_map(|(at, (name, section))| {
+            let comma = if at == 0 { "" } else { ", " };
+            [roman(comma), bold(*name), roman(format!("({section})"))]
+        })
+        .collect();
+    roff.text(all);
+}
+
+fn write(roff: &mut Roff, section: &Section) {
+    roff.control("SH", [section.title]);
+    for (at, item) in section.items.iter().enumerate() {
+        // A section begins with a paragraph of its own.
+        if at > 0 && !matches!(item, Item::Entry(..)) {
+            roff.control("PP", []);
+        }
+        write_item(roff, item);
+    }
+}
+
+fn write_item(roff: &mut Roff, item: &Item<'_>) {
+    match *item {
+        Item::Text(text) => {
+            roff.text([roman(text)]);
+        }
+        Item::Entry(term, text) => {
+            roff.control("TP", [])
+                .text([bold(term)])
+                .text([roman(text)]);
+        }
+        Item::Example(text, command) => {
+            roff.text([roman(text)]);
+            roff.control("PP", []).control("RS", ["4"]);
+            roff.text([italic(command)]).control("RE", []);
+        }
+    }
+}
+
+/// In ASCII, as every formatter reads it, without the codes for terminals that help texts
+/// have, and with one command for an empty line, which is written as two.
+fn plain(page: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut out = String::with_capacity(page.len());
+    let page = page
+        .replace("\u{1b}[0m", "")
+        .replace(".br\n\n.br\n", ".sp\n");
+    for character in page.chars() {
+        if character.is_ascii() {
+            out.push(character);
+        } else {
+            // A string takes everything.
+            let _ok = write!(out, "\\[u{:04X}]", u32::from(character));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page as it is read: without what roff means by it.
+    fn read(page: &Written) -> String {
+        page.text
+            .replace("\\-", "-")
+            .replace("\\fB", "")
+            .replace("\\fI", "")
+            .replace("\\fR", "")
+    }
+
+    #[test]
+    fn each_command_has_a_page_with_all_that_can_be_typed() {
+        let mut all = Cli::command();
+        all.build();
+        let pages = pages().unwrap();
+        let top = read(&pages[0]);
+        let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+        let mut count = 1;
+        for command in shown {
+            count += 1;
+            let name = format!("sbt-{}", command.get_name());
+            assert!(top.contains(&format!("{name}(1)")), "{name}");
+            let file = format!("{name}.1");
+            let page = pages.iter().find(|page| page.name == file);
+            let page = read(page.unwrap_or_else(|| panic!("no {file}")));
+            for argument in command.get_arguments().filter(|it| !it.is_hide_set()) {
+                let typed = match (argument.get_long(), argument.get_value_names()) {
+                    (Some(long), _) => format!("--{long}"),
+                    (None, Some(names)) => names[0].to_string(),
+                    (None, None) => argument.get_id().to_string(),
+                };
+                assert!(page.contains(&typed), "{file}: {typed}");
+                let help = argument.get_help().map(ToString::to_string);
+                let begin = help.unwrap_or_default();
+                let begin = begin.split_whitespace().next().unwrap_or_default();
+                assert!(page.contains(begin), "{file}: {begin}");
+            }
+            for heading in ["EXIT STATUS", "EXAMPLES", "SEE ALSO"] {
+                assert!(page.contains(heading), "{file}: {heading}");
+            }
+        }
+        assert_eq!(pages.len(), count);
+        assert_eq!(PAGES.len(), count, "a page of a command that is no more");
+        assert!(!top.contains("__demo"));
+    }
+
+    #[test]
+    fn pages_refer_to_pages_that_there_are() {
+        let pages = pages().unwrap();
+        for page in &PAGES {
+            for (name, section) in page.see {
+                let is_ours = pages
+                    .iter()
+                    .any(|it| it.name == format!("{name}.{section}"));
+                assert!(is_ours || !name.starts_with("sbt"), "{name}");
+                assert_ne!(*name, page.of, "refers to itself");
+            }
+        }
+    }
+
+    #[test]
+    fn variables_are_told_where_they_mean_something() {
+        let pages = pages().unwrap();
+        for (name, has) in [("sbt-run.1", true), ("sbt-diff.1", false)] {
+            let page = pages.iter().find(|page| page.name == name).unwrap();
+            for variable in ["SBT_HANG_TIME", "SBT_NO_DEBUG"] {
+                assert_eq!(page.text.contains(variable), has, "{name} {variable}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_ascii_without_codes() {
+        assert_eq!(plain("1 … {\u{1b}[0mn} µs"), "1 \\[u2026] {n} \\[u00B5]s");
+        for page in pages().unwrap() {
+            let odd = page
+                .text
+                .chars()
+                .find(|it| !it.is_ascii() || it.is_ascii_control() && *it != '\n');
+            assert_eq!(odd, None, "{}", page.name);
+        }
+    }
+
+    #[test]
+    fn shells_are_told_commands_and_options() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = completions(shell).unwrap();
+            for word in [
+                "attach",
+                "completions",
+                "hang-time",
+                "max-imbalance",
+                "version",
+            ] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+            for hidden in [" __demo", "____demo", "--into", "l into"] {
+                assert!(!script.contains(hidden), "{shell}: {hidden}");
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What is watched: programs that say how long they took, and of which it is known how often
+//! they come to a barrier.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::read;
+use crate::process;
+use crate::workspace::Workspace;
+
+/// A program.
+pub struct Program {
+    /// In tables.
+    pub name: &'static str,
+    /// In a few words.
+    pub what: &'static str,
+    /// The function that is its barrier.
+    pub function: &'static str,
+    /// The library that has this function.
+    pub library: PathBuf,
+    /// How often it calls it, by its own count.
+    pub arrivals: u64,
+    arguments: Vec<OsString>,
+}
+
+/// How many threads programs of OpenMP have, and that those that wait sleep at once: when they
+/// spin, other work on the machine decides how long a run takes.
+const ENVIRONMENT: [(&str, &str); 2] = [("OMP_NUM_THREADS", "2"), ("OMP_WAIT_POLICY", "passive")];
+
+impl Program {
+    /// To run it alone.
+    pub fn command(&self) -> Command {
+        let mut command = under(&self.arguments[0]);
+        command.args(&self.arguments[1..]);
+        command
+    }
+
+    /// Its name and arguments.
+    pub fn arguments(&self) -> &[OsString] {
+        &self.arguments
+    }
+}
+
+/// To run a program or a tool, in the environment that the programs need.
+pub fn under(tool: impl AsRef<OsStr>) -> Command {
+    let mut command = process::command(tool);
+    command.envs(ENVIRONMENT);
+    command
+}
+
+/// All of them, compiled and counted.
+pub fn all(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<Vec<Program>> {
+    let counter = folder.join("count.so");
+    compile(workspace, "count.c", &["-shared", "-fPIC"], &counter)?;
+    let phases = super::phases(workspace)?;
+    let openmp = folder.join("openmp-phases");
+    compile(workspace, "openmp-phases.c", &["-fopenmp"], &openmp)?;
+    let demo = |name: &str, scale: &str| -> Vec<OsString> {
+        let words = ["__demo", name, "4", scale].map(OsString::from);
+        [sbt.as_os_str().to_owned()]
+            .into_iter()
+            .chain(words)
+            .collect()
+    };
+    let pthread = "pthread_barrier_wait";
+    let all = [
+        ("radix", "sorting, 4 threads", pthread, demo("radix", "0.3")),
+        ("ocean", "a grid, 4 threads", pthread, demo("ocean", "0.3")),
+        (
+            "phases",
+            "[phases of 100 µs](phases.c), 2 threads",
+            pthread,
+            vec![phases.into_os_string(), "10000".into()],
+        ),
+        (
+            "openmp",
+            "[phases of 25 µs](openmp-phases.c), 2 threads of OpenMP (`OMP_WAIT_POLICY=passive`)",
+            "GOMP_barrier",
+            vec![openmp.into_os_string(), "40000".into()],
+        ),
+    ];
+    all.into_iter()
+        .map(|(name, what, function, arguments)| {
+            let mut program = Program {
+                name,
+                what,
+                function,
+                library: library(&arguments[0], function)?,
+                arrivals: 0,
+                arguments,
+            };
+            program.arrivals = count(&program, &counter)?;
+            Ok(program)
+        })
+        .collect()
+}
+
+/// Compiles a program of bench/.
+pub fn compile(workspace: &Workspace, source: &str, flags: &[&str], to: &Path) -> Result<()> {
+    process::run(
+        process::command("gcc")
+            .args(["-O2", "-g"])
+            .args(flags)
+            .arg("-o")
+            .arg(to)
+            .arg(workspace.root.join("bench").join(source)),
+    )
+}
+
+/// Which file of those that a program is linked with has its barrier.
+fn library(program: &OsStr, function: &str) -> Result<PathBuf> {
+    let soname = if function == "GOMP_barrier" {
+        "libgomp.so.1"
+    } else {
+        "libc.so.6"
+    };
+    let text = process::read(process::command("ldd").arg(program))?;
+    read::library(&text, soname)
+        .with_context(|| format!("{} is not linked with {soname}", program.to_string_lossy()))
+}
+
+/// Runs it once with a library that counts.
+fn count(program: &Program, counter: &Path) -> Result<u64> {
+    let output = program
+        .command()
+        .env("LD_PRELOAD", counter)
+        .output()
+        .with_context(|| format!("cannot run {}", program.name))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let arrivals = said
+        .lines()
+        .find_map(|line| line.strip_prefix("arrivals ")?.parse().ok())
+        .unwrap_or(0);
+    ensure!(
+        output.status.success() && arrivals > 0,
+        "{} came to no barrier: {said}",
+        program.name
+    );
+    Ok(arrivals)
+}

@@ -1,0 +1,200 @@
+//! What programs and tools print, as figures.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// What a tool has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Arrivals at barriers.
+    Arrivals(u64),
+    /// System calls that may belong to a barrier.
+    FutexCalls(u64),
+}
+
+/// The seconds that a program says it took: `seconds 1.5`, or as the demos do at the end of
+/// a line, `OK, 1.50 s`.
+pub fn own_time(text: &str) -> Option<f64> {
+    text.lines().find_map(|line| {
+        let plain = line.strip_prefix("seconds ");
+        let number = plain.or_else(|| line.strip_suffix(" s")?.rsplit(' ').next())?;
+        number.trim().parse().ok()
+    })
+}
+
+/// Why a tool failed: the first line that names an error, else the last that says anything,
+/// else its status.
+pub fn reason(stderr: &str, status: &str) -> String {
+    let lines = || {
+        stderr
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let error = lines().find(|line| line.to_ascii_lowercase().contains("error"));
+    let told = error.or_else(|| lines().next_back()).unwrap_or(status);
+    told.chars().filter(|it| !it.is_control()).collect()
+}
+
+/// The path of a library in what `ldd` prints.
+pub fn library(ldd: &str, soname: &str) -> Option<PathBuf> {
+    ldd.lines().find_map(|line| {
+        let (name, rest) = line.trim().split_once(" => ")?;
+        let path = rest.split(" (").next()?;
+        (name == soname && path.starts_with('/')).then(|| PathBuf::from(path))
+    })
+}
+
+#[derive(Deserialize)]
+struct Report {
+    arrivals: u64,
+}
+
+/// Arrivals in a report of sbt.
+pub fn sbt(json: &str) -> Option<Seen> {
+    let report: Report = serde_json::from_str(json).ok()?;
+    Some(Seen::Arrivals(report.arrivals))
+}
+
+/// The sum of bpftrace's `@arrivals[tid]: 12`.
+pub fn bpftrace(text: &str) -> Option<Seen> {
+    let counts = text.lines().filter_map(|line| {
+        let rest = line.trim().strip_prefix("@arrivals[")?;
+        rest.split_once("]: ")?.1.parse::<u64>().ok()
+    });
+    sum(counts).map(Seen::Arrivals)
+}
+
+/// Samples in what `perf report --stats` prints: in all, which stands first.
+pub fn perf_record(text: &str) -> Option<Seen> {
+    text.lines()
+        .find_map(|line| {
+            let rest = line.trim().strip_prefix("SAMPLE events:")?;
+            rest.split_whitespace().next()?.parse().ok()
+        })
+        .map(Seen::Arrivals)
+}
+
+/// Calls in the summary of `perf trace -s`, of which each thread has a table.
+pub fn perf_trace(text: &str) -> Option<Seen> {
+    sum(column(text, 1, |words| words.first() == Some(&"futex"))).map(Seen::FutexCalls)
+}
+
+/// Calls in the summary of `strace -c`.
+pub fn strace(text: &str) -> Option<Seen> {
+    sum(column(text, 3, |words| words.last() == Some(&"futex"))).map(Seen::FutexCalls)
+}
+
+/// Calls in the summary of `ltrace -c`.
+pub fn ltrace(text: &str, function: &str) -> Option<Seen> {
+    sum(column(text, 3, |words| words.last() == Some(&function))).map(Seen::Arrivals)
+}
+
+/// Lines that the commands at gdb's breakpoint print.
+pub fn gdb(text: &str) -> Seen {
+    let lines = text.lines().filter(|line| line.starts_with("arrival "));
+    Seen::Arrivals(lines.count() as u64)
+}
+
+/// The numbers in one column of the lines that are meant.
+fn column<'a>(
+    text: &'a str,
+    column: usize,
+    is_meant: impl Fn(&[&str]) -> bool + 'a,
+) -> impl Iterator<Item = u64> + 'a {
+    text.lines().filter_map(move |line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if !is_meant(&words) {
+            return None;
+        }
+        words.get(column)?.parse().ok()
+    })
+}
+
+/// None if there is nothing to add.
+fn sum(counts: impl Iterator<Item = u64>) -> Option<u64> {
+    counts.fold(None, |sum, count| Some(sum.unwrap_or(0) + count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_say_how_long_they_took() {
+        for (text, expected) in [
+            ("seconds 1.251\n", Some(1.251)),
+            ("arrival 1\nseconds 2\n@x: 3 s\n", Some(2.0)),
+            (
+                "water, 18 time steps\nwater: energy within 0.00 %, OK, 0.64 s\n",
+                Some(0.64),
+            ),
+            ("all went well\n", None),
+        ] {
+            assert_eq!(own_time(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failure_has_the_reason_that_was_printed() {
+        let text = "warning: old\n\n  ERROR: \u{1b}[1mno such probe\nbye\n";
+        assert_eq!(reason(text, "exit status: 1"), "ERROR: [1mno such probe");
+        assert_eq!(reason("no way\n", "exit status: 1"), "no way");
+        assert_eq!(reason("\n", "exit status: 1"), "exit status: 1");
+    }
+
+    #[test]
+    fn libraries_are_found_by_their_name() {
+        let text = "\tlinux-vdso.so.1 (0x1)\n\tlibgomp.so.1 => /lib/x/libgomp.so.1 (0x2)\n\
+                    \tlibc.so.6 => not found\n";
+        assert_eq!(
+            library(text, "libgomp.so.1"),
+            Some("/lib/x/libgomp.so.1".into())
+        );
+        assert_eq!(library(text, "libc.so.6"), None);
+    }
+
+    #[test]
+    fn counts_of_all_threads_are_added() {
+        let text = "\n@arrivals[1679]: 5000\n@arrivals[1681]: 4998\n\n@waited[1681]: 824319996\n";
+        assert_eq!(bpftrace(text), Some(Seen::Arrivals(9998)));
+        assert_eq!(bpftrace("@waited[1681]: 824319996\n"), None);
+        let text = " phases (1955), 9999 events, 50.0%\n   syscall  calls  errors  total\n\
+                    \x20  futex   4999    434   788.019     0.010\n\
+                    \n phases (1957)\n   futex   5000    299   780.308\n";
+        assert_eq!(perf_trace(text), Some(Seen::FutexCalls(9999)));
+    }
+
+    #[test]
+    fn summaries_have_the_calls_in_the_fourth_column() {
+        let text = "% time     seconds  usecs/call     calls    errors syscall\n\
+                    ------ ----------- ----------- --------- --------- ----------------\n\
+                    100.00    0.072338           7     10034      4148 futex\n\
+                    100.00    0.072338           7     10034      4148 total\n";
+        assert_eq!(strace(text), Some(Seen::FutexCalls(10034)));
+        assert_eq!(strace(&text.replace("futex", "read")), None);
+        let text = "100.00    2.365670         591      4000 pthread_barrier_wait\n\
+                    100.00    2.365670                  4000 total\n";
+        assert_eq!(
+            ltrace(text, "pthread_barrier_wait"),
+            Some(Seen::Arrivals(4000))
+        );
+        assert_eq!(ltrace(text, "GOMP_barrier"), None);
+    }
+
+    #[test]
+    fn samples_are_those_of_all_events_together() {
+        let text = "Aggregated stats:\n           TOTAL events:      10017\n\
+                    \x20         SAMPLE events:      10000  (99.8%)\n\
+                    x stats:\n          SAMPLE events:      10\n";
+        assert_eq!(perf_record(text), Some(Seen::Arrivals(10000)));
+    }
+
+    #[test]
+    fn the_others_count_too() {
+        assert_eq!(sbt(r#"{"arrivals": 12, "x": 1}"#), Some(Seen::Arrivals(12)));
+        assert_eq!(sbt("{"), None);
+        assert_eq!(gdb("arrival 1\nfoo\narrival 2\n"), Seen::Arrivals(2));
+    }
+}

@@ -1,0 +1,391 @@
+//! The section about peers.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::read::Seen;
+use super::tools::Tool;
+use crate::bench::figures::{median, percent};
+
+/// A program, unwatched.
+pub struct Column {
+    /// In tables.
+    pub name: &'static str,
+    /// In a few words.
+    pub what: &'static str,
+    /// How often it comes to a barrier.
+    pub arrivals: u64,
+    /// By its own clock in each round, s.
+    pub alone: Vec<f64>,
+}
+
+/// A tool.
+pub struct Row {
+    /// In tables.
+    pub name: &'static str,
+    /// Whether it tells who was late; empty where that is not asked.
+    pub late: &'static str,
+    /// One for each program.
+    pub cells: Vec<Cell>,
+}
+
+impl Row {
+    /// Without cells.
+    pub fn of(tool: &Tool) -> Self {
+        Self {
+            name: tool.name,
+            late: tool.late,
+            cells: Vec::new(),
+        }
+    }
+}
+
+/// A program under a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// It ran to its end each time.
+    Measured {
+        /// Its own time by that without the tool in the same round.
+        ratios: Vec<f64>,
+        /// What the tool saw, of each run that it told something of.
+        seen: Vec<Seen>,
+        /// Why it could not be told what the tool saw, if so.
+        unknown: Option<String>,
+        /// Why runs failed, of which others did not.
+        failures: Vec<String>,
+    },
+    /// It was cut off: a bound.
+    MoreThan(f64),
+    /// It does not work here, and why.
+    Failed(String),
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self::Measured {
+            ratios: Vec::new(),
+            seen: Vec::new(),
+            unknown: None,
+            failures: Vec::new(),
+        }
+    }
+}
+
+impl Cell {
+    /// Whether it makes sense to run it again.
+    pub const fn goes_on(&self) -> bool {
+        matches!(self, Self::Measured { .. })
+    }
+
+    /// Adds a run.
+    pub fn add(&mut self, ratio: f64, found: Result<Option<Seen>, String>) {
+        if let Self::Measured {
+            ratios,
+            seen,
+            unknown,
+            ..
+        } = self
+        {
+            ratios.push(ratio);
+            match found {
+                Ok(found) => seen.extend(found),
+                Err(why) => *unknown = Some(why),
+            }
+        }
+    }
+
+    /// A run has failed: one of several, or the first, and then it does not work at all.
+    pub fn fail(&mut self, why: String) {
+        match self {
+            Self::Measured {
+                ratios, failures, ..
+            } if !ratios.is_empty() => failures.push(why),
+            _ => *self = Self::Failed(why),
+        }
+    }
+
+    fn slow_down(&self) -> String {
+        match self {
+            Self::Measured { ratios, .. } if ratios.is_empty() => "?".to_owned(),
+            Self::Measured { ratios, .. } => {
+                let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+                let most = ratios.iter().copied().fold(0.0, f64::max);
+                format!(
+                    "**{}** ({} … {})",
+                    ratio(median(ratios)),
+                    ratio(least),
+                    ratio(most)
+                )
+            }
+            Self::MoreThan(bound) => format!("> {bound:.1} ×"),
+            Self::Failed(_) => "does not work here".to_owned(),
+        }
+    }
+
+    fn share(&self, arrivals: u64) -> String {
+        let Self::Measured { seen, unknown, .. } = self else {
+            return "?".to_owned();
+        };
+        if seen.is_empty() || unknown.is_some() {
+            return "?".to_owned();
+        }
+        let counts: Vec<f64> = seen
+            .iter()
+            .map(|seen| match seen {
+                Seen::Arrivals(count) | Seen::FutexCalls(count) => *count as f64,
+            })
+            .collect();
+        let least = counts.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = counts.iter().copied().fold(0.0, f64::max);
+        if matches!(seen[0], Seen::FutexCalls(_)) {
+            return if least < most {
+                format!("{least:.0} … {most:.0} calls")
+            } else {
+                format!("{most:.0} calls")
+            };
+        }
+        let (least, most) = (of(least, arrivals), of(most, arrivals));
+        if least == most {
+            most
+        } else {
+            format!("{least} … {most}")
+        }
+    }
+}
+
+/// What it adds in per cent, from double on how many times as long.
+fn ratio(ratio: f64) -> String {
+    if ratio < 2.0 {
+        percent(ratio)
+    } else {
+        format!("{ratio:.1} ×")
+    }
+}
+
+/// A share; all is only what is all.
+#[allow(
+    clippy::float_cmp,
+    reason = "both are whole numbers far below where doubles have gaps"
+)]
+fn of(count: f64, arrivals: u64) -> String {
+    let arrivals = arrivals as f64;
+    if count >= arrivals {
+        let more = count - arrivals;
+        return if more == 0.0 {
+            "all".to_owned()
+        } else {
+            format!("all, and {more:.0} more")
+        };
+    }
+    format!("{:.3} %", count / arrivals * 100.0)
+}
+
+/// All of it. `limits`: after which time a run was cut off.
+pub fn section(
+    heading: &str,
+    machine: &str,
+    limits: &str,
+    columns: &[Column],
+    rows: &[Row],
+) -> Result<String> {
+    let mut out = format!(
+        "{heading}\n\n\
+         Measured by `cargo xtask bench --peers` ({machine}): each program alone and under each \
+         tool in turns, {} rounds. Its own clock counts, not the start of a tool; the tools \
+         write into files or count. Programs that count themselves say how many arrivals there \
+         were.\n\n| program | | alone, s | arrivals |\n|---|---|---|---|\n",
+        columns.first().map_or(0, |column| column.alone.len())
+    );
+    for column in columns {
+        writeln!(
+            out,
+            "| {} | {} | {:.2} | {} |",
+            column.name,
+            column.what,
+            median(&column.alone),
+            column.arrivals
+        )?;
+    }
+    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+    let names = names.join(" | ");
+    let rule = "|---".repeat(columns.len());
+    writeln!(
+        out,
+        "\nTime added, or from double on how many times as long: median of the rounds (least … \
+         most). `>`: cut off after {limits}, as a whole command, so this is a bound and no \
+         measurement.\n\n| under | {names} |\n|---{rule}|"
+    )?;
+    for row in rows {
+        let cells: Vec<String> = row.cells.iter().map(Cell::slow_down).collect();
+        writeln!(out, "| {} | {} |", row.name, cells.join(" | "))?;
+    }
+    writeln!(
+        out,
+        "\nArrivals that the tool counts, of those that there were (least … most of the rounds), \
+         and whether it tells who was late. *Calls*: it counts system calls of futexes, and no \
+         arrivals; one that does not sleep makes none. *More*: sbt also counts the end of OpenMP's parallel region, which the \
+         program does not.\n\n| | {names} | who was late |\n|---{rule}|---|"
+    )?;
+    for row in rows.iter().filter(|row| !row.late.is_empty()) {
+        let cells: Vec<String> = row
+            .cells
+            .iter()
+            .zip(columns)
+            .map(|(cell, column)| cell.share(column.arrivals))
+            .collect();
+        writeln!(
+            out,
+            "| {} | {} | {} |",
+            row.name,
+            cells.join(" | "),
+            row.late
+        )?;
+    }
+    reasons(&mut out, columns, rows)?;
+    every_pair(&mut out, columns, rows)?;
+    Ok(out)
+}
+
+/// Why there is no figure, where there is none.
+fn reasons(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> {
+    let mut told = false;
+    for row in rows {
+        for (cell, column) in row.cells.iter().zip(columns) {
+            let all = match cell {
+                Cell::Failed(why) => vec![format!("does not work here: {why}")],
+                Cell::Measured {
+                    unknown, failures, ..
+                } => {
+                    let unknown = unknown.iter();
+                    let unknown = unknown.map(|why| format!("what it counted is unknown: {why}"));
+                    let failed = failures.iter().map(|why| format!("a run failed: {why}"));
+                    unknown.chain(failed).collect()
+                }
+                Cell::MoreThan(_) => Vec::new(),
+            };
+            for what in all {
+                if !told {
+                    out.push('\n');
+                    told = true;
+                }
+                writeln!(out, "- {} at {}: {what}", row.name, column.name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn every_pair(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> {
+    writeln!(out, "\nAll rounds:\n")?;
+    for row in rows {
+        for (cell, column) in row.cells.iter().zip(columns) {
+            if let Cell::Measured { ratios, .. } = cell {
+                let all: Vec<String> = ratios.iter().map(|it| ratio(*it)).collect();
+                writeln!(out, "- {}, {}: {}", row.name, column.name, all.join(", "))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(ratios: &[f64], seen: &[Seen]) -> Cell {
+        Cell::Measured {
+            ratios: ratios.to_vec(),
+            seen: seen.to_vec(),
+            unknown: None,
+            failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn small_ratios_are_per_cent_and_big_ones_times() {
+        let cell = measured(&[1.01, 0.99, 2.5], &[]);
+        assert_eq!(cell.slow_down(), "**+1.0 %** (-1.0 % … 2.5 ×)");
+        assert_eq!(Cell::MoreThan(7.04).slow_down(), "> 7.0 ×");
+        assert_eq!(Cell::default().slow_down(), "?");
+    }
+
+    #[test]
+    fn all_is_only_what_is_all() {
+        let arrivals = [Seen::Arrivals(100_000), Seen::Arrivals(99_999)];
+        assert_eq!(measured(&[], &arrivals).share(100_000), "99.999 % … all");
+        assert_eq!(measured(&[], &arrivals[..1]).share(100_000), "all");
+        let more = [Seen::Arrivals(100_002)];
+        assert_eq!(measured(&[], &more).share(100_000), "all, and 2 more");
+        assert_eq!(measured(&[], &[]).share(100_000), "?");
+        let calls = [Seen::FutexCalls(7), Seen::FutexCalls(7)];
+        assert_eq!(measured(&[], &calls).share(7), "7 calls");
+        assert_eq!(Cell::MoreThan(3.0).share(7), "?");
+    }
+
+    #[test]
+    fn one_failure_of_several_runs_is_told_and_the_others_count() {
+        let mut cell = Cell::default();
+        cell.fail("broken".into());
+        assert_eq!(cell, Cell::Failed("broken".into()));
+        let mut cell = measured(&[1.5], &[]);
+        cell.fail("broken".into());
+        assert!(cell.goes_on());
+        assert_eq!(cell.slow_down(), "**+50.0 %** (+50.0 % … +50.0 %)");
+        let mut out = String::new();
+        let columns = [Column {
+            name: "radix",
+            what: "sorting",
+            arrivals: 10,
+            alone: vec![1.0],
+        }];
+        let row = Row {
+            name: "tool",
+            late: "no",
+            cells: vec![cell],
+        };
+        reasons(&mut out, &columns, &[row]).unwrap();
+        assert_eq!(out, "\n- tool at radix: a run failed: broken\n");
+    }
+
+    #[test]
+    fn what_is_not_known_has_its_reason() {
+        let columns = [Column {
+            name: "radix",
+            what: "sorting",
+            arrivals: 10,
+            alone: vec![1.0, 2.0, 3.0],
+        }];
+        let mut unknown = Cell::default();
+        unknown.add(1.5, Err("it wrote no file".into()));
+        let row = |name, late, cell| Row {
+            name,
+            late,
+            cells: vec![cell],
+        };
+        let rows = [
+            row("nothing", "", measured(&[1.0], &[])),
+            row("good", "yes", measured(&[1.1], &[Seen::Arrivals(10)])),
+            row("odd", "no", unknown),
+            row("gone", "no", Cell::Failed("no such package".into())),
+        ];
+        let text = section("## Peers", "a machine", "9 s", &columns, &rows).unwrap();
+        for line in [
+            "## Peers",
+            "| radix | sorting | 2.00 | 10 |",
+            "| good | **+10.0 %** (+10.0 % … +10.0 %) |",
+            "| good | all | yes |",
+            "| odd | ? | no |",
+            "| gone | does not work here |",
+            "| gone | ? | no |",
+            "- odd at radix: what it counted is unknown: it wrote no file",
+            "- gone at radix: does not work here: no such package",
+            "- good, radix: +10.0 %",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+        assert!(text.contains("3 rounds") && text.contains("after 9 s"));
+        // Nothing is no tool that could tell.
+        assert!(!text.contains("| nothing | ? |"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Sections of the results, each with a heading of its own, so that one can be measured
+//! again without the others.
+
+/// The section under a heading (`## …`), to the next one or the end.
+pub fn find<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
+    let start = start(text, heading)?;
+    let body = start + heading.len();
+    let end = text[body..]
+        .find("\n## ")
+        .map_or(text.len(), |end| body + end + 1);
+    Some(&text[start..end])
+}
+
+/// The text with this section, which begins with `heading`, in place of the former one; at
+/// the end if there was none.
+pub fn put(text: &str, heading: &str, section: &str) -> String {
+    let section = section.trim();
+    let Some(former) = find(text, heading) else {
+        return format!("{}\n\n{section}\n", text.trim_end());
+    };
+    // What was found is there.
+    let (before, after) = text.split_once(former).unwrap_or((text, ""));
+    let blank = if after.is_empty() { "" } else { "\n" };
+    format!("{before}{section}\n{blank}{after}")
+}
+
+fn start(text: &str, heading: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() == heading {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# All\n\n## One\n\n1\n\n## Two\n\nsee ## One\n\n## Three\n\n3\n";
+
+    #[test]
+    fn a_section_ends_where_the_next_begins() {
+        assert_eq!(find(TEXT, "## One"), Some("## One\n\n1\n\n"));
+        assert_eq!(find(TEXT, "## Three"), Some("## Three\n\n3\n"));
+        assert_eq!(find(TEXT, "## Thr"), None);
+    }
+
+    #[test]
+    fn only_the_one_section_is_replaced() {
+        let text = put(TEXT, "## Two", "\n## Two\n\n2\n");
+        assert_eq!(
+            text,
+            "# All\n\n## One\n\n1\n\n## Two\n\n2\n\n## Three\n\n3\n"
+        );
+        assert_eq!(put(&text, "## Two", "## Two\n\n2"), text);
+        let last = put(&text, "## Three", "## Three\n\n4");
+        assert!(last.ends_with("## Two\n\n2\n\n## Three\n\n4\n"), "{last}");
+    }
+
+    #[test]
+    fn a_new_one_comes_last() {
+        let text = put(TEXT, "## Four", "## Four\n\n4");
+        assert_eq!(text, format!("{TEXT}\n## Four\n\n4\n"));
+    }
+}
