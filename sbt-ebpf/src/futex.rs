@@ -92,6 +92,17 @@ struct Registers {
 /// How far into `pt_regs` that is: behind r15 to r12.
 const FROM: u64 = 4 * 8;
 
+/// What a call is made with and from where: what of [`Registers`] says something.
+struct Call {
+    rdi: u64,
+    rsi: u64,
+    rdx: u64,
+    r10: u64,
+    rip: u64,
+    rsp: u64,
+    rbp: u64,
+}
+
 /// What a call is about.
 #[derive(Clone, Copy)]
 enum What {
@@ -113,20 +124,48 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     if !target::owns(&task, false) {
         return 0;
     }
-    let regs: u64 = ctx.arg(0);
-    // SAFETY: a copy from the kernel's memory, which may fail.
-    let Ok(regs) = (unsafe { bpf_probe_read_kernel((regs + FROM) as *const Registers) }) else {
-        return 0;
+    let mut call = Call {
+        rdi: 0,
+        rsi: 0,
+        rdx: 0,
+        r10: 0,
+        rip: 0,
+        rsp: 0,
+        rbp: 0,
     };
-    if let Some((what, address)) = understand(number, &regs) {
-        take(&task, what, address, &regs);
+    if !read(ctx.arg(0), &mut call) {
+        return 0;
+    }
+    if let Some((what, address)) = understand(number, &call) {
+        take(&task, what, address, &call);
     }
     0
 }
 
+/// Reads the registers at an address of the kernel; false if that fails. In a function
+/// of its own, so that all of them lie on the stack only meanwhile: functions that call
+/// each other have 512 bytes together (before Linux 6.13).
+#[inline(never)]
+fn read(regs: u64, call: &mut Call) -> bool {
+    // SAFETY: a copy from the kernel's memory, which may fail.
+    let Ok(regs) = (unsafe { bpf_probe_read_kernel((regs + FROM) as *const Registers) }) else {
+        return false;
+    };
+    *call = Call {
+        rdi: regs.rdi,
+        rsi: regs.rsi,
+        rdx: regs.rdx,
+        r10: regs.r10,
+        rip: regs.rip,
+        rsp: regs.rsp,
+        rbp: regs.rbp,
+    };
+    true
+}
+
 /// What the call does, and to which futex.
 #[inline(always)]
-fn understand(number: u64, regs: &Registers) -> Option<(What, u64)> {
+fn understand(number: u64, regs: &Call) -> Option<(What, u64)> {
     let address = regs.rdi;
     match number {
         number::FUTEX => {
@@ -156,7 +195,7 @@ fn understand(number: u64, regs: &Registers) -> Option<(What, u64)> {
 }
 
 #[inline(always)]
-fn take(task: &Task, what: What, object: u64, regs: &Registers) {
+fn take(task: &Task, what: What, object: u64, regs: &Call) {
     let Some(slot) = thread::slot(task) else {
         return;
     };
@@ -280,15 +319,22 @@ fn lock(futex: &Futex) -> Option<&'static mut Lock> {
     let key = core::ptr::from_ref(futex).cast();
     let mut found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
     if found.is_null() {
-        let new = Lock::default();
-        // One of two that are the first at the same time; hence not by force.
-        const IF_NONE: u64 = 1;
-        let new = (&raw const new).cast();
-        unsafe { bpf_map_update_elem(LOCKS.as_ptr(), key, new, IF_NONE) };
+        begin_lock(futex);
         found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
     }
     // SAFETY: null or a value of the map.
     unsafe { found.cast::<Lock>().as_mut() }
+}
+
+/// Makes an entry, if there is room; see [`read`] for why this is a function.
+#[inline(never)]
+fn begin_lock(futex: &Futex) -> i32 {
+    let new = Lock::default();
+    // One of two that are the first at the same time; hence not by force.
+    const IF_NONE: u64 = 1;
+    let key = core::ptr::from_ref(futex).cast_mut().cast();
+    let new = (&raw const new).cast_mut().cast();
+    unsafe { bpf_map_update_elem(LOCKS.as_ptr(), key, new, IF_NONE) as i32 }
 }
 
 /// Adds, whoever else does so on other CPUs. Rust offers this target no atomic

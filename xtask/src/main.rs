@@ -19,6 +19,8 @@ mod record;
 mod test;
 mod toolchain;
 mod tty;
+mod verifier;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -47,6 +49,8 @@ enum Command {
     Accuracy(accuracy::Args),
     /// Run the demo programs with a fault and mended, and write docs/case-studies.md
     CaseStudies(cases::Args),
+    /// Boot another kernel in a virtual machine and run sbt there
+    Vm(vm::Args),
     /// Run sbt in a terminal of our own and draw its live screen into docs/screen
     Pictures(pictures::Args),
 }
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::CaseStudies(args) => cases::run(&args),
+        Command::Vm(args) => vm::run(&args),
         Command::Pictures(args) => pictures::run(&args),
     };
     match result {
