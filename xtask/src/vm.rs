@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
                 ran.console.display()
             )
         })?;
-        rows.extend(counts(&workspace, &release, &ran.said, args.write));
+        rows.push(counts(&workspace, &release, &ran.said, args.write));
         println!(
             "Linux {release}, emulated with {} CPUs, {} s in all",
             machine::CPUS,

@@ -191,7 +191,12 @@ pub(super) fn put(
         .iter()
         .map(|point| perf_uprobe::attach(program, path, *point, returns, pid))
         .collect::<io::Result<Vec<_>>>()
-        .context("a probe as a perf event, as before Linux 6.6")?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                anyhow::anyhow!("before Linux 6.6 probes need root: run sbt with sudo")
+            }
+            _ => error.into(),
+        })?;
     Ok(links.into_iter().flatten().collect())
 }
 
