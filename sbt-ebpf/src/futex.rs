@@ -103,14 +103,22 @@ struct Call {
     rbp: u64,
 }
 
-/// What a call is about.
-#[derive(Clone, Copy)]
-enum What {
-    Wait,
+/// What a call is about: a number, since what of an enum's variants is not always there
+/// has no value that a verifier before Linux 6.3 would let pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct What(u64);
+
+impl What {
+    const NOTHING: Self = Self(u64::MAX);
+    const WAIT: Self = Self(u64::MAX - 1);
     /// For a lock that the kernel hands over: no evidence of a barrier.
-    Lock,
+    const LOCK: Self = Self(u64::MAX - 2);
+
     /// So many at most.
-    Wake(u64),
+    #[inline(always)]
+    const fn wake(most: u64) -> Self {
+        Self(most)
+    }
 }
 
 /// A system call is entered: `sys_enter(registers, number)`.
@@ -136,7 +144,8 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     if !read(ctx.arg(0), &mut call) {
         return 0;
     }
-    if let Some((what, address)) = understand(number, &call) {
+    let (what, address) = understand(number, &call);
+    if what != What::NOTHING {
         take(&task, what, address, &call);
     }
     0
@@ -165,57 +174,54 @@ fn read(regs: u64, call: &mut Call) -> bool {
 
 /// What the call does, and to which futex.
 #[inline(always)]
-fn understand(number: u64, regs: &Call) -> Option<(What, u64)> {
-    let address = regs.rdi;
+fn understand(number: u64, call: &Call) -> (What, u64) {
+    let low = |value: u64| value & 0xffff_ffff;
     match number {
         number::FUTEX => {
-            let count = regs.rdx & 0xffff_ffff;
-            let what = match regs.rsi & 0xffff_ffff & !FLAGS {
-                op::WAIT | op::WAIT_BITSET => What::Wait,
-                op::WAKE | op::WAKE_BITSET => What::Wake(count),
+            let what = match low(call.rsi) & !FLAGS {
+                op::WAIT | op::WAIT_BITSET => What::WAIT,
+                op::WAKE | op::WAKE_BITSET => What::wake(low(call.rdx)),
                 // Those that go to another futex are let go here.
-                op::REQUEUE | op::CMP_REQUEUE => {
-                    What::Wake(count.saturating_add(regs.r10 & 0xffff_ffff))
-                }
-                op::LOCK_PI | op::LOCK_PI2 => What::Lock,
-                _ => return None,
+                op::REQUEUE | op::CMP_REQUEUE => What::wake(low(call.rdx) + low(call.r10)),
+                op::LOCK_PI | op::LOCK_PI2 => What::LOCK,
+                _ => What::NOTHING,
             };
-            Some((what, address))
+            (what, call.rdi)
         }
-        number::WAIT => Some((What::Wait, address)),
-        number::WAKE => Some((What::Wake(regs.rdx & 0xffff_ffff), address)),
+        number::WAIT => (What::WAIT, call.rdi),
+        number::WAKE => (What::wake(low(call.rdx)), call.rdi),
         // An array of `struct futex_waitv`: what is expected, the address, …
-        number::WAITV => Some((What::Wait, crate::word(address.wrapping_add(8)))),
-        number::REQUEUE => Some((
-            What::Wake((regs.rdx & 0xffff_ffff).saturating_add(regs.r10 & 0xffff_ffff)),
-            crate::word(address.wrapping_add(8)),
-        )),
-        _ => None,
+        number::WAITV => (What::WAIT, crate::word(call.rdi.wrapping_add(8))),
+        number::REQUEUE => (
+            What::wake(low(call.rdx) + low(call.r10)),
+            crate::word(call.rdi.wrapping_add(8)),
+        ),
+        _ => (What::NOTHING, 0),
     }
 }
 
 #[inline(always)]
-fn take(task: &Task, what: What, object: u64, regs: &Call) {
+fn take(task: &Task, what: What, object: u64, call: &Call) {
     let Some(slot) = thread::slot(task) else {
         return;
     };
     // As if the system call had been a call.
-    let at = regs.rsp.wrapping_sub(8);
+    let at = call.rsp.wrapping_sub(8);
     // What a known barrier is built on does not count.
     if object == 0 || slot.is_in_call(at) || slot.is_in_barrier(at) {
         return;
     }
-    let is_wait = !matches!(what, What::Wake(_));
-    let is_evidence = !matches!(what, What::Lock) && !condvar::is_silenced(object);
+    let is_wait = what == What::WAIT || what == What::LOCK;
+    let is_evidence = what != What::LOCK && !condvar::is_silenced(object);
     if !is_wait && !is_evidence {
         return;
     }
-    let callers = walk::callers(task, slot, at, regs.rip, regs.rbp);
+    let callers = walk::callers(task, slot, at, call.rip, call.rbp);
     if is_evidence {
         let (kind, most) = match what {
-            What::Wake(most) if most < 255 => (kind::WAKE, most as u8),
-            What::Wake(_) => (kind::WAKE, 0),
-            _ => (kind::WAIT, 0),
+            What::WAIT => (kind::WAIT, 0),
+            What(most) if most < 255 => (kind::WAKE, most as u8),
+            What(_) => (kind::WAKE, 0),
         };
         let evidence = Evidence {
             kind,

@@ -132,7 +132,10 @@ fn root_is_well() {
     let finished = run(sbt_with(&["doctor", "--programs"])).expect(0);
     let out = finished.out();
     for program in ["arrive ", "away ", "kmp ", "sys_enter "] {
-        assert!(out.lines().any(|line| line.starts_with(program)), "{finished}");
+        assert!(
+            out.lines().any(|line| line.starts_with(program)),
+            "{finished}"
+        );
     }
     assert!(!out.contains("refused"), "{finished}");
 }

@@ -78,11 +78,8 @@ fn library(line: &str) -> Option<&str> {
 }
 
 fn pack(root: &Path, to: &Path) -> Result<PathBuf> {
-    let paths = process::read(
-        process::command("find")
-            .args([".", "-depth"])
-            .current_dir(root),
-    )?;
+    // Folders before what is in them: the kernel makes them as they come.
+    let paths = process::read(process::command("find").arg(".").current_dir(root))?;
     let list = root.with_extension("list");
     fs::write(&list, paths)?;
     let status = process::command("cpio")

@@ -190,6 +190,11 @@ pub(super) fn put(
     let links = points
         .iter()
         .map(|point| perf_uprobe::attach(program, path, *point, returns, pid))
+        // A process that is gone has nothing to be probed.
+        .filter(|link| {
+            let error = link.as_ref().err().and_then(io::Error::raw_os_error);
+            error != Some(libc::ESRCH)
+        })
         .collect::<io::Result<Vec<_>>>()
         .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
