@@ -236,8 +236,7 @@ fn found(report: &Value, expected: &str, status: &str) -> (String, bool) {
         number("arrivals"),
         number("episodes")
     );
-    let is_sound = |text: &str| text == expected;
-    let mut holds = is_sound(&found) && status == "0";
+    let mut holds = found == expected && status == "0";
     for (field, word) in [
         ("incomplete_episodes", "incomplete"),
         ("lost_events", "lost"),
