@@ -313,8 +313,10 @@ mod tests {
         let mut said = format!("@kernel 6.1.0\n@stage 0 rehearsal\n{DOCTOR}@errors\n");
         for watched in &WATCHED {
             let (status, output) = output(watched);
-            said += &format!(
-                "@stage {status} {}\n{output}\n@errors\nready\n",
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                said,
+                "@stage {status} {}\n{output}\n@errors\nready",
                 watched.name
             );
         }
