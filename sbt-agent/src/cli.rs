@@ -178,7 +178,12 @@ pub enum Command {
         color: Color,
     },
     /// Say what this machine and this user may do, and what to type if not.
-    Doctor,
+    Doctor {
+        /// What the kernel says of each of sbt's BPF programs: how many instructions it
+        /// has, and how many the verifier has looked at to accept it.
+        #[arg(long)]
+        programs: bool,
+    },
     /// Show which barriers a program or process has; without one, which counters this
     /// machine has, for --events, and which not and why.
     List {

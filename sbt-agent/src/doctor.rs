@@ -8,9 +8,14 @@ use sbt_common::layout;
 use crate::{
     event::Event,
     session::{States, privilege},
-    source::{QUEUE, ebpf::Ebpf},
+    source::{
+        QUEUE,
+        ebpf::{Ebpf, bpf::ProgramKind, kernel::too_old},
+    },
     target::{elf::Function, files::ProbedFile, libraries},
 };
+
+pub mod programs;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +45,7 @@ pub fn examine() -> bool {
         btf(Path::new("/sys/kernel/btf/vmlinux").exists()),
         uprobes(
             Path::new("/sys/bus/event_source/devices/uprobe").exists(),
-            &read("/proc/sys/kernel/osrelease"),
+            ProgramKind::of_uprobes(),
         ),
         tracepoints(Path::new("/sys/bus/event_source/devices/tracepoint").exists()),
         tracefs(
@@ -88,22 +93,10 @@ fn read(path: &str) -> String {
         .to_owned()
 }
 
-/// The first two numbers of a kernel's version.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 fn kernel(release: &str) -> Finding {
-    let state = match version(release) {
-        Some(version) if version >= (5, 15) => State::Ok(release.to_owned()),
-        _ => State::Bad(format!(
-            "{release}: ring buffers and probe cookies need Linux 5.15; install a newer kernel"
-        )),
-    };
     Finding {
         what: "kernel",
-        state,
+        state: too_old(release).map_or_else(|| State::Ok(release.to_owned()), State::Bad),
     }
 }
 
@@ -121,10 +114,10 @@ fn btf(exists: bool) -> Finding {
     }
 }
 
-fn uprobes(exists: bool, release: &str) -> Finding {
+fn uprobes(exists: bool, kind: ProgramKind) -> Finding {
     let state = if !exists {
         State::Bad("the kernel is built without them: use one with CONFIG_UPROBE_EVENTS".into())
-    } else if version(release) >= Some((6, 6)) {
+    } else if kind == ProgramKind::UprobeMulti {
         State::Ok("uprobe_multi".into())
     } else {
         State::Less(
@@ -308,13 +301,6 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_from_releases() {
-        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
-        assert_eq!(version("5.15"), Some((5, 15)));
-        assert_eq!(version(""), None);
-    }
-
-    #[test]
     fn an_old_kernel_and_a_missing_capability_are_named_with_a_remedy() {
         assert!(is_bad(&kernel("4.19.0")));
         assert!(!is_bad(&kernel("6.1.0-13-amd64")));
@@ -331,8 +317,8 @@ mod tests {
 
     #[test]
     fn kernels_before_uprobe_multi_work_less_well() {
-        let finding = uprobes(true, "6.1.0");
+        let finding = uprobes(true, ProgramKind::Uprobe);
         assert!(matches!(finding.state, State::Less(_)));
-        assert!(is_bad(&uprobes(false, "6.18.0")));
+        assert!(is_bad(&uprobes(false, ProgramKind::UprobeMulti)));
     }
 }

@@ -167,7 +167,8 @@ fn act(command: Command) -> anyhow::Result<u8> {
             output::print(&offers::text(&of, &offers::files(&of)?))?;
             Ok(0)
         }
-        Command::Doctor => Ok(u8::from(!doctor::examine())),
+        Command::Doctor { programs: true } => Ok(u8::from(!doctor::programs::examine()?)),
+        Command::Doctor { programs: false } => Ok(u8::from(!doctor::examine())),
         Command::Completions { shell } => {
             output::print(&manual::completions(shell)?)?;
             Ok(0)

@@ -35,6 +35,7 @@ static PASSED: MapDef = MapDef::counter();
 /// the cookie says.
 #[uprobe]
 pub fn condvar(ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     tell(&ctx);
     0
 }

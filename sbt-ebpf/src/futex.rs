@@ -92,14 +92,33 @@ struct Registers {
 /// How far into `pt_regs` that is: behind r15 to r12.
 const FROM: u64 = 4 * 8;
 
-/// What a call is about.
-#[derive(Clone, Copy)]
-enum What {
-    Wait,
+/// What a call is made with and from where: what of [`Registers`] says something.
+struct Call {
+    rdi: u64,
+    rsi: u64,
+    rdx: u64,
+    r10: u64,
+    rip: u64,
+    rsp: u64,
+    rbp: u64,
+}
+
+/// What a call is about: a number, since what of an enum's variants is not always there
+/// has no value that a verifier before Linux 6.3 would let pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct What(u64);
+
+impl What {
+    const NOTHING: Self = Self(u64::MAX);
+    const WAIT: Self = Self(u64::MAX - 1);
     /// For a lock that the kernel hands over: no evidence of a barrier.
-    Lock,
+    const LOCK: Self = Self(u64::MAX - 2);
+
     /// So many at most.
-    Wake(u64),
+    #[inline(always)]
+    const fn wake(most: u64) -> Self {
+        Self(most)
+    }
 }
 
 /// A system call is entered: `sys_enter(registers, number)`.
@@ -113,70 +132,96 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     if !target::owns(&task, false) {
         return 0;
     }
-    let regs: u64 = ctx.arg(0);
-    // SAFETY: a copy from the kernel's memory, which may fail.
-    let Ok(regs) = (unsafe { bpf_probe_read_kernel((regs + FROM) as *const Registers) }) else {
-        return 0;
+    let mut call = Call {
+        rdi: 0,
+        rsi: 0,
+        rdx: 0,
+        r10: 0,
+        rip: 0,
+        rsp: 0,
+        rbp: 0,
     };
-    if let Some((what, address)) = understand(number, &regs) {
-        take(&task, what, address, &regs);
+    if !read(ctx.arg(0), &mut call) {
+        return 0;
+    }
+    let (what, address) = understand(number, &call);
+    if what != What::NOTHING {
+        take(&task, what, address, &call);
     }
     0
 }
 
+/// Reads the registers at an address of the kernel; false if that fails. In a function
+/// of its own, so that all of them lie on the stack only meanwhile: functions that call
+/// each other have 512 bytes together (before Linux 6.13).
+#[inline(never)]
+fn read(regs: u64, call: &mut Call) -> bool {
+    // SAFETY: a copy from the kernel's memory, which may fail.
+    let Ok(regs) = (unsafe { bpf_probe_read_kernel((regs + FROM) as *const Registers) }) else {
+        return false;
+    };
+    *call = Call {
+        rdi: regs.rdi,
+        rsi: regs.rsi,
+        rdx: regs.rdx,
+        r10: regs.r10,
+        rip: regs.rip,
+        rsp: regs.rsp,
+        rbp: regs.rbp,
+    };
+    true
+}
+
 /// What the call does, and to which futex.
 #[inline(always)]
-fn understand(number: u64, regs: &Registers) -> Option<(What, u64)> {
-    let address = regs.rdi;
+fn understand(number: u64, call: &Call) -> (What, u64) {
+    let low = |value: u64| value & 0xffff_ffff;
     match number {
         number::FUTEX => {
-            let count = regs.rdx & 0xffff_ffff;
-            let what = match regs.rsi & 0xffff_ffff & !FLAGS {
-                op::WAIT | op::WAIT_BITSET => What::Wait,
-                op::WAKE | op::WAKE_BITSET => What::Wake(count),
+            let what = match low(call.rsi) & !FLAGS {
+                op::WAIT | op::WAIT_BITSET => What::WAIT,
+                op::WAKE | op::WAKE_BITSET => What::wake(low(call.rdx)),
                 // Those that go to another futex are let go here.
-                op::REQUEUE | op::CMP_REQUEUE => {
-                    What::Wake(count.saturating_add(regs.r10 & 0xffff_ffff))
-                }
-                op::LOCK_PI | op::LOCK_PI2 => What::Lock,
-                _ => return None,
+                op::REQUEUE | op::CMP_REQUEUE => What::wake(low(call.rdx) + low(call.r10)),
+                op::LOCK_PI | op::LOCK_PI2 => What::LOCK,
+                _ => What::NOTHING,
             };
-            Some((what, address))
+            (what, call.rdi)
         }
-        number::WAIT => Some((What::Wait, address)),
-        number::WAKE => Some((What::Wake(regs.rdx & 0xffff_ffff), address)),
+        number::WAIT => (What::WAIT, call.rdi),
+        number::WAKE => (What::wake(low(call.rdx)), call.rdi),
         // An array of `struct futex_waitv`: what is expected, the address, …
-        number::WAITV => Some((What::Wait, crate::word(address.wrapping_add(8)))),
-        number::REQUEUE => Some((
-            What::Wake((regs.rdx & 0xffff_ffff).saturating_add(regs.r10 & 0xffff_ffff)),
-            crate::word(address.wrapping_add(8)),
-        )),
-        _ => None,
+        number::WAITV => (What::WAIT, crate::word(call.rdi.wrapping_add(8))),
+        number::REQUEUE => (
+            What::wake(low(call.rdx) + low(call.r10)),
+            crate::word(call.rdi.wrapping_add(8)),
+        ),
+        _ => (What::NOTHING, 0),
     }
 }
 
 #[inline(always)]
-fn take(task: &Task, what: What, object: u64, regs: &Registers) {
+fn take(task: &Task, what: What, object: u64, call: &Call) {
     let Some(slot) = thread::slot(task) else {
         return;
     };
     // As if the system call had been a call.
-    let at = regs.rsp.wrapping_sub(8);
+    let at = call.rsp.wrapping_sub(8);
     // What a known barrier is built on does not count.
     if object == 0 || slot.is_in_call(at) || slot.is_in_barrier(at) {
         return;
     }
-    let is_wait = !matches!(what, What::Wake(_));
-    let is_evidence = !matches!(what, What::Lock) && !condvar::is_silenced(object);
+    let is_wait = what == What::WAIT || what == What::LOCK;
+    let is_evidence = what != What::LOCK && !condvar::is_silenced(object);
     if !is_wait && !is_evidence {
         return;
     }
-    let callers = walk::callers(task, slot, at, regs.rip, regs.rbp);
+    let callers = walk::callers(task, slot, at, call.rip, call.rbp);
     if is_evidence {
         let (kind, most) = match what {
-            What::Wake(most) if most < 255 => (kind::WAKE, most as u8),
-            What::Wake(_) => (kind::WAKE, 0),
-            _ => (kind::WAIT, 0),
+            What::WAIT => (kind::WAIT, 0),
+            What(most) if most < 255 => (kind::WAKE, most as u8),
+            What(_) => (kind::WAKE, 0),
         };
         let evidence = Evidence {
             kind,
@@ -280,15 +325,22 @@ fn lock(futex: &Futex) -> Option<&'static mut Lock> {
     let key = core::ptr::from_ref(futex).cast();
     let mut found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
     if found.is_null() {
-        let new = Lock::default();
-        // One of two that are the first at the same time; hence not by force.
-        const IF_NONE: u64 = 1;
-        let new = (&raw const new).cast();
-        unsafe { bpf_map_update_elem(LOCKS.as_ptr(), key, new, IF_NONE) };
+        begin_lock(futex);
         found = unsafe { bpf_map_lookup_elem(LOCKS.as_ptr(), key) };
     }
     // SAFETY: null or a value of the map.
     unsafe { found.cast::<Lock>().as_mut() }
+}
+
+/// Makes an entry, if there is room; see [`read`] for why this is a function.
+#[inline(never)]
+fn begin_lock(futex: &Futex) -> i32 {
+    let new = Lock::default();
+    // One of two that are the first at the same time; hence not by force.
+    const IF_NONE: u64 = 1;
+    let key = core::ptr::from_ref(futex).cast_mut().cast();
+    let new = (&raw const new).cast_mut().cast();
+    unsafe { bpf_map_update_elem(LOCKS.as_ptr(), key, new, IF_NONE) as i32 }
 }
 
 /// Adds, whoever else does so on other CPUs. Rust offers this target no atomic

@@ -26,6 +26,7 @@ static KMP: MapDef = MapDef::new(BPF_MAP_TYPE_ARRAY, size_of::<Kmp>() as u32, MA
 /// A thread comes to a barrier of its team; its number is an argument.
 #[uprobe]
 pub fn kmp(ctx: ProbeContext) -> u32 {
+    crate::target::on_own_stack();
     let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     if cookie.generation != thread::generation() {
         return 0;

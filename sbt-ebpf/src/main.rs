@@ -50,6 +50,7 @@ const fn head(kind: u8, layout: u8, tid: u32) -> Head {
 /// A thread enters a barrier; the first argument is the object.
 #[uprobe]
 pub fn arrive(ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     if cookie.generation != thread::generation() {
         return 0;
@@ -161,6 +162,7 @@ fn tell_count(
 /// is built on does not count while the thread is inside.
 #[uprobe]
 pub fn call(ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     if cookie.generation != thread::generation() {
         return 0;
@@ -239,6 +241,7 @@ impl Registers {
 /// stack, for an exception or a cancelled thread, gets past one.
 #[uprobe]
 pub fn call_exit(ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     let task = Task::current();
     // SAFETY: as in `arrive`.
     let at = unsafe { (*ctx.regs).rsp };
@@ -262,6 +265,7 @@ const fn stepped(is: bool) -> u16 {
 /// region has ended.
 #[uprobe]
 pub fn mark(ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     let cookie = MarkCookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     if cookie.generation != thread::generation() {
         return 0;
@@ -357,6 +361,7 @@ fn tell_turn(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
 /// The function that a thread entered returns.
 #[uretprobe]
 pub fn depart(ctx: RetProbeContext) -> u32 {
+    target::on_own_stack();
     let task = Task::current();
     // SAFETY: as in `arrive`.
     let at = unsafe { (*ctx.regs).rsp }.wrapping_sub(8);
@@ -388,6 +393,7 @@ fn tell_clocks(head: Head, task: &Task, slot: &mut thread::Slot, mark: u32) {
 /// remembered of objects may be stale from here on.
 #[uprobe]
 pub fn init(ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     let task = Task::current();
     let Some(slot) = thread::slot(&task) else {
         return 0;
@@ -415,6 +421,7 @@ pub fn init(ctx: ProbeContext) -> u32 {
 /// The dynamic linker tells debuggers that the list of libraries has changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
+    target::on_own_stack();
     let task = Task::current();
     if target::owns(&task, true) {
         thread::renew_walks();

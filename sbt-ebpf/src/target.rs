@@ -68,6 +68,28 @@ macro_rules! config {
 }
 pub(crate) use config;
 
+/// Has a uprobe's program, which begins with this, run on the stack of the thread that
+/// hits it.
+///
+/// From Linux 6.13 on the verifier gives programs a stack of their own for each CPU. A
+/// uprobe's program can be preempted by a thread that hits a probe on the same CPU, and
+/// both would write to that one stack: where the kernel is preemptible, that ends in a fault
+/// of the kernel. A program that calls another in its place gets none. This one never
+/// does: the condition is false, which the verifier knows, and what it guards is gone
+/// when the program runs.
+#[inline(always)]
+pub fn on_own_stack() {
+    if config!(cpus) == u32::MAX {
+        // SAFETY: never executed. 12 is `BPF_FUNC_tail_call` of linux/bpf.h.
+        unsafe {
+            core::arch::asm!(
+                "call 12",
+                out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _,
+            );
+        }
+    }
+}
+
 /// Thread and process of the current task as the agent numbers them. `None` if
 /// the agent lives in a pid namespace of its own and the task in another.
 #[inline(always)]

@@ -18,6 +18,7 @@ use crate::{returns_at, task::Task, tell_arrival_and_wake, tell_count, thread, w
 /// made for how many: so the number is looked at each time.
 #[uprobe]
 pub fn team(ctx: ProbeContext) -> u32 {
+    crate::target::on_own_stack();
     let cookie = Cookie::unpack(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     if cookie.generation != thread::generation() {
         return 0;

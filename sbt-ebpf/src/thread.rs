@@ -20,7 +20,8 @@ use crate::{
     walk::Seen,
 };
 
-const SLOTS: usize = 32768;
+/// A power of two. Twice as many would be more than Linux 5.15 lets a map of one value have.
+const SLOTS: usize = 16384;
 const CACHED: usize = 4;
 
 #[derive(Clone, Copy)]

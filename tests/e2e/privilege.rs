@@ -166,6 +166,16 @@ fn root_is_well() {
     let finished = run(sbt_with(&["doctor"])).expect(0);
     assert!(finished.out().contains("OK    rehearsal"), "{finished}");
     assert!(!finished.out().contains("NO  "), "{finished}");
+    // With everything switched on, also what no run has asked for yet.
+    let finished = run(sbt_with(&["doctor", "--programs"])).expect(0);
+    let out = finished.out();
+    for program in ["arrive ", "away ", "kmp ", "sys_enter "] {
+        assert!(
+            out.lines().any(|line| line.starts_with(program)),
+            "{finished}"
+        );
+    }
+    assert!(!out.contains("refused"), "{finished}");
 }
 
 #[test]

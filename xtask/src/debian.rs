@@ -1,4 +1,4 @@
-//! The compiler from Debian's packages, unpacked into the target folder.
+//! Debian's packages: installed, or unpacked into the target folder, as the compiler is.
 //!
 //! Debian's newest rustc is packaged for building browsers, and conflicts with
 //! rustup. Unpacking needs neither root nor the removal of anything.
@@ -30,16 +30,23 @@ pub fn unpack(dir: &Path) -> Result<PathBuf> {
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }
+    let packages = compiler_packages()?;
+    download_and_extract(&packages, &root)?;
+    fs::write(complete, packages.join("\n") + "\n")?;
+    Ok(prefix)
+}
+
+/// Downloads packages and unpacks them under `root`.
+pub fn download_and_extract(packages: &[String], root: &Path) -> Result<()> {
     let archives = root.join("archives");
     fs::create_dir_all(&archives)
         .with_context(|| format!("cannot create {}", archives.display()))?;
-    let packages = compiler_packages()?;
     eprintln!("downloading {}", packages.join(" "));
     let mut download = process::command("apt-get");
     download
         .arg("-q")
         .arg("download")
-        .args(&packages)
+        .args(packages)
         .current_dir(&archives);
     if is_root() {
         // Else apt would want its own user to write to the target folder.
@@ -47,12 +54,23 @@ pub fn unpack(dir: &Path) -> Result<PathBuf> {
     }
     process::run(&mut download).context("is the package list old? run `apt-get update`")?;
     for archive in fs::read_dir(&archives)? {
-        let archive = archive?.path();
-        process::run(process::command("dpkg").arg("-x").arg(&archive).arg(&root))?;
+        extract(&archive?.path(), root)?;
     }
     fs::remove_dir_all(&archives)?;
-    fs::write(complete, packages.join("\n") + "\n")?;
-    Ok(prefix)
+    Ok(())
+}
+
+/// Unpacks a package under `root`.
+pub fn extract(archive: &Path, root: &Path) -> Result<()> {
+    process::run(process::command("dpkg").arg("-x").arg(archive).arg(root))
+}
+
+/// The package that `package` depends on and whose name begins with `start`.
+pub fn depends(package: &str, start: &str) -> Result<String> {
+    let about = show(package)?;
+    let name = field(&about, "Depends").and_then(|depends| dependency(depends, start));
+    name.map(str::to_owned)
+        .with_context(|| format!("{package} depends on no {start}…: run `apt-get update`"))
 }
 
 /// The folder under `prefix` with the compiler's shared libraries, LLVM's too.
@@ -131,7 +149,7 @@ fn compiler_packages() -> Result<Vec<String>> {
     let std = format!("libstd-rust-web-{}", major_minor(version));
     let about_std = show(&std)?;
     let llvm = field(&about_std, "Depends")
-        .and_then(llvm_of)
+        .and_then(|depends| dependency(depends, "libllvm"))
         .with_context(|| format!("{std} does not say which LLVM it needs"))?;
     let names = [
         "rustc-web",
@@ -181,12 +199,12 @@ fn major_minor(version: &str) -> String {
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// `libllvm22` of `libc6 (>= 2.34), libllvm22 (>= 1:22), libstdc++6`.
-fn llvm_of(depends: &str) -> Option<&str> {
+/// `libllvm22` of `libc6 (>= 2.34), libllvm22 (>= 1:22), libstdc++6`, for `libllvm`.
+fn dependency<'a>(depends: &'a str, start: &str) -> Option<&'a str> {
     depends
         .split(',')
         .filter_map(|dependency| dependency.split_whitespace().next())
-        .find(|name| name.starts_with("libllvm"))
+        .find(|name| name.starts_with(start))
 }
 
 #[cfg(test)]
@@ -200,9 +218,9 @@ mod tests {
         assert_eq!(field(paragraph, "Vers"), None);
         assert_eq!(major_minor("1.96.0+dfsg1-1"), "1.96");
         assert_eq!(
-            field(paragraph, "Depends").and_then(llvm_of),
+            field(paragraph, "Depends").and_then(|depends| dependency(depends, "libllvm")),
             Some("libllvm22")
         );
-        assert_eq!(llvm_of("libc6"), None);
+        assert_eq!(dependency("libc6", "libllvm"), None);
     }
 }

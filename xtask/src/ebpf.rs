@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::object;
 use crate::record::{Record, hash, hash_sources};
 use crate::toolchain::{Choice, Toolchain};
+use crate::verifier;
 use crate::workspace::Workspace;
 
 /// Options of `cargo xtask ebpf`.
@@ -21,15 +22,29 @@ pub struct Args {
     #[arg(long, conflicts_with = "toolchain")]
     hash_only: bool,
 
+    /// Ask the kernel how much of each program of the committed object it looks at to
+    /// accept it, and compare with the file that says so, or write it
+    #[arg(long, value_enum, conflicts_with_all = ["check", "hash_only", "toolchain"])]
+    verifier: Option<Verifier>,
+
     /// The compiler
     #[arg(long, value_enum, default_value_t = Choice::Auto)]
     toolchain: Choice,
 }
 
+/// What is done with the verifier's counts.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Verifier {
+    Check,
+    Write,
+}
+
 /// Does what `args` ask for.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
-    if args.hash_only {
+    if let Some(verifier) = args.verifier {
+        verifier::run(&workspace, matches!(verifier, Verifier::Write))
+    } else if args.hash_only {
         check_hashes(&workspace)?;
         println!("the sources and the committed object have the recorded hashes");
         Ok(())

@@ -20,6 +20,8 @@ mod record;
 mod test;
 mod toolchain;
 mod tty;
+mod verifier;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -48,6 +50,8 @@ enum Command {
     Accuracy(accuracy::Args),
     /// Run the demo programs with a fault and mended, and write docs/case-studies.md
     CaseStudies(cases::Args),
+    /// Boot another kernel in a virtual machine and run sbt there
+    Vm(vm::Args),
     /// Run sbt in a terminal of our own and draw its live screen into docs/screen
     Pictures(pictures::Args),
     /// Make manual pages, completions and a package for Debian in target/package, and try them
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::CaseStudies(args) => cases::run(&args),
+        Command::Vm(args) => vm::run(&args),
         Command::Pictures(args) => pictures::run(&args),
         Command::Package(args) => package::run(&args),
     };

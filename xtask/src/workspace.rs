@@ -45,6 +45,11 @@ impl Workspace {
         self.ebpf().join("object/sbt.bpf.toml")
     }
 
+    /// How much the verifier looks at of each program, by kernel.
+    pub fn verifier(&self) -> PathBuf {
+        self.ebpf().join("object/verifier.toml")
+    }
+
     /// Compilers and linkers that were fetched or built for the object.
     pub fn toolchains(&self) -> PathBuf {
         self.target.join("bpf-toolchain")

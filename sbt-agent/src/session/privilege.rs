@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::anyhow;
 
-use crate::source::ebpf::loader::LoadError;
+use crate::source::ebpf::{kernel::too_old, loader::LoadError};
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
@@ -49,6 +49,11 @@ pub fn remedy() -> String {
 
 /// Makes an error of loading one that says what to do.
 pub fn explain(error: LoadError) -> anyhow::Error {
+    // It may refuse by any error, as if a privilege were missing too.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if let Some(why) = too_old(release.trim()) {
+        return anyhow!("cannot load eBPF programs: {why}");
+    }
     match error {
         LoadError::Privilege(what) => {
             let missing = missing(effective());

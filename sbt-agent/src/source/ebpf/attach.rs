@@ -1,6 +1,11 @@
 //! Probes are put on files, and taken off.
 
-use std::{ffi::CString, io, os::fd::OwnedFd, sync::Arc};
+use std::{
+    ffi::CString,
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use sbt_common::MAX_KMP;
@@ -8,8 +13,10 @@ use sbt_common::MAX_KMP;
 use super::{
     Ebpf,
     bpf::{self, ProbePoint, ProgramKind},
+    loader::{self, LoadError},
     perf_uprobe,
     points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped, is_region},
+    refused,
 };
 use crate::{
     source::Scope,
@@ -100,7 +107,7 @@ impl Ebpf {
     }
 
     fn attach_points(
-        &self,
+        &mut self,
         program: &str,
         path: &CString,
         points: &[ProbePoint],
@@ -109,23 +116,20 @@ impl Ebpf {
         if points.is_empty() {
             return Ok(Vec::new());
         }
-        let program = self.loaded.program(program)?;
-        match self.loaded.uprobes {
-            ProgramKind::UprobeMulti => {
-                let pid = match self.scope {
-                    Scope::Target => self.pid,
-                    Scope::Everyone => 0,
-                };
-                let link = bpf::attach_uprobe_multi(program, path, points, returns, pid)?;
-                Ok(vec![link])
+        let loaded = match self.loaded.program(program) {
+            Ok(loaded) => loaded,
+            // The kernel takes the others, without which there would be nothing to see.
+            Err(why @ LoadError::Kernel { .. }) if !loader::NEEDED.contains(&program) => {
+                let note = refused::note(program, &why.to_string());
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                return Ok(Vec::new());
             }
-            _ => points
-                .iter()
-                .map(|point| perf_uprobe::attach(program, path, *point, returns, self.pid))
-                .collect::<io::Result<Vec<_>>>()
-                .map(|links| links.into_iter().flatten().collect())
-                .map_err(Into::into),
-        }
+            Err(error) => return Err(error.into()),
+        };
+        let pid = (self.scope == Scope::Target).then_some(self.pid);
+        put(self.loaded.uprobes, loaded, path, points, returns, pid)
     }
 
     /// Puts another set of probes on, which counts in the place of any before.
@@ -146,6 +150,39 @@ impl Ebpf {
         links.append(&mut self.condvars);
         links
     }
+}
+
+/// Puts a program on places of one file, for one process or for everyone. Closing the
+/// descriptors detaches.
+pub(super) fn put(
+    uprobes: ProgramKind,
+    program: BorrowedFd<'_>,
+    path: &CString,
+    points: &[ProbePoint],
+    returns: bool,
+    pid: Option<u32>,
+) -> anyhow::Result<Vec<OwnedFd>> {
+    if uprobes == ProgramKind::UprobeMulti {
+        let pid = pid.unwrap_or(0);
+        let link = bpf::attach_uprobe_multi(program, path, points, returns, pid)?;
+        return Ok(vec![link]);
+    }
+    let links = points
+        .iter()
+        .map(|point| perf_uprobe::attach(program, path, *point, returns, pid))
+        // A process that is gone has nothing to be probed.
+        .filter(|link| {
+            let error = link.as_ref().err().and_then(io::Error::raw_os_error);
+            error != Some(libc::ESRCH)
+        })
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                anyhow::anyhow!("before Linux 6.6 probes need root: run sbt with sudo")
+            }
+            _ => error.into(),
+        })?;
+    Ok(links.into_iter().flatten().collect())
 }
 
 /// Closes links. Each waits until no CPU can be in its program any more, which

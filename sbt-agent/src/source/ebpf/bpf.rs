@@ -7,12 +7,12 @@ use std::{
     ffi::CString,
     io,
     mem::zeroed,
-    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
 use aya_obj::generated::{
     bpf_attach_type::{BPF_PERF_EVENT, BPF_TRACE_UPROBE_MULTI},
-    bpf_attr, bpf_cmd, bpf_insn,
+    bpf_attr, bpf_cmd, bpf_insn, bpf_prog_info,
     bpf_prog_type::{BPF_PROG_TYPE_KPROBE, BPF_PROG_TYPE_RAW_TRACEPOINT},
 };
 
@@ -183,7 +183,18 @@ pub enum ProgramKind {
     RawTracepoint,
 }
 
-/// Loads a program. The error carries the end of the verifier's log, if any.
+impl ProgramKind {
+    /// The way in which this kernel attaches uprobes: all at once if it can.
+    pub fn of_uprobes() -> Self {
+        if has_uprobe_multi() {
+            Self::UprobeMulti
+        } else {
+            Self::Uprobe
+        }
+    }
+}
+
+/// Loads a program. The error carries what the verifier's log ends with, if any.
 pub fn program_load(
     name: &str,
     kind: ProgramKind,
@@ -222,11 +233,68 @@ pub fn program_load(
         load(&mut log).map_err(|error| {
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(0);
             let text = String::from_utf8_lossy(&log[..end]);
-            let last: Vec<_> = text.lines().rev().take(12).collect();
-            let last: Vec<_> = last.into_iter().rev().collect();
-            io::Error::new(error.kind(), format!("{error}: {}", last.join("\n")))
+            match objection(&text) {
+                Some(objection) => io::Error::new(error.kind(), format!("{error}: {objection}")),
+                None => error,
+            }
         })
     })
+}
+
+/// What the verifier has against a program: the last line of its log that is neither
+/// statistics nor the state of its registers.
+fn objection(log: &str) -> Option<&str> {
+    let is_statistics = |line: &str| {
+        [
+            "processed ",
+            "verification time",
+            "stack depth",
+            "max_states",
+        ]
+        .iter()
+        .any(|start| line.starts_with(start))
+    };
+    log.lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty() && !is_statistics(line))
+}
+
+/// How many instructions the verifier has looked at to accept a program; unknown before
+/// Linux 5.16.
+pub fn program_verified(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // SAFETY: a structure of integers: zero is valid.
+    let mut info: bpf_prog_info = unsafe { zeroed() };
+    let mut attr = empty();
+    attr.info.bpf_fd = raw(program);
+    attr.info.info_len = u32::try_from(size_of::<bpf_prog_info>()).map_err(io::Error::other)?;
+    attr.info.info = (&raw mut info) as u64;
+    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    Ok(Some(info.verified_insns).filter(|count| *count != 0))
+}
+
+/// Whether this kernel attaches a program to many places at once. One that does not
+/// loads programs for it all the same.
+fn has_uprobe_multi() -> bool {
+    /// `r0 = 0`, and `exit`, as linux/bpf.h puts them together.
+    const CODES: [u8; 2] = [0xb7, 0x95];
+    let nothing = CODES.map(|code| bpf_insn {
+        code,
+        // SAFETY: a structure of integers: zero is valid.
+        ..unsafe { zeroed() }
+    });
+    let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
+    let program = match program_load("nothing", ProgramKind::UprobeMulti, &nothing) {
+        Ok(program) => program,
+        // Whatever else is the matter will be told by those that are needed.
+        Err(error) => return !is_invalid(&error),
+    };
+    let point = ProbePoint {
+        offset: 0,
+        cookie: 0,
+    };
+    // Nobody can probe a folder: a kernel that gets as far as to see that has it.
+    attach_uprobe_multi(program.as_fd(), &c"/".to_owned(), &[point], false, 0)
+        .map_or_else(|error| !is_invalid(&error), |_link| true)
 }
 
 /// Runs a raw tracepoint's program here and now, in our own context.
@@ -290,4 +358,18 @@ pub fn attach_perf_event(
     attr.link_create.attach_type = BPF_PERF_EVENT as u32;
     attr.link_create.__bindgen_anon_3.perf_event.bpf_cookie = cookie;
     bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr).map(owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_objection_is_the_last_line_that_is_no_statistics() {
+        let log = "0: (79) r6 = *(u64 *)(r1 +112)\nR1 invalid mem access 'scalar'\n\
+                   processed 12 insns (limit 1000000) max_states_per_insn 0\n\n";
+        assert_eq!(objection(log), Some("R1 invalid mem access 'scalar'"));
+        assert_eq!(objection("processed 0 insns\n"), None);
+        assert_eq!(objection(""), None);
+    }
 }

@@ -16,7 +16,8 @@ use anyhow::Context as _;
 use sbt_common::{CODE_AROUND, Code, Config, Cookie, MarkCookie, Rule, cfa, kind, layout, team};
 
 use super::{
-    bpf::{self, ProbePoint, ProgramKind},
+    attach::{detach, put},
+    bpf::{ProbePoint, ProgramKind},
     loader::{self, Loaded},
 };
 use crate::{
@@ -96,10 +97,6 @@ pub fn begin(config: Config, uprobes: ProgramKind) -> Measurement {
 
 fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {
     let outcome = &shared.outcome;
-    if uprobes != ProgramKind::UprobeMulti {
-        let _first = outcome.set(Err("it is not measured before Linux 6.6".into()));
-        return;
-    }
     let config = Config {
         target: std::process::id(),
         children: 0,
@@ -107,7 +104,7 @@ fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {
         events: 0,
         ..config
     };
-    let mut bench = match Bench::new(config, &shared.unwanted) {
+    let mut bench = match Bench::new(config, uprobes, &shared.unwanted) {
         Ok(bench) => bench,
         Err(error) => {
             let _first = outcome.set(Err(format!("{error:#}")));
@@ -118,7 +115,7 @@ fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {
     let tariff = tariff.map_err(|error| format!("{error:#}"));
     let _first = outcome.set(tariff);
     // To take the probes off takes longer than all the rest: nobody waits for it.
-    super::attach::detach(std::mem::take(&mut bench.links));
+    detach(std::mem::take(&mut bench.links));
 }
 
 /// An error if nobody waits for it any more.
@@ -138,8 +135,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(config: Config, unwanted: &AtomicBool) -> anyhow::Result<Self> {
-        let loaded = loader::load(config, ProgramKind::UprobeMulti, &MEASURED)?;
+    fn new(config: Config, uprobes: ProgramKind, unwanted: &AtomicBool) -> anyhow::Result<Self> {
+        let loaded = loader::load(config, uprobes, &MEASURED)?;
         wanted(unwanted)?;
         let mut bench = Self {
             loaded,
@@ -165,9 +162,8 @@ impl Bench {
                 cookie,
             };
             let program = bench.loaded.program(program)?;
-            let link =
-                bpf::attach_uprobe_multi(program, &code.path, &[point], returns, bench.process())?;
-            anyhow::Ok(link)
+            let process = Some(bench.process());
+            put(uprobes, program, &code.path, &[point], returns, process)
         };
         let links = std::thread::scope(|scope| {
             let attaching = points.map(|point| scope.spawn(move || attach(point)));
@@ -176,7 +172,8 @@ impl Bench {
                     .map_err(|_panic| anyhow::anyhow!("a thread that attaches a probe failed"))?
             })
         });
-        bench.links = links.into_iter().collect::<anyhow::Result<_>>()?;
+        let links = links.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        bench.links = links.into_iter().flatten().collect();
         Ok(bench)
     }
 

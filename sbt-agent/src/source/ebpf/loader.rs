@@ -65,11 +65,23 @@ impl LoadError {
     }
 }
 
+/// A program in the kernel, or what was tried and why the kernel refused.
+type Answer = Result<OwnedFd, (String, String)>;
+
+/// What the kernel has said, if it has: lack of privilege is no answer.
+fn answer(loaded: Result<OwnedFd, LoadError>) -> Result<Answer, LoadError> {
+    match loaded {
+        Ok(program) => Ok(Ok(program)),
+        Err(LoadError::Kernel { what, source }) => Ok(Err((what, source.to_string()))),
+        Err(error) => Err(error),
+    }
+}
+
 /// The programs of the object, in the kernel and not yet attached.
 pub struct Loaded {
     /// By name. Each is loaded when it is first asked for, if not before: to have
-    /// one checked takes the kernel milliseconds.
-    programs: HashMap<String, OnceLock<OwnedFd>>,
+    /// one checked takes the kernel milliseconds. What it has refused it is not asked again.
+    programs: HashMap<String, OnceLock<Answer>>,
     object: Object,
     lost: OwnedFd,
     state: OwnedFd,
@@ -105,13 +117,32 @@ impl Loaded {
             .get(name)
             .ok_or_else(|| LoadError::Object(format!("no program {name}")))?;
         if cell.get().is_none() {
-            let loaded = load_program(&self.object, self.uprobes, name)?;
+            let answer = answer(load_program(&self.object, self.uprobes, name))?;
             // Should another have come before, one of the two goes.
-            let _other = cell.set(loaded);
+            let _other = cell.set(answer);
         }
-        cell.get()
-            .map(|fd| fd.as_fd())
-            .ok_or_else(|| LoadError::Object(format!("no program {name}")))
+        match cell.get() {
+            Some(Ok(program)) => Ok(program.as_fd()),
+            Some(Err((what, why))) => Err(LoadError::Kernel {
+                what: what.clone(),
+                source: io::Error::other(why.clone()),
+            }),
+            None => Err(LoadError::Object(format!("no program {name}"))),
+        }
+    }
+
+    /// The names of all programs, in order.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.programs.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// How many instructions the verifier was given of a program that is loaded.
+    pub fn instructions(&self, name: &str) -> Option<usize> {
+        let program = self.object.programs.get(name)?;
+        let function = self.object.functions.get(&program.function_key())?;
+        Some(function.instructions.len())
     }
 
     /// Makes the probes of another generation count, at once.
@@ -368,6 +399,10 @@ impl KernelBtf {
     }
 }
 
+/// Without these there is nothing to watch with; one of the others that a kernel
+/// refuses is done without.
+pub const NEEDED: [&str; 2] = ["arrive", "exit"];
+
 /// Loads everything: for `uprobe_multi`, or, where the kernel is older than
 /// 6.6, for one perf event a probe. `wanted`: the programs that will be used.
 pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loaded, LoadError> {
@@ -418,17 +453,22 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
             .collect();
         (filling.join(), loaded)
     });
-    let programs: HashMap<String, OnceLock<OwnedFd>> = object
+    let programs: HashMap<String, OnceLock<Answer>> = object
         .programs
         .keys()
         .map(|name| (name.clone(), OnceLock::new()))
         .collect();
     for (name, result) in loaded {
-        let program = result.map_err(|_panic| {
-            LoadError::Object(format!("the thread that loads {name} failed"))
-        })??;
+        let program = result
+            .map_err(|_panic| LoadError::Object(format!("the thread that loads {name} failed")))?;
+        // That one of the others is refused is told when it is to be attached.
+        let answer = if NEEDED.contains(&name) {
+            Ok(program?)
+        } else {
+            answer(program)?
+        };
         if let Some(cell) = programs.get(name) {
-            let _empty = cell.set(program);
+            let _empty = cell.set(answer);
         }
     }
     filled

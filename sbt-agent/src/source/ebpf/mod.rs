@@ -23,15 +23,18 @@ pub mod communicators;
 pub mod counting;
 pub mod decode;
 pub mod drain;
+pub mod kernel;
 pub mod loader;
 pub mod perf_uprobe;
 pub mod points;
 pub mod raw;
+mod refused;
 pub mod ring;
 mod source;
 pub mod spaces;
 mod switch;
 mod switches;
+pub mod trial;
 
 use attach::detach;
 use bpf::ProgramKind;
@@ -164,18 +167,7 @@ impl Ebpf {
         let mut config = loader::configure(pid, children);
         let states = set_states(states, &mut config);
         let opened = open_counters(counters, &mut config);
-        let mut loaded = match loader::load(config, ProgramKind::UprobeMulti, &PROGRAMS) {
-            // A kernel before 6.6 does not know the attach type.
-            Err(LoadError::Kernel { source, .. })
-                if source.raw_os_error() == Some(libc::EINVAL)
-                    || source.kind() == io::ErrorKind::InvalidInput =>
-            {
-                // Such probes are put on one process.
-                config.children = 0;
-                loader::load(config, ProgramKind::Uprobe, &PROGRAMS)?
-            }
-            other => other?,
-        };
+        let mut loaded = loader::load(config, ProgramKind::of_uprobes(), &PROGRAMS)?;
         let rings = std::mem::take(&mut loaded.rings);
         let rings = Rings::new(rings).map_err(|source| LoadError::Kernel {
             what: "mapping the ring buffers".into(),
@@ -224,12 +216,14 @@ impl Ebpf {
             if program == "fork" && !this.has_children() {
                 continue;
             }
-            let link =
-                bpf::attach_raw_tracepoint(this.loaded.program(program)?, &tracepoint.to_owned());
+            let loaded = this.loaded.program(program).map_err(io::Error::other);
+            let link = loaded
+                .and_then(|loaded| bpf::attach_raw_tracepoint(loaded, &tracepoint.to_owned()));
             match link {
                 Ok(link) => this.tracepoints.push(link),
                 Err(error) => this.notes.push(format!(
-                    "cannot watch {program} ({error}): the end of threads is not seen"
+                    "cannot watch {program} ({error}): {} not seen",
+                    refused::unseen(program)
                 )),
             }
         }

@@ -1,7 +1,7 @@
 //! Uprobes as perf events, one a place: for kernels before 6.6.
 //!
-//! They need root (`CAP_SYS_ADMIN`), take long to detach, and go silent when
-//! the target's first thread ends before the others.
+//! They need root (`CAP_SYS_ADMIN`), take long to detach, and those of one process go
+//! silent when its first thread ends before the others.
 
 use std::{
     ffi::CString,
@@ -10,16 +10,16 @@ use std::{
 };
 
 use super::bpf::{self, ProbePoint};
-use crate::source::perf;
+use crate::{counters, source::perf};
 
-/// Attaches a program to one place, for one process and its threads. The
-/// descriptors returned must be kept; closing them detaches.
+/// Attaches a program to one place, for one process and its threads, or for everyone
+/// who maps the file. The descriptors returned must be kept; closing them detaches.
 pub fn attach(
     program: BorrowedFd<'_>,
     path: &CString,
     point: ProbePoint,
     returns: bool,
-    pid: u32,
+    pid: Option<u32>,
 ) -> io::Result<[OwnedFd; 2]> {
     let read = |name: &str| -> io::Result<String> {
         fs::read_to_string(format!("/sys/bus/event_source/devices/uprobe/{name}"))
@@ -37,7 +37,11 @@ pub fn attach(
     attr.config = u64::from(returns) << return_bit;
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
     attr.__bindgen_anon_4.probe_offset = point.offset;
-    let event = perf::open(&attr, pid)?;
+    let event = match pid {
+        Some(pid) => perf::open(&attr, pid)?,
+        // The event is of one CPU, the program runs on all.
+        None => perf::open_on_cpu(&attr, counters::online().first().copied().unwrap_or(0))?,
+    };
     let link = bpf::attach_perf_event(program, event.as_fd(), point.cookie)?;
     Ok([link, event])
 }

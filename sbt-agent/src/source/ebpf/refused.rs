@@ -1,0 +1,53 @@
+//! What is done without if a kernel refuses one of the programs. Pure.
+
+/// What is not seen without a program, as the subject of "... not seen".
+pub fn unseen(program: &str) -> &'static str {
+    match program {
+        "depart" => "departures from barriers are",
+        "condvar" => "barriers made of condition variables are",
+        "init" => "how many threads a barrier is made for is",
+        "mapped" => "libraries that are loaded later are",
+        "mark" => "marks and the beginnings of parallel regions are",
+        "call" | "call_exit" => "functions named with --barrier are",
+        "team" => "barriers of GNU OpenMP are",
+        "kmp" => "barriers of LLVM's OpenMP are",
+        "exec" => "the execution of another program is",
+        "fork" => "the beginning of other processes is",
+        "exit" => "the end of threads is",
+        _ => "some of what happens is",
+    }
+}
+
+/// That a program is refused, and what of it.
+pub fn note(program: &str, why: &str) -> String {
+    format!(
+        "this kernel refuses a part of sbt ({why}): {} not seen; `sbt doctor --programs` lists all \
+         parts",
+        unseen(program)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::ebpf::PROGRAMS;
+
+    #[test]
+    fn what_is_not_seen_is_named_for_what_is_always_loaded() {
+        let unknown = unseen("");
+        for program in PROGRAMS {
+            // These two are not done without, or not noticed.
+            let is_known = unseen(program) != unknown;
+            assert_eq!(
+                is_known,
+                !["arrive", "calibrate"].contains(&program),
+                "{program}"
+            );
+        }
+        let note = note("kmp", "BPF program kmp: too long");
+        assert!(
+            note.contains("too long") && note.contains("LLVM's OpenMP"),
+            "{note}"
+        );
+    }
+}

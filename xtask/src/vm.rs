@@ -1,0 +1,119 @@
+//! `cargo xtask vm`: another kernel in a virtual machine, and sbt at work on it.
+//!
+//! The machine is emulated, so neither KVM nor the kernel of this machine matters. It
+//! has nothing but an initramfs: busybox, sbt, and programs that know what is to be
+//! seen of them. What it has to say comes through its second serial port.
+
+mod initramfs;
+mod kernel;
+mod machine;
+mod stages;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::test::require_tools;
+use crate::verifier;
+use crate::workspace::Workspace;
+
+use stages::Row;
+
+/// Options of `cargo xtask vm`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A package of Debian with a kernel, a .deb file, or a kernel itself (vmlinuz);
+    /// may be repeated. Debian's own kernel without it
+    #[arg(long, value_name = "PACKAGE|FILE")]
+    kernel: Vec<String>,
+
+    /// Give up on a machine that has not come to its end after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    limit: u64,
+
+    /// Put what the verifier looks at on that kernel into the file that says so
+    #[arg(long)]
+    write: bool,
+}
+
+/// Tools that this takes, and the Debian packages that have them.
+const TOOLS: [(&str, &str); 4] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("cpio", "cpio"),
+    ("gcc", "gcc"),
+];
+
+/// Boots each kernel and prints what came of it; an error unless all holds.
+pub fn run(args: &Args) -> Result<()> {
+    let workspace = Workspace::locate()?;
+    require_tools(&TOOLS)?;
+    let folder = workspace.target.join("vm");
+    let kernels = folder.join("kernels");
+    fs::create_dir_all(&kernels).with_context(|| format!("cannot create {}", kernels.display()))?;
+    let wanted: Vec<Option<&str>> = if args.kernel.is_empty() {
+        vec![None]
+    } else {
+        args.kernel
+            .iter()
+            .map(|kernel| Some(kernel.as_str()))
+            .collect()
+    };
+    let kernels: Vec<PathBuf> = wanted
+        .iter()
+        .map(|wanted| kernel::find(*wanted, &kernels))
+        .collect::<Result<_>>()?;
+    let sbt = verifier::sbt(&workspace)?;
+    let initramfs = initramfs::build(&workspace, &folder, &sbt)?;
+    let mut failed = Vec::new();
+    for kernel in kernels {
+        let limit = Duration::from_secs(args.limit);
+        let ran = machine::run(&kernel, &initramfs, &folder, limit)?;
+        let (release, mut rows) = stages::judge(&ran.said);
+        let release = release.with_context(|| {
+            format!(
+                "{} did not come up: its console is in {}",
+                kernel.display(),
+                ran.console.display()
+            )
+        })?;
+        rows.push(counts(&workspace, &release, &ran.said, args.write));
+        println!(
+            "Linux {release}, emulated with {} CPUs, {} s in all",
+            machine::CPUS,
+            ran.took.as_secs()
+        );
+        print!("{}", stages::table(&rows));
+        if rows.iter().any(|row| !row.holds) {
+            failed.push(release);
+        }
+    }
+    if !failed.is_empty() {
+        bail!(
+            "not all holds on Linux {}; all that was said is in {}",
+            failed.join(", "),
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+/// What the verifier says of the programs there.
+fn counts(workspace: &Workspace, release: &str, said: &str, write: bool) -> Row {
+    let settled = stages::printed(said, stages::PROGRAMS)
+        .context("`sbt doctor --programs` did not run")
+        .and_then(|printed| verifier::parse(&printed))
+        .and_then(|said| verifier::settle(workspace, release, &said, write));
+    let (holds, found) = match settled {
+        Ok(lines) => (true, lines.join("; ")),
+        Err(error) => (false, format!("{error:#}")),
+    };
+    Row {
+        what: "verifier".into(),
+        expected: "no program refused or grown".into(),
+        found,
+        holds,
+    }
+}
