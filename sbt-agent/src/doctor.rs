@@ -12,6 +12,9 @@ use crate::{
     target::{elf::Function, files::ProbedFile, libraries},
 };
 
+mod confined;
+mod setcap;
+
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -52,6 +55,9 @@ pub fn examine() -> bool {
             .any(|path| Path::new(path).exists()),
         ),
         capabilities(effective),
+        setcap::file(effective),
+        confined::container(),
+        confined::filter(effective),
         sysctls(
             &read("/proc/sys/kernel/perf_event_paranoid"),
             &read("/proc/sys/kernel/unprivileged_bpf_disabled"),
@@ -88,14 +94,8 @@ fn read(path: &str) -> String {
         .to_owned()
 }
 
-/// The first two numbers of a kernel's version.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 fn kernel(release: &str) -> Finding {
-    let state = match version(release) {
+    let state = match privilege::version(release) {
         Some(version) if version >= (5, 15) => State::Ok(release.to_owned()),
         _ => State::Bad(format!(
             "{release}: ring buffers and probe cookies need Linux 5.15; install a newer kernel"
@@ -124,7 +124,7 @@ fn btf(exists: bool) -> Finding {
 fn uprobes(exists: bool, release: &str) -> Finding {
     let state = if !exists {
         State::Bad("the kernel is built without them: use one with CONFIG_UPROBE_EVENTS".into())
-    } else if version(release) >= Some((6, 6)) {
+    } else if privilege::version(release) >= Some((6, 6)) {
         State::Ok("uprobe_multi".into())
     } else {
         State::Less(
@@ -305,13 +305,6 @@ mod tests {
 
     fn is_bad(finding: &Finding) -> bool {
         matches!(finding.state, State::Bad(_))
-    }
-
-    #[test]
-    fn versions_are_read_from_releases() {
-        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
-        assert_eq!(version("5.15"), Some((5, 15)));
-        assert_eq!(version(""), None);
     }
 
     #[test]
