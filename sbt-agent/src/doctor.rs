@@ -57,7 +57,7 @@ pub fn examine() -> bool {
         capabilities(effective),
         setcap::file(effective),
         confined::container(),
-        confined::filter(effective),
+        confined::filter(),
         sysctls(
             &read("/proc/sys/kernel/perf_event_paranoid"),
             &read("/proc/sys/kernel/unprivileged_bpf_disabled"),

@@ -163,8 +163,14 @@ mod tests {
         });
         let (before, after, meanwhile, end) = result.join().unwrap();
         assert_eq!(after, kept(before.permitted, false));
-        assert_eq!(meanwhile.effective, after.effective | after.permitted & WRITING);
+        assert_eq!(
+            meanwhile.effective,
+            after.effective | after.permitted & WRITING
+        );
         assert_eq!(end, after);
-        assert!(set_capabilities(None, before).is_ok(), "another thread's are its own");
+        assert!(
+            set_capabilities(None, before).is_ok(),
+            "another thread's are its own"
+        );
     }
 }

@@ -207,13 +207,24 @@ fn inside_of_a_container_without_privileges_it_is_told() {
     let open = Open::new();
     let sbt = open.copy(sbt());
     let inside = |arguments: &str| -> Finished {
-        run(by_nobody(&format!("exec {UNPRIVILEGED} \"$1\" {arguments}"), &[&sbt]))
+        run(by_nobody(
+            &format!("exec {UNPRIVILEGED} \"$1\" {arguments}"),
+            &[&sbt],
+        ))
     };
     let finished = inside("run -- true").expect(125);
     let line = finished.one_line();
-    assert!(line.contains("user namespace") && !line.contains("setcap"), "{line}");
+    assert!(
+        line.contains("user namespace") && !line.contains("setcap"),
+        "{line}"
+    );
     let finished = inside("doctor").expect(1);
-    assert!(finished.out().contains("NO    container     this is a user namespace"), "{finished}");
+    assert!(
+        finished
+            .out()
+            .contains("NO    container     this is a user namespace"),
+        "{finished}"
+    );
     let finished = run(sbt_with(&["doctor"])).expect(0);
     assert!(finished.out().contains("OK    container"), "{finished}");
 }
@@ -230,7 +241,10 @@ fn attach_to_another_root_as_an_ordinary_user() {
     target.wait_for("ready");
     let json = open.path("a.json");
     let mut command = as_nobody(&sbt);
-    command.args(["attach", "--json", "--output"]).arg(&json).arg(target.pid().to_string());
+    command
+        .args(["attach", "--json", "--output"])
+        .arg(&json)
+        .arg(target.pid().to_string());
     run(command).expect(0);
     let report = Report::read(&json);
     report.is_exactly(300, 100);

@@ -208,7 +208,11 @@ fn under_sudo(arguments: &[&str]) -> Command {
 #[test]
 fn under_sudo_the_program_knows_nothing_of_sudo() {
     needs_root!();
-    for (name, value) in [("SUDO_USER", "nobody"), ("DOAS_USER", "nobody"), ("PKEXEC_UID", NOBODY)] {
+    for (name, value) in [
+        ("SUDO_USER", "nobody"),
+        ("DOAS_USER", "nobody"),
+        ("PKEXEC_UID", NOBODY),
+    ] {
         let script = "echo $(id -un) $USER ${SUDO_UID-}${SUDO_USER-}${DOAS_USER-}${PKEXEC_UID-}";
         let mut command = sbt_with(&["run", "-q", "--", "sh", "-c", script]);
         command.env(name, value);
@@ -230,14 +234,25 @@ fn under_sudo_nothing_is_lost_in_a_folder_for_the_user_alone() {
     fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
     let at = |name: &str| home.join(name);
     let mut command = under_sudo(&["run", "--json", "--keep=200ms", "--sample=200"]);
-    for (option, name) in [("-o", "a.sbt"), ("--output", "a.json"), ("--folded", "a.txt")] {
+    for (option, name) in [
+        ("-o", "a.sbt"),
+        ("--output", "a.json"),
+        ("--folded", "a.txt"),
+    ] {
         command.arg(option).arg(at(name));
     }
-    command.arg("--").arg(&truth).args(["rounds=300", "base=2000", "load=spin"]);
+    command
+        .arg("--")
+        .arg(&truth)
+        .args(["rounds=300", "base=2000", "load=spin"]);
     run(command).expect(0);
     assert!(Report::read(&at("a.json")).number("episodes") > 200);
     let mut command = under_sudo(&["report", "--html"]);
-    command.arg(at("a.html")).arg("--perfetto").arg(at("a.trace")).arg(at("a.sbt"));
+    command
+        .arg(at("a.html"))
+        .arg("--perfetto")
+        .arg(at("a.trace"))
+        .arg(at("a.sbt"));
     run(command).expect(0);
     let files: Vec<_> = fs::read_dir(&home).unwrap().map(|it| it.unwrap()).collect();
     assert_eq!(files.len(), 5, "{files:?}");

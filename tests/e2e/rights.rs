@@ -23,9 +23,13 @@ const BPF: u64 = 1 << 39;
 /// A field of each thread of a process, by which it is numbered in base 16.
 fn of_threads(process: u32, field: &str) -> Vec<u64> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let statuses = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
+    let statuses =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
     let value = |status: String| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).map(str::to_owned);
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .map(str::to_owned);
         u64::from_str_radix(line?.trim_start_matches(':').trim(), 16).ok()
     };
     statuses.filter_map(value).collect()
@@ -50,11 +54,17 @@ fn privileges_are_given_up_by_all_threads_and_not_by_the_program() {
     let three = open.capable("cap_bpf,cap_perfmon,cap_sys_ptrace+ep");
     let options = ["run", "-q", "--sample", "100", "--states", "full", "--"];
     for is_root in [true, false] {
-        let mut command = if is_root { sbt_with(&options) } else { as_nobody(&three) };
+        let mut command = if is_root {
+            sbt_with(&options)
+        } else {
+            as_nobody(&three)
+        };
         if !is_root {
             command.args(options);
         }
-        command.arg(&truth).args(["threads=2", "rounds=100000", "base=1000"]);
+        command
+            .arg(&truth)
+            .args(["threads=2", "rounds=100000", "base=1000"]);
         let mut watching = start(command);
         watching.wait_for("ready");
         // setpriv has become sbt.
@@ -64,19 +74,38 @@ fn privileges_are_given_up_by_all_threads_and_not_by_the_program() {
             ["CapEff", "CapPrm", "CapBnd"].map(|field| of_threads(process, field));
         assert!(effective.len() > 1, "it has more threads than one");
         let all = effective.iter().chain(&permitted);
-        assert!(all.clone().all(|set| set & (BPF | PERFMON | PTRACE) == BPF | PERFMON | PTRACE));
+        assert!(
+            all.clone()
+                .all(|set| set & (BPF | PERFMON | PTRACE) == BPF | PERFMON | PTRACE)
+        );
         if is_root {
-            assert!(all.clone().all(|set| set & (SYS_ADMIN | SETUID) == 0), "{permitted:x?}");
-            assert!(effective.iter().all(|set| set & DAC_OVERRIDE == 0), "{effective:x?}");
-            assert!(effective.iter().all(|set| set & READ_SEARCH != 0), "{effective:x?}");
+            assert!(
+                all.clone().all(|set| set & (SYS_ADMIN | SETUID) == 0),
+                "{permitted:x?}"
+            );
+            assert!(
+                effective.iter().all(|set| set & DAC_OVERRIDE == 0),
+                "{effective:x?}"
+            );
+            assert!(
+                effective.iter().all(|set| set & READ_SEARCH != 0),
+                "{effective:x?}"
+            );
             assert!(bounding.iter().all(|set| *set == 0), "{bounding:x?}");
         } else {
-            assert!(all.clone().all(|set| *set == BPF | PERFMON | PTRACE), "{permitted:x?}");
+            assert!(
+                all.clone().all(|set| *set == BPF | PERFMON | PTRACE),
+                "{permitted:x?}"
+            );
         }
         let child = program_of(process, &truth);
         let ours = of_threads(std::process::id(), "CapEff")[0];
         let expected = if is_root { ours } else { 0 };
-        assert!(of_threads(child, "CapEff").iter().all(|set| *set == expected));
+        assert!(
+            of_threads(child, "CapEff")
+                .iter()
+                .all(|set| *set == expected)
+        );
         assert_eq!(of_threads(child, "NoNewPrivs").iter().max(), Some(&0));
         watching.signal(libc::SIGTERM);
         watching.finish();
@@ -86,7 +115,11 @@ fn privileges_are_given_up_by_all_threads_and_not_by_the_program() {
 /// Processes of the user, of another one and of root.
 fn targets(truth: &Path) -> [Started; 3] {
     let run = ["threads=3", "rounds=1000000", "base=1000"];
-    let commands = [as_nobody(truth), as_user(OTHER, truth), command(truth, &[""; 0])];
+    let commands = [
+        as_nobody(truth),
+        as_user(OTHER, truth),
+        command(truth, &[""; 0]),
+    ];
     commands.map(|mut command| {
         command.args(run);
         let mut target = start(command);
@@ -130,7 +163,12 @@ fn each_capability_is_for_what_the_documents_say() {
     asked(&two, &["hang"], own.pid()).expect(0);
     for target in [&others, &roots] {
         refuses(&two, &attach, target, "missing CAP_SYS_PTRACE");
-        refuses(&two, &["hang"], target, "missing CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
+        refuses(
+            &two,
+            &["hang"],
+            target,
+            "missing CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+        );
     }
 
     let three = open.capable("cap_bpf,cap_perfmon,cap_sys_ptrace+ep");
@@ -155,7 +193,10 @@ fn a_first_thread_that_leaves_silences_nothing_for_an_ordinary_user() {
     let two = open.capable("cap_bpf,cap_perfmon+ep");
     let json = open.path("a.json");
     let mut command = as_nobody(&two);
-    command.args(["run", "--json", "--output"]).arg(&json).arg("--");
+    command
+        .args(["run", "--json", "--output"])
+        .arg(&json)
+        .arg("--");
     command.arg(&leader).arg("rounds=200");
     run(command).expect(4);
     Report::read(&json).is_exactly(600, 200);
@@ -164,7 +205,12 @@ fn a_first_thread_that_leaves_silences_nothing_for_an_ordinary_user() {
     let mut target = start(command);
     target.wait_for("ready");
     let output = json.to_str().unwrap();
-    asked(&two, &["attach", "--json", "--output", output], target.pid()).expect(0);
+    asked(
+        &two,
+        &["attach", "--json", "--output", output],
+        target.pid(),
+    )
+    .expect(0);
     let report = Report::read(&json);
     report.site_at(line("leader.c", "SITE orphan"));
     assert!(report.number("episodes") > 100, "{report}");
@@ -180,6 +226,11 @@ fn the_doctor_says_that_setcap_has_no_effect() {
     let mut command = command("unshare", &["--mount", "--", "sh", "-c", script, "sh"]);
     command.arg(sbt());
     let finished = run(command).expect(1);
-    assert!(finished.out().contains("less  setcap        /mnt/sbt lies on a file system that is mounted nosuid"), "{finished}");
+    assert!(
+        finished
+            .out()
+            .contains("less  setcap        /mnt/sbt lies on a file system that is mounted nosuid"),
+        "{finished}"
+    );
     assert!(!finished.out().contains("sudo setcap"), "{finished}");
 }

@@ -5,7 +5,11 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 use anyhow::{Context as _, anyhow};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use crate::{rights, source::ebpf::loader::LoadError, target::process};
+use crate::{
+    rights,
+    source::ebpf::{bpf, loader::LoadError},
+    target::process,
+};
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
@@ -19,7 +23,7 @@ const SYS_ADMIN: u32 = 21;
 pub const SETCAP: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace+ep";
 
 /// What the first user namespace is called by the kernel (`PROC_USER_INIT_INO`).
-const FIRST_USER_NAMESPACE: u64 = 0xeffff_ffd;
+const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
 
 /// Gives up what watching does not need; see [`rights::limit`].
 pub fn limit() -> anyhow::Result<()> {
@@ -44,17 +48,43 @@ pub const USER_NAMESPACE: &str = "this is a user namespace, as containers withou
     have, and no capability in it holds for the kernel's BPF; run sbt outside of it (`sudo sbt \
     attach PID`, with the number that the process has there)";
 
-/// The effective capabilities of this process, as bits.
+/// What to say where a filter forbids bpf to somebody who may use it.
+pub const FILTER: &str = "a filter of system calls forbids bpf, as those of containers do; run sbt \
+    outside of the container, or start that with bpf allowed (docker: --cap-add BPF --cap-add \
+    PERFMON, or --security-opt seccomp=unconfined)";
+
+/// What /proc tells of this thread.
+pub fn read_status() -> String {
+    fs::read_to_string("/proc/thread-self/status").unwrap_or_default()
+}
+
+/// Whether a filter keeps us from bpf, which our capabilities allow. `status`: that of this
+/// thread.
+pub fn filter_forbids(status: &str) -> bool {
+    is_filtered(status) && missing(effective_in(status)).is_empty() && bpf::is_refused()
+}
+
+/// Whether there is a filter of system calls.
+pub fn is_filtered(status: &str) -> bool {
+    field(status, "Seccomp:").is_some_and(|mode| mode != "0")
+}
+
+/// The effective capabilities of this thread, as bits.
 pub fn effective() -> u64 {
-    fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let hex = status
-                .lines()
-                .find_map(|line| line.strip_prefix("CapEff:"))?;
-            u64::from_str_radix(hex.trim(), 16).ok()
-        })
+    effective_in(&read_status())
+}
+
+fn effective_in(status: &str) -> u64 {
+    let hex = field(status, "CapEff:");
+    hex.and_then(|hex| u64::from_str_radix(hex, 16).ok())
         .unwrap_or(0)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
 /// Which of the needed capabilities are missing; `CAP_SYS_ADMIN` stands for
@@ -72,6 +102,9 @@ pub fn missing(effective: u64) -> Vec<&'static str> {
 
 /// The command that gives this very binary what it needs.
 pub fn remedy() -> String {
+    if in_user_namespace() {
+        return "run sbt outside of this user namespace, with sudo".into();
+    }
     let binary = std::env::current_exe().unwrap_or_else(|_| "sbt".into());
     remedy_for(&binary.to_string_lossy(), is_nosuid(&binary))
 }
@@ -96,13 +129,15 @@ pub fn explain(error: LoadError) -> anyhow::Error {
         LoadError::Privilege(_) if in_user_namespace() => {
             anyhow!("cannot load eBPF programs: {USER_NAMESPACE}")
         }
+        LoadError::Privilege(_) if filter_forbids(&read_status()) => {
+            anyhow!("cannot load eBPF programs: {FILTER}")
+        }
         LoadError::Privilege(what) => {
             let missing = missing(effective());
             if missing.is_empty() {
                 anyhow!(
                     "the kernel refuses {what} although this user may: it may be locked down \
-                     (/sys/kernel/security/lockdown) or a container's filter forbids bpf; `sbt \
-                     doctor` looks closer"
+                     (/sys/kernel/security/lockdown); `sbt doctor` looks closer"
                 )
             } else {
                 anyhow!(
@@ -142,10 +177,25 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_and_capabilities_are_read_from_the_status() {
+        let status = "Name:\tx\nCapEff:\t000000c000000000\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        assert!(is_filtered(status) && !is_filtered("Seccomp:\t0\n") && !is_filtered(""));
+        assert_eq!(effective_in(status), 1 << 39 | 1 << 38);
+        assert_eq!(effective_in(""), 0);
+        assert!(
+            !filter_forbids("CapEff:\t0\nSeccomp:\t2\n"),
+            "what is missing is another thing"
+        );
+    }
+
+    #[test]
     fn the_remedy_works_where_the_binary_lies() {
         assert!(remedy_for("/opt/sbt", false).contains("`sudo setcap cap_bpf"));
         let nosuid = remedy_for("/mnt/sbt", true);
-        assert!(nosuid.contains("nosuid") && !nosuid.contains("sudo setcap"), "{nosuid}");
+        assert!(
+            nosuid.contains("nosuid") && !nosuid.contains("sudo setcap"),
+            "{nosuid}"
+        );
     }
 
     #[test]

@@ -132,7 +132,12 @@ mod tests {
         assert_eq!(why(jit, PermissionDenied, NotFound), Closed::Gone);
         assert_eq!(why("/lib/a.so", NotFound, NotFound), Closed::Gone);
         assert_eq!(
-            looked(Path::new("/lib/a.so"), false, PermissionDenied, PermissionDenied),
+            looked(
+                Path::new("/lib/a.so"),
+                false,
+                PermissionDenied,
+                PermissionDenied
+            ),
             Closed::Missing("CAP_SYS_PTRACE")
         );
     }
@@ -144,10 +149,15 @@ mod tests {
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
         let mut mapping = process::mappings(pid).swap_remove(0);
-        let id = |path: &Path| FileId::of(&File::open(path).unwrap()).unwrap();
-        mapping.id = id(&path);
+        mapping.id = FileId::of(&File::open(&path).unwrap()).unwrap();
         mapping.path.clone_from(&path);
-        assert_eq!(mapping.by_path(pid).map(|file| FileId::of(&file).unwrap()).unwrap(), mapping.id);
+        assert_eq!(
+            mapping
+                .by_path(pid)
+                .map(|file| FileId::of(&file).unwrap())
+                .unwrap(),
+            mapping.id
+        );
         let new = folder.path().join("b");
         fs::write(&new, "new").unwrap();
         fs::rename(&new, &path).unwrap();
