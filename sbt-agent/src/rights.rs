@@ -30,6 +30,23 @@ const SIGNALLING: Set = Set::KILL;
 /// In effect only while a file is written: see [`Writing`].
 const WRITING: Set = Set::DAC_OVERRIDE.union(Set::CHOWN).union(Set::FOWNER);
 
+/// What this thread lacks to look at processes of other users, by name. The second is for
+/// what /proc shows to the owner of a process alone.
+pub fn missing_to_look() -> Vec<&'static str> {
+    missing_in(capabilities(None).map_or(Set::empty(), |have| have.effective))
+}
+
+fn missing_in(effective: Set) -> Vec<&'static str> {
+    let needed = [
+        (Set::SYS_PTRACE, "CAP_SYS_PTRACE"),
+        (Set::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
+    ];
+    let missing = needed
+        .into_iter()
+        .filter(|(set, _)| !effective.contains(*set));
+    missing.map(|(_, name)| name).collect()
+}
+
 /// What a process with these capabilities keeps. `admin`: kernels before 6.6 ask for
 /// `CAP_SYS_ADMIN` whenever a probe is put on.
 fn kept(permitted: Set, admin: bool) -> CapabilitySets {
@@ -139,6 +156,14 @@ mod tests {
         assert!(sets.inheritable.is_empty());
         let old = kept(all, true);
         assert_eq!(old.effective - sets.effective, Set::SYS_ADMIN);
+    }
+
+    #[test]
+    fn what_a_look_at_others_lacks_is_named() {
+        assert_eq!(missing_in(Set::SYS_PTRACE), ["CAP_DAC_READ_SEARCH"]);
+        let both = ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"];
+        assert_eq!(missing_in(WATCHING), both);
+        assert!(missing_in(LOOKING).is_empty());
     }
 
     #[test]

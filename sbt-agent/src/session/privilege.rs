@@ -15,8 +15,6 @@ use crate::{
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
 /// To look into processes of others.
 pub const PTRACE: (u32, &str) = (19, "CAP_SYS_PTRACE");
-/// To read files of others: their programs, and what /proc shows to their owner alone.
-pub const SEARCH: (u32, &str) = (2, "CAP_DAC_READ_SEARCH");
 const SYS_ADMIN: u32 = 21;
 
 /// What setcap is told to let an ordinary user watch, also processes of others.
