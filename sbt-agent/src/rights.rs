@@ -47,11 +47,13 @@ fn missing_in(effective: Set) -> Vec<&'static str> {
     missing.map(|(_, name)| name).collect()
 }
 
-/// What a process with these capabilities keeps. `admin`: kernels before 6.6 ask for
-/// `CAP_SYS_ADMIN` whenever a probe is put on.
-fn kept(permitted: Set, admin: bool) -> CapabilitySets {
-    let admin = if admin { Set::SYS_ADMIN } else { Set::empty() };
-    let always = WATCHING | LOOKING | SIGNALLING | admin;
+/// To ask a program's dynamic linker, as the user who has called sudo, what it will load; and
+/// to give up the rest afterwards.
+const SETTING_UP: Set = Set::SETUID.union(Set::SETGID).union(Set::SETPCAP);
+
+/// What a process with these capabilities keeps, with what `more` there is a need for.
+fn kept(permitted: Set, more: Set) -> CapabilitySets {
+    let always = WATCHING | LOOKING | SIGNALLING | more;
     CapabilitySets {
         effective: permitted & always,
         permitted: permitted & (always | WRITING),
@@ -59,15 +61,30 @@ fn kept(permitted: Set, admin: bool) -> CapabilitySets {
     }
 }
 
+/// Kernels before 6.6 ask for `CAP_SYS_ADMIN` whenever a probe is put on.
+fn for_probes(admin: bool) -> Set {
+    if admin { Set::SYS_ADMIN } else { Set::empty() }
+}
+
 /// Gives up all privileges that watching does not need, for this thread and those that it
 /// will start: for good, since nothing that they execute gets any more either. To be called
 /// while there is only one thread, and when the program has been forked. `admin`: whether
-/// the kernel asks for `CAP_SYS_ADMIN` whenever a probe is put on, as before 6.6.
+/// the kernel asks for `CAP_SYS_ADMIN` to put probes on, as before 6.6.
 ///
 /// # Errors
 /// The kernel refuses; which it does nowhere.
 pub fn limit(admin: bool) -> io::Result<()> {
-    keep(|permitted| kept(permitted, admin))
+    empty_bounding_set()?;
+    keep(|permitted| kept(permitted, for_probes(admin)))
+}
+
+/// The same as far as it can be done before a program is set up: what others have written is
+/// read to do so.
+///
+/// # Errors
+/// As above.
+pub fn limit_to_set_up(admin: bool) -> io::Result<()> {
+    keep(|permitted| kept(permitted, for_probes(admin) | SETTING_UP))
 }
 
 /// The same, and keeps nothing but what signals to other users' processes need.
@@ -75,6 +92,7 @@ pub fn limit(admin: bool) -> io::Result<()> {
 /// # Errors
 /// As above.
 pub fn keep_signalling() -> io::Result<()> {
+    empty_bounding_set()?;
     keep(|permitted| CapabilitySets {
         effective: permitted & SIGNALLING,
         permitted: permitted & SIGNALLING,
@@ -82,14 +100,19 @@ pub fn keep_signalling() -> io::Result<()> {
     })
 }
 
-fn keep(which: impl FnOnce(Set) -> CapabilitySets) -> io::Result<()> {
-    let have = capabilities(None)?;
-    if have.effective.contains(Set::SETPCAP) {
+/// As root: what is executed gets none of them back.
+fn empty_bounding_set() -> io::Result<()> {
+    if capabilities(None)?.effective.contains(Set::SETPCAP) {
         for number in 0..u64::BITS {
             // The kernel does not know so many.
             let _unknown = remove_capability_from_bounding_set(Set::from_bits_retain(1 << number));
         }
     }
+    Ok(())
+}
+
+fn keep(which: impl FnOnce(Set) -> CapabilitySets) -> io::Result<()> {
+    let have = capabilities(None)?;
     set_no_new_privs(true)?;
     // What is not inheritable cannot be ambient either.
     set_capabilities(None, which(have.permitted))?;
@@ -135,7 +158,7 @@ mod tests {
     #[test]
     fn root_keeps_what_watching_and_its_files_need() {
         let all = Set::from_bits_retain((1 << 41) - 1);
-        let sets = kept(all, false);
+        let sets = kept(all, for_probes(false));
         assert!(sets.effective.contains(WATCHING | LOOKING | SIGNALLING));
         assert!(!sets.effective.intersects(WRITING));
         assert!(sets.permitted.contains(WRITING));
@@ -154,7 +177,7 @@ mod tests {
             assert!(!sets.permitted.intersects(set), "{set:?}");
         }
         assert!(sets.inheritable.is_empty());
-        let old = kept(all, true);
+        let old = kept(all, for_probes(true));
         assert_eq!(old.effective - sets.effective, Set::SYS_ADMIN);
     }
 
@@ -169,7 +192,7 @@ mod tests {
     #[test]
     fn nobody_gets_more_than_they_have() {
         for have in [Set::empty(), WATCHING, WATCHING | Set::SYS_PTRACE] {
-            let sets = kept(have, true);
+            let sets = kept(have, for_probes(true) | SETTING_UP);
             assert_eq!((sets.effective, sets.permitted), (have, have));
         }
     }
@@ -179,6 +202,7 @@ mod tests {
         // Of a thread of its own, since nothing of it comes back.
         let result = std::thread::spawn(|| {
             let before = capabilities(None).unwrap();
+            limit_to_set_up(false).unwrap();
             limit(false).unwrap();
             let after = capabilities(None).unwrap();
             let writing = Writing::begin();
@@ -187,7 +211,7 @@ mod tests {
             (before, after, meanwhile, capabilities(None).unwrap())
         });
         let (before, after, meanwhile, end) = result.join().unwrap();
-        assert_eq!(after, kept(before.permitted, false));
+        assert_eq!(after, kept(before.permitted, Set::empty()));
         assert_eq!(
             meanwhile.effective,
             after.effective | after.permitted & WRITING

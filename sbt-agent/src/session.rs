@@ -114,7 +114,7 @@ pub fn watch(
             let pty = look.map(|_| Pty::open(invoker)).transpose()?.flatten();
             let prepared = Prepared::run(command, invoker, pty.as_ref(), shown.clone(), &settings)?;
             master = pty.map(Pty::into_master);
-            // To set up, programs are executed as the user who has called sudo.
+            // The rest: nothing is executed any more.
             privilege::limit()?;
             prepared
         }

@@ -25,8 +25,19 @@ const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
 
 /// Gives up what watching does not need; see [`rights::limit`].
 pub fn limit() -> anyhow::Result<()> {
+    rights::limit(admin_is_needed()).context(CANNOT_LIMIT)
+}
+
+/// The same before the set-up of a program; see [`rights::limit_to_set_up`].
+pub fn limit_to_set_up() -> anyhow::Result<()> {
+    rights::limit_to_set_up(admin_is_needed()).context(CANNOT_LIMIT)
+}
+
+const CANNOT_LIMIT: &str = "cannot give up privileges";
+
+fn admin_is_needed() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    rights::limit(version(&release) < Some((6, 6))).context("cannot give up privileges")
+    version(&release) < Some((6, 6))
 }
 
 /// The first two numbers of a kernel's version.
