@@ -53,7 +53,11 @@ const SETTING_UP: Set = Set::SETUID.union(Set::SETGID).union(Set::SETPCAP);
 
 /// What a process with these capabilities keeps, with what `more` there is a need for.
 fn kept(permitted: Set, more: Set) -> CapabilitySets {
-    let always = WATCHING | LOOKING | SIGNALLING | more;
+    let mut always = WATCHING | LOOKING | SIGNALLING | more;
+    // Where somebody has given that alone, as of old, it stands for them.
+    if !permitted.contains(WATCHING) {
+        always |= Set::SYS_ADMIN;
+    }
     CapabilitySets {
         effective: permitted & always,
         permitted: permitted & (always | WRITING),
@@ -179,6 +183,8 @@ mod tests {
         assert!(sets.inheritable.is_empty());
         let old = kept(all, for_probes(true));
         assert_eq!(old.effective - sets.effective, Set::SYS_ADMIN);
+        let alone = kept(all - Set::BPF, for_probes(false));
+        assert!(alone.effective.contains(Set::SYS_ADMIN));
     }
 
     #[test]
