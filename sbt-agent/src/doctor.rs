@@ -15,7 +15,9 @@ use crate::{
     target::{elf::Function, files::ProbedFile, libraries},
 };
 
+mod confined;
 pub mod programs;
+mod setcap;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub fn examine() -> bool {
             .any(|path| Path::new(path).exists()),
         ),
         capabilities(effective),
+        setcap::file(effective),
+        confined::container(),
+        confined::filter(),
         sysctls(
             &read("/proc/sys/kernel/perf_event_paranoid"),
             &read("/proc/sys/kernel/unprivileged_bpf_disabled"),

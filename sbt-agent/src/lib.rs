@@ -30,6 +30,7 @@ pub mod recognise;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod rights;
 pub mod scale;
 pub mod screen;
 pub mod session;

@@ -15,6 +15,7 @@ use crate::{
     cli::Asked,
     place::printable,
     report::Report,
+    rights::Writing,
     target::launch::Invoker,
     views::{table::Style, text},
 };
@@ -243,7 +244,24 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     open(path).with_context(|| format!("cannot write {shown}"))
 }
 
+/// Opens the file for folded stacks, which takes the place of what was there.
+///
+/// # Errors
+/// It cannot be written.
+pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
+    let open = || {
+        let file = open(path)?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    };
+    let file: io::Result<_> = open();
+    file.with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))
+}
+
 fn open(path: &Path) -> io::Result<fs::File> {
+    let _as_root = Writing::begin();
     let existed = path.exists();
     let file = fs::OpenOptions::new()
         .write(true)

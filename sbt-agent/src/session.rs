@@ -115,9 +115,14 @@ pub fn watch(
             let pty = look.map(|_| Pty::open(invoker)).transpose()?.flatten();
             let prepared = Prepared::run(command, invoker, pty.as_ref(), shown.clone(), &settings)?;
             master = pty.map(Pty::into_master);
+            // The rest: nothing is executed any more.
+            privilege::limit()?;
             prepared
         }
-        Target::Attach { pid } => Prepared::attach(*pid, &settings)?,
+        Target::Attach { pid } => {
+            privilege::limit()?;
+            Prepared::attach(*pid, &settings)?
+        }
     };
     let signals = Signals::block(matches!(target, Target::Run { .. }), look.is_some())
         .context("cannot take over the handling of signals")?;

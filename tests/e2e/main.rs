@@ -47,6 +47,7 @@ mod record;
 mod regions;
 mod replay;
 mod report;
+mod rights;
 mod run;
 mod sampling;
 mod scale;

@@ -7,7 +7,11 @@ use std::{
 };
 
 use crate::{
-    harness::{Report, Started, attach, command, eventually, folder, needs_root, run, sbt, start},
+    harness::{
+        Finished, Report, Started, attach, command, eventually, folder, needs_root, run, sbt,
+        sbt_with, start,
+    },
+    privilege::{Open, as_nobody},
     programs::{line, program},
 };
 
@@ -145,4 +149,105 @@ fn run_into_another_root() {
     );
     report.is_exactly(300, 100);
     named(&report);
+}
+
+/// Namespaces of its own of all kinds that a user without privileges may make.
+const UNPRIVILEGED: &str = "unshare --user --map-root-user --pid --fork --mount --mount-proc --net \
+                            --ipc --uts";
+
+/// A shell's script as nobody, with `$1` …
+fn by_nobody(script: &str, arguments: &[&Path]) -> Command {
+    let mut command = as_nobody("sh".as_ref());
+    command.args(["-c", script, "sh"]).args(arguments);
+    command
+}
+
+/// The process at the end of a line of only children.
+fn last_descendant(of: &Started) -> u32 {
+    let mut pid = of.pid();
+    loop {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        match children.trim().parse() {
+            Ok(child) => pid = child,
+            Err(_) => return pid,
+        }
+    }
+}
+
+#[test]
+fn attach_into_a_container_without_privileges() {
+    needs_root!();
+    let open = Open::new();
+    let truth = open.copy(&program("truth.c"));
+    // What runs there is on a file system that nobody else sees, twice as deep.
+    let script = format!(
+        "exec {UNPRIVILEGED} sh -c 'mount -t tmpfs none /mnt && cp \"$1\" /mnt/only_here && \
+         unshare --pid --fork --mount-proc /mnt/only_here threads=3 rounds=100 hold=1500000; \
+         exit $?' sh \"$1\""
+    );
+    let mut target = start(by_nobody(&script, &[&truth]));
+    target.wait_for("ready");
+    let pid = last_descendant(&target);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
+    assert_eq!(numbers.unwrap().split_whitespace().count(), 4, "{status}");
+    let report = attach(pid, &[]).report();
+    report.is_exactly(300, 100);
+    named(&report);
+    assert_eq!(report.sites()[0]["binary"], "only_here");
+    assert_eq!(report.number("pid"), u64::from(pid));
+    assert!(report.threads().iter().any(|thread| thread["tid"] == pid));
+    target.finish().expect(0);
+}
+
+#[test]
+fn inside_of_a_container_without_privileges_it_is_told() {
+    needs_root!();
+    let open = Open::new();
+    let sbt = open.copy(sbt());
+    let inside = |arguments: &str| -> Finished {
+        run(by_nobody(
+            &format!("exec {UNPRIVILEGED} \"$1\" {arguments}"),
+            &[&sbt],
+        ))
+    };
+    let finished = inside("run -- true").expect(125);
+    let line = finished.one_line();
+    assert!(
+        line.contains("user namespace") && !line.contains("setcap"),
+        "{line}"
+    );
+    let finished = inside("doctor").expect(1);
+    assert!(
+        finished
+            .out()
+            .contains("NO    container     this is a user namespace"),
+        "{finished}"
+    );
+    let finished = run(sbt_with(&["doctor"])).expect(0);
+    assert!(finished.out().contains("OK    container"), "{finished}");
+}
+
+#[test]
+fn attach_to_another_root_as_an_ordinary_user() {
+    needs_root!();
+    let (_folder, root) = root_folder();
+    let open = Open::new();
+    let sbt = open.capable("cap_bpf,cap_perfmon,cap_sys_ptrace+ep");
+    let mut command = command("chroot", &[&root]);
+    command.args(["/truth", "threads=3", "rounds=100", "hold=1500000"]);
+    let mut target = start(command);
+    target.wait_for("ready");
+    let json = open.path("a.json");
+    let mut command = as_nobody(&sbt);
+    command
+        .args(["attach", "--json", "--output"])
+        .arg(&json)
+        .arg(target.pid().to_string());
+    run(command).expect(0);
+    let report = Report::read(&json);
+    report.is_exactly(300, 100);
+    named(&report);
+    target.finish().expect(0);
 }

@@ -17,32 +17,50 @@ use crate::{
 const NOBODY: &str = "65534";
 
 /// A folder that everybody may write to, with a copy of a program in it.
-struct Open {
+pub struct Open {
     folder: TempDir,
 }
 
 impl Open {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         Self { folder }
     }
 
-    fn copy(&self, program: &Path) -> PathBuf {
+    pub fn copy(&self, program: &Path) -> PathBuf {
         let copy = self.folder.path().join(program.file_name().unwrap());
         fs::copy(program, &copy).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         copy
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// A copy of sbt whose file has capabilities.
+    pub fn capable(&self, capabilities: &str) -> PathBuf {
+        let sbt = self.copy(sbt());
+        let mut setcap = command("setcap", &[capabilities]);
+        setcap.arg(&sbt);
+        let finished = run(setcap);
+        assert!(
+            finished.status.success(),
+            "apt-get install libcap2-bin? {finished}"
+        );
+        sbt
     }
 }
 
 /// A command as a user without any privilege.
-fn as_nobody(program: &Path) -> Command {
-    let (uid, gid) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
+pub fn as_nobody(program: &Path) -> Command {
+    as_user(NOBODY, program)
+}
+
+/// The same as any user.
+pub fn as_user(user: &str, program: &Path) -> Command {
+    let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
     let mut command = command("setpriv", &[uid.as_str(), &gid, "--clear-groups", "--"]);
     command.arg(program);
     command
@@ -182,14 +200,7 @@ fn root_is_well() {
 fn capabilities_are_enough() {
     needs_root!();
     let open = Open::new();
-    let sbt = open.copy(sbt());
-    let mut setcap = command("setcap", &["cap_bpf,cap_perfmon,cap_sys_ptrace+ep"]);
-    setcap.arg(&sbt);
-    let finished = run(setcap);
-    assert!(
-        finished.status.success(),
-        "apt-get install libcap2-bin? {finished}"
-    );
+    let sbt = open.capable("cap_bpf,cap_perfmon,cap_sys_ptrace+ep");
     let truth = open.copy(&program("truth.c"));
     let json = open.path("report.json");
 
@@ -240,6 +251,64 @@ fn under_sudo(arguments: &[&str]) -> Command {
         .env("SUDO_GID", NOBODY)
         .env("SUDO_USER", "nobody");
     command
+}
+
+#[test]
+fn under_sudo_the_program_knows_nothing_of_sudo() {
+    needs_root!();
+    for (name, value) in [
+        ("SUDO_USER", "nobody"),
+        ("DOAS_USER", "nobody"),
+        ("PKEXEC_UID", NOBODY),
+    ] {
+        let script = "echo $(id -un) $USER ${SUDO_UID-}${SUDO_USER-}${DOAS_USER-}${PKEXEC_UID-}";
+        let mut command = sbt_with(&["run", "-q", "--", "sh", "-c", script]);
+        command.env(name, value);
+        if name == "SUDO_USER" {
+            command.env("SUDO_UID", NOBODY).env("SUDO_GID", NOBODY);
+        }
+        assert_eq!(run(command).expect(0).out(), "nobody nobody\n", "{name}");
+    }
+}
+
+#[test]
+fn under_sudo_nothing_is_lost_in_a_folder_for_the_user_alone() {
+    needs_root!();
+    let open = Open::new();
+    let truth = open.copy(&program("truth.c"));
+    let home = open.path("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    let at = |name: &str| home.join(name);
+    let mut command = under_sudo(&["run", "--json", "--keep=200ms", "--sample=200"]);
+    for (option, name) in [
+        ("-o", "a.sbt"),
+        ("--output", "a.json"),
+        ("--folded", "a.txt"),
+    ] {
+        command.arg(option).arg(at(name));
+    }
+    command
+        .arg("--")
+        .arg(&truth)
+        .args(["rounds=300", "base=2000", "load=spin"]);
+    run(command).expect(0);
+    assert!(Report::read(&at("a.json")).number("episodes") > 200);
+    let mut command = under_sudo(&["report", "--html"]);
+    command
+        .arg(at("a.html"))
+        .arg("--perfetto")
+        .arg(at("a.trace"))
+        .arg(at("a.sbt"));
+    run(command).expect(0);
+    let files: Vec<_> = fs::read_dir(&home).unwrap().map(|it| it.unwrap()).collect();
+    assert_eq!(files.len(), 5, "{files:?}");
+    for file in files {
+        let is = file.metadata().unwrap();
+        assert_eq!((is.uid(), is.gid()), (65534, 65534), "{file:?}");
+        assert!(is.len() > 0, "{file:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::{fs, io, os::unix::fs::MetadataExt as _};
 
 use anyhow::anyhow;
 
-use crate::target::{memory::Memory, process};
+use crate::{
+    rights,
+    target::{memory::Memory, process},
+};
 
 /// Where the kernel's module Yama says who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
@@ -28,15 +31,20 @@ pub fn check(process: u32) -> anyhow::Result<()> {
     let own = unsafe { libc::geteuid() };
     let owner = fs::metadata(&folder).map_or(own, |meta| meta.uid());
     let scope = fs::read_to_string(YAMA).unwrap_or_default();
-    Err(anyhow!(why(process, owner == own, scope.trim())))
+    let missing = rights::missing_to_look().join(" and ");
+    Err(anyhow!(why(process, owner == own, scope.trim(), &missing)))
 }
 
-fn why(process: u32, is_own: bool, scope: &str) -> String {
+fn why(process: u32, is_own: bool, scope: &str, missing: &str) -> String {
     let may_not = format!("may not look into process {process}:");
     match (is_own, scope) {
-        (false, _) => {
-            format!("{may_not} it belongs to another user; `sudo sbt hang {process}` may")
+        (false, _) if missing.is_empty() => {
+            format!("{may_not} it belongs to another user, and a container's filter forbids it")
         }
+        (false, _) => format!(
+            "{may_not} it belongs to another user: missing {missing}; `sudo sbt hang {process}` \
+             may"
+        ),
         (true, "1") => format!(
             "{may_not} this machine lets only a parent look into its children \
              (kernel.yama.ptrace_scope is 1); `sudo sbt hang {process}` may, or allow it to all: \
@@ -85,11 +93,13 @@ mod tests {
             (true, "2", ["privileges", "sudo sbt hang 42"]),
             (true, "3", ["forbids", "ptrace_scope is 3"]),
         ] {
-            let text = why(42, is_own, scope);
+            let text = why(42, is_own, scope, "CAP_X");
             for word in words {
                 assert!(text.contains(word), "{text}");
             }
         }
+        assert!(why(42, false, "", "CAP_X").contains("missing CAP_X"));
+        assert!(why(42, false, "", "").contains("filter"));
         assert!(check(std::process::id()).is_ok());
     }
 }

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::rights::Writing;
+
 /// Files that are not there yet. When this goes away, those of them that are empty are
 /// removed: nothing was run, and so nothing was written.
 pub struct Fresh(Vec<PathBuf>);
@@ -19,6 +21,7 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
+        let _as_root = Writing::begin();
         for path in &self.0 {
             if fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.len() == 0) {
                 let _stays_empty = fs::remove_file(path);

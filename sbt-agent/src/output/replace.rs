@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context as _;
 use nix::fcntl::AtFlags;
 
-use crate::{place::printable, target::launch::Invoker};
+use crate::{place::printable, rights::Writing, target::launch::Invoker};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 18;
@@ -54,6 +54,7 @@ impl Replacement {
     }
 
     fn open(path: &Path) -> io::Result<Self> {
+        let _as_root = Writing::begin();
         // What a link points to is replaced, and not the link.
         let path = behind_links(path)?;
         if let Ok(there) = fs::metadata(&path) {
@@ -113,6 +114,7 @@ impl Replacement {
     /// All of it is on the disk then, beside what it replaces, and is like that.
     fn settle(&mut self) -> io::Result<()> {
         self.out.flush()?;
+        let _as_root = Writing::begin();
         let file = self.out.get_ref();
         if matches!(self.form, Form::Itself) {
             return Ok(());
@@ -138,6 +140,7 @@ impl Replacement {
         let Form::Named(name) = &self.form else {
             return Ok(());
         };
+        let _as_root = Writing::begin();
         fs::rename(name, &self.path)?;
         self.form = Form::Itself;
         // The name is on the disk as well then. Some file systems know no such thing.
@@ -168,6 +171,7 @@ impl Write for Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if let Form::Named(name) = &self.form {
+            let _as_root = Writing::begin();
             let _gone = fs::remove_file(name);
         }
     }

@@ -28,6 +28,7 @@ use crate::{
     model::tape::Step,
     place::{Place, printable},
     report::{Report, Run},
+    rights::Writing,
 };
 
 /// A generation that has reports only is as old as that, ns.
@@ -249,6 +250,7 @@ impl Generations {
         stream: &mut Stream,
         report: Option<&Row>,
     ) -> anyhow::Result<(Stream, u64)> {
+        let _as_root = Writing::begin();
         let (path, file) = self.bound.next()?;
         let made = self.make(stream, report, &path, file);
         if made.is_err() {

@@ -52,6 +52,8 @@ impl Prepared {
             .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
+        // The program has been forked, and has what it should have.
+        privilege::limit_to_set_up()?;
         let wanted = Arc::new(wanted(settings));
         let arguments = &command[1.min(command.len())..];
         match attach_to_program(pid, program, arguments, invoker, settings, wanted) {

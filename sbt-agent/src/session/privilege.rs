@@ -1,28 +1,99 @@
 //! What this user may not do, in one line that says what to type.
 
-use std::fs;
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
+use nix::sys::statvfs::{FsFlags, statvfs};
 
-use crate::source::ebpf::{kernel::too_old, loader::LoadError};
+use crate::{
+    rights,
+    source::ebpf::{bpf, kernel::too_old, loader::LoadError},
+    target::process,
+};
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
-/// To look into processes of others, and into one's own if sbt has capabilities.
+/// To look into processes of others.
 pub const PTRACE: (u32, &str) = (19, "CAP_SYS_PTRACE");
 const SYS_ADMIN: u32 = 21;
 
-/// The effective capabilities of this process, as bits.
+/// What setcap is told to let an ordinary user watch, also processes of others.
+pub const SETCAP: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace+ep";
+
+/// What the first user namespace is called by the kernel (`PROC_USER_INIT_INO`).
+const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
+
+/// Gives up what watching does not need; see [`rights::limit`].
+pub fn limit() -> anyhow::Result<()> {
+    rights::limit(admin_is_needed()).context(CANNOT_LIMIT)
+}
+
+/// The same before the set-up of a program; see [`rights::limit_to_set_up`].
+pub fn limit_to_set_up() -> anyhow::Result<()> {
+    rights::limit_to_set_up(admin_is_needed()).context(CANNOT_LIMIT)
+}
+
+const CANNOT_LIMIT: &str = "cannot give up privileges";
+
+fn admin_is_needed() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    version(&release) < Some((6, 6))
+}
+
+/// The first two numbers of a kernel's version.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Whether this is a user namespace of its own, so that capabilities are not those of the
+/// machine.
+pub fn in_user_namespace() -> bool {
+    fs::metadata("/proc/self/ns/user").is_ok_and(|it| it.ino() != FIRST_USER_NAMESPACE)
+}
+
+/// What to say there.
+pub const USER_NAMESPACE: &str = "this is a user namespace, as containers without privileges \
+    have, and no capability in it holds for the kernel's BPF; run sbt outside of it (`sudo sbt \
+    attach PID`, with the number that the process has there)";
+
+/// What to say where a filter forbids bpf to somebody who may use it.
+pub const FILTER: &str = "a filter of system calls forbids bpf, as those of containers do; run sbt \
+    outside of the container, or start that with bpf allowed (docker: --cap-add BPF --cap-add \
+    PERFMON, or --security-opt seccomp=unconfined)";
+
+/// What /proc tells of this thread.
+pub fn read_status() -> String {
+    fs::read_to_string("/proc/thread-self/status").unwrap_or_default()
+}
+
+/// Whether a filter keeps us from bpf, which our capabilities allow. `status`: that of this
+/// thread.
+pub fn filter_forbids(status: &str) -> bool {
+    is_filtered(status) && missing(effective_in(status)).is_empty() && bpf::is_refused()
+}
+
+/// Whether there is a filter of system calls.
+pub fn is_filtered(status: &str) -> bool {
+    field(status, "Seccomp:").is_some_and(|mode| mode != "0")
+}
+
+/// The effective capabilities of this thread, as bits.
 pub fn effective() -> u64 {
-    fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let hex = status
-                .lines()
-                .find_map(|line| line.strip_prefix("CapEff:"))?;
-            u64::from_str_radix(hex.trim(), 16).ok()
-        })
+    effective_in(&read_status())
+}
+
+fn effective_in(status: &str) -> u64 {
+    let hex = field(status, "CapEff:");
+    hex.and_then(|hex| u64::from_str_radix(hex, 16).ok())
         .unwrap_or(0)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
 /// Which of the needed capabilities are missing; `CAP_SYS_ADMIN` stands for
@@ -40,11 +111,25 @@ pub fn missing(effective: u64) -> Vec<&'static str> {
 
 /// The command that gives this very binary what it needs.
 pub fn remedy() -> String {
-    let binary =
-        std::env::current_exe().map_or_else(|_| "sbt".into(), |path| path.display().to_string());
-    format!(
-        "run it with sudo, or `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep {binary}` once"
-    )
+    if in_user_namespace() {
+        return "run sbt outside of this user namespace, with sudo".into();
+    }
+    let binary = std::env::current_exe().unwrap_or_else(|_| "sbt".into());
+    remedy_for(&binary.to_string_lossy(), is_nosuid(&binary))
+}
+
+fn remedy_for(binary: &str, nosuid: bool) -> String {
+    if nosuid {
+        return format!(
+            "run it with sudo (setcap has no effect on {binary}: its file system is mounted nosuid)"
+        );
+    }
+    format!("run it with sudo, or `sudo setcap {SETCAP} {binary}` once")
+}
+
+/// Whether a file lies where its capabilities have no effect.
+pub fn is_nosuid(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|it| it.flags().contains(FsFlags::ST_NOSUID))
 }
 
 /// Makes an error of loading one that says what to do.
@@ -55,13 +140,18 @@ pub fn explain(error: LoadError) -> anyhow::Error {
         return anyhow!("cannot load eBPF programs: {why}");
     }
     match error {
+        LoadError::Privilege(_) if in_user_namespace() => {
+            anyhow!("cannot load eBPF programs: {USER_NAMESPACE}")
+        }
+        LoadError::Privilege(_) if filter_forbids(&read_status()) => {
+            anyhow!("cannot load eBPF programs: {FILTER}")
+        }
         LoadError::Privilege(what) => {
             let missing = missing(effective());
             if missing.is_empty() {
                 anyhow!(
                     "the kernel refuses {what} although this user may: it may be locked down \
-                     (/sys/kernel/security/lockdown) or a container's filter forbids bpf; `sbt \
-                     doctor` looks closer"
+                     (/sys/kernel/security/lockdown); `sbt doctor` looks closer"
                 )
             } else {
                 anyhow!(
@@ -75,10 +165,11 @@ pub fn explain(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// Whether we may look into a process, which attaching needs.
+/// Whether we may look into a process, which attaching needs. That its mappings can be read
+/// does not tell: for that `CAP_PERFMON` is enough, but not for the files that are mapped.
 pub fn check_process(pid: u32) -> anyhow::Result<()> {
-    match fs::File::open(format!("/proc/{pid}/maps")) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(anyhow!(
+    match fs::read_link(process::folder(pid).join("root")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(anyhow!(
             "may not look into process {pid}: missing {}, since it belongs to another user or has \
              other privileges; {}",
             PTRACE.1,
@@ -91,6 +182,35 @@ pub fn check_process(pid: u32) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_read_from_releases() {
+        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
+        assert_eq!(version("5.15"), Some((5, 15)));
+        assert_eq!(version(""), None);
+    }
+
+    #[test]
+    fn a_filter_and_capabilities_are_read_from_the_status() {
+        let status = "Name:\tx\nCapEff:\t000000c000000000\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        assert!(is_filtered(status) && !is_filtered("Seccomp:\t0\n") && !is_filtered(""));
+        assert_eq!(effective_in(status), 1 << 39 | 1 << 38);
+        assert_eq!(effective_in(""), 0);
+        assert!(
+            !filter_forbids("CapEff:\t0\nSeccomp:\t2\n"),
+            "what is missing is another thing"
+        );
+    }
+
+    #[test]
+    fn the_remedy_works_where_the_binary_lies() {
+        assert!(remedy_for("/opt/sbt", false).contains("`sudo setcap cap_bpf"));
+        let nosuid = remedy_for("/mnt/sbt", true);
+        assert!(
+            nosuid.contains("nosuid") && !nosuid.contains("sudo setcap"),
+            "{nosuid}"
+        );
+    }
 
     #[test]
     fn says_which_capabilities_are_missing() {

@@ -10,6 +10,7 @@ use crate::{
     chains::Chains,
     counters,
     model::Model,
+    output,
     place::printable,
     report::{FunctionReport, SamplingReport, folded, functions},
     settings::Settings,
@@ -48,9 +49,7 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
         settings.sample > 0,
         "--folded needs samples: add --sample 200"
     );
-    let file = File::create(path)
-        .with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))?;
-    Ok(Some(file))
+    output::for_stacks(path).map(Some)
 }
 
 /// See the module.

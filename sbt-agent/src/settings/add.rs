@@ -12,7 +12,7 @@ use super::{
     find::{self, NAME, Trust},
     spec,
 };
-use crate::target::launch::Invoker;
+use crate::{rights::Writing, target::launch::Invoker};
 
 /// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one
 /// there. Returns the name as it will be read, and the file. Fails, with a line,
@@ -52,6 +52,7 @@ fn with_name(text: &str, site: &str, name: &str) -> Result<String, String> {
 
 /// The file never is half written: a new one takes the place of the old.
 fn write(path: &Path, text: &str) -> io::Result<()> {
+    let _as_root = Writing::begin();
     let new = path.with_extension(format!("toml.{}", std::process::id()));
     let old = fs::metadata(path).ok();
     let result = fs::write(&new, text).and_then(|()| {

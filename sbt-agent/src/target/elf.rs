@@ -22,6 +22,7 @@ use memmap2::Mmap;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol as _};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sbt_common::layout as objects;
 
 use super::runtimes::{self, Kmp, Team};
@@ -211,6 +212,22 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)?;
+    only_regular(file)
+}
+
+/// The same for a path below another root: links in it lead nowhere else.
+///
+/// # Errors
+/// As above.
+pub fn open_regular_below(root: &Path, path: &Path) -> io::Result<File> {
+    let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
+    only_regular(File::from(file))
+}
+
+fn only_regular(file: File) -> io::Result<File> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,

@@ -26,6 +26,7 @@ use nix::{
 };
 
 use super::{launch::leave, pty::Pty};
+use crate::rights;
 
 /// Our ends of what connects us with it.
 #[derive(Debug)]
@@ -191,6 +192,8 @@ impl Inside<'_> {
         }
         close_range(from, RawFd::MAX);
         let _stays = nix::unistd::chdir("/");
+        // It outlives us, and does nothing but this.
+        let _nothing_to_lose = rights::keep_signalling();
         // Whoever ends all processes called sbt does not mean this one.
         let _unnamed = nix::sys::prctl::set_name(c"terminal-keeper");
     }

@@ -61,20 +61,27 @@ pub struct Invoker {
 }
 
 impl Invoker {
-    /// Who has called sudo, if we run under it as root.
+    /// Who has called sudo, doas or pkexec, if we run under one of them as root.
     pub fn from_sudo() -> Option<Self> {
         if !Uid::effective().is_root() {
             return None;
         }
-        let id = |name| -> Option<u32> { std::env::var(name).ok()?.parse().ok() };
-        let uid = Uid::from_raw(id("SUDO_UID")?);
-        if uid.is_root() {
+        let by_name = |name: &str| User::from_name(name).ok().flatten();
+        let by_id = |id: u32| User::from_uid(Uid::from_raw(id)).ok().flatten();
+        let who = Who::of(|name| std::env::var(name).ok())?;
+        let (ids, user) = match who {
+            Who::Ids(uid, gid) => (Some((uid, gid)), by_id(uid)),
+            Who::Id(uid) => (None, by_id(uid)),
+            Who::Name(name) => (None, by_name(&name)),
+        };
+        let of_user = user.as_ref().map(|it| (it.uid.as_raw(), it.gid.as_raw()));
+        let (uid, gid) = ids.or(of_user)?;
+        if uid == 0 {
             return None;
         }
-        let user = User::from_uid(uid).ok().flatten();
         Some(Self {
-            uid,
-            gid: Gid::from_raw(id("SUDO_GID")?),
+            uid: Uid::from_raw(uid),
+            gid: Gid::from_raw(gid),
             name: user
                 .as_ref()
                 .and_then(|user| CString::new(user.name.clone()).ok())
@@ -94,6 +101,38 @@ impl Invoker {
         nix::unistd::setgid(self.gid)?;
         nix::unistd::setuid(self.uid)?;
         Ok(())
+    }
+}
+
+/// What sudo (and `run0`), doas and pkexec tell of who has called them. The program is not
+/// to find it: it runs as if that user had started it.
+const TOLD: [&str; 6] = [
+    "SUDO_UID",
+    "SUDO_GID",
+    "SUDO_USER",
+    "SUDO_COMMAND",
+    "DOAS_USER",
+    "PKEXEC_UID",
+];
+
+/// Who has called one of them.
+#[derive(Debug, PartialEq, Eq)]
+enum Who {
+    /// User and group.
+    Ids(u32, u32),
+    Id(u32),
+    Name(String),
+}
+
+impl Who {
+    /// `variable`: what the environment says. The group is never guessed by half.
+    fn of(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let id = |name| variable(name)?.parse().ok();
+        match (id("SUDO_UID"), id("SUDO_GID"), id("PKEXEC_UID")) {
+            (Some(uid), Some(gid), _) => Some(Self::Ids(uid, gid)),
+            (.., Some(uid)) => Some(Self::Id(uid)),
+            _ => variable("DOAS_USER").map(Self::Name),
+        }
     }
 }
 
@@ -246,6 +285,9 @@ fn execute_as(
             if !name.is_empty() {
                 std::env::set_var("USER", name);
                 std::env::set_var("LOGNAME", name);
+            }
+            for name in TOLD {
+                std::env::remove_var(name);
             }
         }
     }
@@ -406,4 +448,27 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     // SAFETY: the kernel has just given this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_called_is_told_by_the_environment() {
+        let who = |variables: &[(&str, &str)]| {
+            Who::of(|name| {
+                let found = variables.iter().find(|(is, _)| *is == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let sudo = [("SUDO_UID", "1000"), ("SUDO_GID", "100")];
+        assert_eq!(who(&sudo), Some(Who::Ids(1000, 100)));
+        assert_eq!(who(&sudo[..1]), None);
+        assert_eq!(who(&[("PKEXEC_UID", "7")]), Some(Who::Id(7)));
+        let doas = [("DOAS_USER", "ann")];
+        assert_eq!(who(&doas), Some(Who::Name("ann".into())));
+        assert_eq!(who(&[("SUDO_UID", "-1"), ("SUDO_GID", "x")]), None);
+        assert_eq!(who(&[]), None);
+    }
 }

@@ -224,6 +224,11 @@ fn list(interpreter: &Path, program: &Path, user: Option<(u32, u32)>) -> Option<
     if !interpreter.file_name()?.as_bytes().starts_with(b"ld") {
         return None;
     }
+    // Nor does root execute what somebody else could have written.
+    let owned = fs::metadata(interpreter).ok()?;
+    if user.is_none() && nix::unistd::geteuid().is_root() && !is_roots(owned.uid(), owned.mode()) {
+        return None;
+    }
     let mut command = Command::new(interpreter);
     // With a slash in it, it is neither an option nor looked for elsewhere.
     command.arg("--list").arg(Path::new(".").join(program));
@@ -254,6 +259,11 @@ fn list(interpreter: &Path, program: &Path, user: Option<(u32, u32)>) -> Option<
     let _ = child.kill();
     let _ = child.wait();
     text.map(|text| parse_list(&text))
+}
+
+/// Whether nobody but root may write a file, by its owner and its mode.
+fn is_roots(owner: u32, mode: u32) -> bool {
+    owner == 0 && mode & 0o022 == 0
 }
 
 /// Reads the output of `ld.so --list`, of glibc and musl alike:

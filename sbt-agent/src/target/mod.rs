@@ -14,6 +14,7 @@ mod keeper;
 pub mod launch;
 pub mod libraries;
 pub mod locks;
+pub mod mapping;
 pub mod memory;
 pub mod offers;
 pub mod process;

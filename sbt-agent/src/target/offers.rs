@@ -58,12 +58,19 @@ fn of_process(pid: u32) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
         bail!("not permitted to look at process {pid}; run sbt as its user, or with sudo");
     }
     let mut known = HashSet::new();
-    let files = mappings.iter().filter(|mapping| !vdso::is(&mapping.path));
-    let files = files.filter_map(|mapping| mapping.open(found.pid).ok());
-    Ok(files
-        .filter(|file| known.insert(file.id))
-        .map(Arc::new)
-        .collect())
+    let mut closed = None;
+    let mut files = Vec::new();
+    for mapping in mappings.iter().filter(|mapping| !vdso::is(&mapping.path)) {
+        match mapping.file(found.pid) {
+            Ok(file) => files.extend(ProbedFile::read(file, &mapping.path).ok()),
+            Err(why) => closed = closed.or(Some(why)),
+        }
+    }
+    if let (true, Some(why)) = (files.is_empty(), closed) {
+        bail!("may not read the files of process {pid}: {why}; run sbt as its user, or with sudo");
+    }
+    files.retain(|file| known.insert(file.id));
+    Ok(files.into_iter().map(Arc::new).collect())
 }
 
 /// What the barriers of a kind are recognised by in one file.

@@ -2,8 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
-    io,
+    fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -11,38 +10,9 @@ use std::{
 use anyhow::bail;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use super::{elf, files::ProbedFile, vdso};
+pub use super::mapping::Mapping;
+use super::{files::FileId, vdso};
 use crate::source::ebpf::spaces::Memory;
-
-/// An executable mapping of a file.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// One past the last.
-    pub end: u64,
-    /// Offset in the file of the first address.
-    pub offset: u64,
-    /// The file as the target sees it.
-    pub path: PathBuf,
-}
-
-impl Mapping {
-    /// Opens the mapped file: by the kernel's own link to it, which works for
-    /// deleted files and other namespaces but not for everyone, else by path.
-    pub fn file(&self, pid: u32) -> io::Result<File> {
-        if vdso::is(&self.path) {
-            return elf::open_regular(&vdso::path()?);
-        }
-        let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
-        elf::open_regular(Path::new(&link)).or_else(|_| elf::open_regular(&rooted(pid, &self.path)))
-    }
-
-    /// Opens it, and looks for what can be probed in it.
-    pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
-        ProbedFile::read(self.file(pid)?, &self.path)
-    }
-}
 
 /// The folder in /proc that tells of a process: its own, or, when its first
 /// thread has ended before the others, that of a thread which lives.
@@ -124,12 +94,6 @@ pub fn first_thread_has_ended(pid: u32) -> bool {
     !is_alive(Path::new(&format!("/proc/{pid}")))
 }
 
-/// A path of the target, seen from outside.
-pub fn rooted(pid: u32, path: &Path) -> PathBuf {
-    let root = folder(pid).join("root");
-    root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
 /// The executable mappings of files of a process, and that of the kernel's own code
 /// for it; empty if it is gone.
 pub fn mappings(pid: u32) -> Vec<Mapping> {
@@ -152,6 +116,10 @@ pub fn mappings(pid: u32) -> Vec<Mapping> {
                 end: map.address.1,
                 offset: map.offset,
                 path,
+                id: FileId {
+                    device: libc::makedev(map.dev.0.cast_unsigned(), map.dev.1.cast_unsigned()),
+                    inode: map.inode,
+                },
             })
         })
         .collect()

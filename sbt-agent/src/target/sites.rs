@@ -2,7 +2,7 @@
 //! on the way of the events.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -29,6 +29,7 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     ident,
+    mapping::Closed,
     process::{self, Mapping},
     runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},
@@ -38,6 +39,9 @@ use crate::{
     model::site::PlaceId,
     place::{Call, Frame, Place, printable, short},
 };
+
+/// Files that may not be read and are told of, at most.
+const MAX_CLOSED: usize = 4;
 
 /// The function of the C library through which programs make system calls.
 pub(super) const SYSCALL: &str = "syscall";
@@ -58,6 +62,8 @@ pub struct Resolver {
     places: Vec<Rc<Place>>,
     by_key: HashMap<Place, PlaceId>,
     walks: Walks,
+    /// Files that may not be read, and what is missing.
+    closed: BTreeSet<(PathBuf, &'static str)>,
 }
 
 impl Resolver {
@@ -81,6 +87,7 @@ impl Resolver {
             places: Vec::new(),
             by_key: HashMap::new(),
             walks: Walks::default(),
+            closed: BTreeSet::new(),
         }
     }
 
@@ -111,7 +118,13 @@ impl Resolver {
 
     fn module(&mut self, mapping: &Mapping) -> Option<usize> {
         // A file that cannot be opened or is not ELF only stays unnamed.
-        let file = mapping.file(self.space.pid).ok()?;
+        let file = mapping.file(self.space.pid);
+        if let Err(Closed::Missing(capability)) = &file
+            && self.closed.len() < MAX_CLOSED
+        {
+            self.closed.insert((mapping.path.clone(), *capability));
+        }
+        let file = file.ok()?;
         // One that is known is not read again: a process may not live for that long.
         if let Some(index) = self.by_id.get(&FileId::of(&file).ok()?) {
             return Some(*index);
@@ -158,7 +171,14 @@ impl Resolver {
                 printable(&shown)
             )
         });
+        let closed = self.closed.iter().map(|(path, capability)| {
+            format!(
+                "{} may not be read: nothing in it was probed or named; missing {capability}",
+                printable(&path.to_string_lossy())
+            )
+        });
         let mut notes = self.wanted.notes(&files);
+        notes.extend(closed);
         notes.extend(strange);
         notes
     }
@@ -343,7 +363,8 @@ impl Resolver {
     /// Where the target's `/` is; ours if the target is gone.
     fn root(&self) -> PathBuf {
         let root = process::folder(self.space.pid).join("root");
-        if root.join("usr").exists() {
+        // There, and for us to look into.
+        if root.join(".").exists() {
             root
         } else {
             PathBuf::from("/")

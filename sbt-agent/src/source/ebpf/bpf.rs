@@ -172,6 +172,20 @@ pub fn map_freeze(map: BorrowedFd<'_>) -> io::Result<()> {
     bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr).map(drop)
 }
 
+/// Whether the kernel does not let us use this system call at all, or a filter does not.
+pub fn is_refused() -> bool {
+    let (key, mut value) = (0_u32, [0_u64]);
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    // No map is open under such a number: that is what we are told if we may ask.
+    element.map_fd = u32::MAX;
+    element.key = (&raw const key) as u64;
+    element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
+    let answer = bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr);
+    answer.is_err_and(|error| error.raw_os_error() != Some(libc::EBADF))
+}
+
 /// What a program will be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {

@@ -1,0 +1,59 @@
+//! Whether something around sbt forbids what its capabilities allow: a user namespace, a
+//! filter of system calls.
+
+use super::{Finding, State};
+use crate::{
+    session::privilege::{self, FILTER, USER_NAMESPACE, in_user_namespace},
+    source::ebpf::bpf,
+};
+
+/// Whether capabilities are those of the machine.
+pub(super) fn container() -> Finding {
+    Finding {
+        what: "container",
+        state: if in_user_namespace() {
+            State::Bad(USER_NAMESPACE.into())
+        } else {
+            State::Ok("capabilities are those of the machine".into())
+        },
+    }
+}
+
+/// Whether a filter keeps bpf from us.
+pub(super) fn filter() -> Finding {
+    let status = privilege::read_status();
+    Finding {
+        what: "seccomp",
+        state: judge(
+            privilege::is_filtered(&status),
+            privilege::filter_forbids(&status),
+            bpf::is_refused(),
+        ),
+    }
+}
+
+/// `forbids`: it is known that the filter does.
+fn judge(is_filtered: bool, forbids: bool, is_refused: bool) -> State {
+    match (is_filtered, is_refused) {
+        (false, _) => State::Ok("no filter of system calls".into()),
+        (true, false) => State::Ok("a filter of system calls, which lets bpf through".into()),
+        (true, true) if forbids => State::Bad(FILTER.into()),
+        (true, true) => State::Less(
+            "a filter of system calls: whether it forbids bpf cannot be told without CAP_BPF"
+                .into(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_told_from_a_missing_capability() {
+        assert!(matches!(judge(false, false, true), State::Ok(_)));
+        assert!(matches!(judge(true, true, false), State::Ok(_)));
+        assert!(matches!(judge(true, true, true), State::Bad(text) if text.contains("seccomp")));
+        assert!(matches!(judge(true, false, true), State::Less(_)));
+    }
+}

@@ -1,0 +1,195 @@
+//! What capabilities the file of sbt has, and whether they come to anything: what an
+//! ordinary user needs in the place of root.
+
+use std::{env, path::Path};
+
+use rustix::thread::no_new_privs;
+
+use super::{Finding, State};
+use crate::session::privilege::{self, SETCAP};
+
+/// Where a file's capabilities are kept.
+const ATTRIBUTE: &str = "security.capability";
+
+/// Those that matter, by their bits, as setcap calls them.
+const NAMES: [(u32, &str); 5] = [
+    (39, "cap_bpf"),
+    (38, "cap_perfmon"),
+    (19, "cap_sys_ptrace"),
+    (2, "cap_dac_read_search"),
+    (40, "cap_checkpoint_restore"),
+];
+
+/// What was found out.
+struct Facts<'a> {
+    /// Where sbt lies.
+    path: &'a str,
+    /// The permitted set of the file; `None` if it has none.
+    permitted: Option<u64>,
+    /// Whether they are in effect from the start.
+    at_once: bool,
+    /// Of this process.
+    effective: u64,
+    /// The file system gives nobody anything.
+    nosuid: bool,
+    /// So does whoever has started us.
+    no_new_privs: bool,
+}
+
+/// Looks at the file of this process.
+pub(super) fn file(effective: u64) -> Finding {
+    let path = env::current_exe().unwrap_or_default();
+    let (permitted, at_once) = read(&path).unzip();
+    let state = judge(&Facts {
+        path: &path.to_string_lossy(),
+        permitted,
+        at_once: at_once.unwrap_or(false),
+        effective,
+        nosuid: privilege::is_nosuid(&path),
+        no_new_privs: no_new_privs().unwrap_or(false),
+    });
+    Finding {
+        what: "setcap",
+        state,
+    }
+}
+
+fn read(path: &Path) -> Option<(u64, bool)> {
+    let mut bytes = [0; 64];
+    let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes).ok()?;
+    decode(bytes.get(..length)?)
+}
+
+/// `struct vfs_cap_data` of linux/capability.h: a word with the flag for "in effect", then
+/// for each half of the numbers those permitted and those inheritable.
+fn decode(bytes: &[u8]) -> Option<(u64, bool)> {
+    let (words, _) = bytes.as_chunks::<4>();
+    let word = |index: usize| words.get(index).map(|word| u32::from_le_bytes(*word));
+    let low = u64::from(word(1)?);
+    let high = word(3).map_or(0, u64::from);
+    Some((high << 32 | low, word(0)? & 1 == 1))
+}
+
+fn judge(facts: &Facts<'_>) -> State {
+    let Facts { path, .. } = *facts;
+    let command = format!("sudo setcap {SETCAP} {path}");
+    if facts.nosuid {
+        return State::Less(format!(
+            "{path} lies on a file system that is mounted nosuid, where setcap has no effect: \
+             copy it to another, such as that of /usr/local/bin, for use without root"
+        ));
+    }
+    let Some(permitted) = facts.permitted else {
+        let text = format!("none on {path}; for use without root: `{command}`");
+        return State::Ok(text);
+    };
+    let names = NAMES.iter().filter(|(bit, _)| permitted >> bit & 1 == 1);
+    let names: Vec<_> = names.map(|(_, name)| *name).collect();
+    let has = format!("{path} has {}", names.join(","));
+    let missing = permitted & !facts.effective;
+    if !facts.at_once {
+        State::Less(format!("{has}, but not in effect: `{command}`"))
+    } else if missing != 0 && facts.no_new_privs {
+        State::Less(format!(
+            "{has}, but whoever started it has forbidden new privileges (NoNewPrivs)"
+        ))
+    } else if missing != 0 {
+        State::Less(format!(
+            "{has}, but it was not started with them: another user namespace, or a bounding set"
+        ))
+    } else if privilege::missing(permitted).is_empty() {
+        State::Ok(has)
+    } else {
+        State::Less(format!("{has}, which is too few: `{command}`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREE: u64 = 1 << 39 | 1 << 38 | 1 << 19;
+
+    fn facts() -> Facts<'static> {
+        Facts {
+            path: "/opt/sbt",
+            permitted: Some(THREE),
+            at_once: true,
+            effective: THREE,
+            nosuid: false,
+            no_new_privs: false,
+        }
+    }
+
+    #[test]
+    fn what_setcap_writes_is_read() {
+        // cap_bpf,cap_perfmon,cap_sys_ptrace+ep
+        let bytes = [
+            1, 0, 0, 2, 0, 0, 8, 0, 0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(decode(&bytes), Some((THREE, true)));
+        assert_eq!(decode(&bytes[..3]), None);
+        assert_eq!(decode(&[]), None);
+    }
+
+    #[test]
+    fn all_well_says_so_and_none_says_how() {
+        assert!(matches!(judge(&facts()), State::Ok(text) if text.contains("cap_bpf")));
+        let none = Facts {
+            permitted: None,
+            ..facts()
+        };
+        let State::Ok(text) = judge(&none) else {
+            panic!("nothing is wrong with a file without capabilities");
+        };
+        assert!(text.contains("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep /opt/sbt"));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_with_the_reason() {
+        let cases: [(Facts<'_>, &str); 5] = [
+            (
+                Facts {
+                    nosuid: true,
+                    ..facts()
+                },
+                "nosuid",
+            ),
+            (
+                Facts {
+                    at_once: false,
+                    ..facts()
+                },
+                "not in effect",
+            ),
+            (
+                Facts {
+                    effective: 0,
+                    no_new_privs: true,
+                    ..facts()
+                },
+                "NoNewPrivs",
+            ),
+            (
+                Facts {
+                    effective: 0,
+                    ..facts()
+                },
+                "user namespace",
+            ),
+            (
+                Facts {
+                    permitted: Some(1 << 39),
+                    ..facts()
+                },
+                "too few",
+            ),
+        ];
+        for (facts, word) in cases {
+            let State::Less(text) = judge(&facts) else {
+                panic!("{word}");
+            };
+            assert!(text.contains(word), "{text}");
+        }
+    }
+}
