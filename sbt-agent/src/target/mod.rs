@@ -25,5 +25,5 @@ pub mod sites;
 pub mod syscalls;
 mod unwind;
 mod vdso;
-mod walks;
+pub mod walks;
 pub mod wanted;

@@ -2,7 +2,7 @@
 
 use std::{ffi::CString, io, os::fd::OwnedFd, sync::Arc};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use sbt_common::{MAX_KMP, layout};
 
 use super::{
@@ -46,8 +46,18 @@ impl Ebpf {
             if self.paused {
                 continue;
             }
-            self.attach_file(file)
-                .with_context(|| format!("probing {}", file.shown.display()))?;
+            if let Err(error) = self.attach_file(file) {
+                let errno = error.downcast_ref().and_then(io::Error::raw_os_error);
+                if errno == Some(libc::ESRCH) {
+                    bail!(
+                        "process {} ended while the probes were put on it: nothing is left to \
+                         watch",
+                        self.pid
+                    );
+                }
+                let shown = file.shown.to_string_lossy();
+                return Err(error.context(format!("probing {}", printable(&shown))));
+            }
         }
         Ok(())
     }
