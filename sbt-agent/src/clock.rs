@@ -22,7 +22,9 @@ pub fn now_ns() -> u64 {
     let offset_ns = *OFFSET_NS.get_or_init(|| {
         let text = fs::read_to_string("/proc/self/timens_offsets");
         // Without the file there are no such namespaces.
-        text.ok().and_then(|text| monotonic_offset_ns(&text)).unwrap_or(0)
+        text.ok()
+            .and_then(|text| monotonic_offset_ns(&text))
+            .unwrap_or(0)
     });
     read(ClockId::CLOCK_MONOTONIC).saturating_add_signed(offset_ns.saturating_neg())
 }
@@ -78,9 +80,18 @@ mod tests {
     #[test]
     fn offsets_of_time_namespaces() {
         for (text, expected) in [
-            ("monotonic           0         0\nboottime            0         0\n", Some(0)),
-            ("monotonic  86400 5\nboottime  1 2\n", Some(86_400_000_000_005)),
-            ("boottime 1 2\nmonotonic -20000 7\n", Some(-19_999_999_999_993)),
+            (
+                "monotonic           0         0\nboottime            0         0\n",
+                Some(0),
+            ),
+            (
+                "monotonic  86400 5\nboottime  1 2\n",
+                Some(86_400_000_000_005),
+            ),
+            (
+                "boottime 1 2\nmonotonic -20000 7\n",
+                Some(-19_999_999_999_993),
+            ),
             ("1 3 0\n7 1 2\n", Some(3_000_000_000)),
             ("monotonic 99999999999999 0\n", None),
             ("monotonic x 0\n", None),

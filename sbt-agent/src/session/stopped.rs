@@ -55,7 +55,14 @@ mod tests {
         stopped.tick(1_000, 5, || unreachable!("somebody has come"));
         stopped.tick(2_000, 5, || false);
         assert_eq!(stopped.note(), None);
-        for (now, stands) in [(1, true), (2, true), (3, true), (4, false), (5, true), (6, true)] {
+        for (now, stands) in [
+            (1, true),
+            (2, true),
+            (3, true),
+            (4, false),
+            (5, true),
+            (6, true),
+        ] {
             stopped.tick(now * 1_000_000_000, 5, || stands);
         }
         assert_eq!((stopped.times, stopped.total_ns), (2, 3_000_000_000));

@@ -33,7 +33,8 @@ impl Session {
         if self.source.is_some() && !self.is_off() {
             let (now_ns, arrivals) = (clock::now_ns(), self.model.totals().arrivals);
             let pid = self.pid;
-            self.stopped.tick(now_ns, arrivals, || process::is_stopped(pid));
+            self.stopped
+                .tick(now_ns, arrivals, || process::is_stopped(pid));
         }
     }
 

@@ -1,6 +1,8 @@
 //! The program being watched: its files, its memory, its threads, its life.
 
 mod alternatives;
+#[cfg(test)]
+mod bombs;
 mod callers;
 mod calls;
 pub mod communicator;

@@ -443,7 +443,13 @@ pub fn of_program(file: &ProbedFile, limit: usize) -> Vec<Change> {
                 is_own: true,
             };
             walks.consider(&files, &[link]);
-            walks.consider(&files, &[Link { is_own: false, ..link }]);
+            walks.consider(
+                &files,
+                &[Link {
+                    is_own: false,
+                    ..link
+                }],
+            );
             let _called = walks.called_by(0, file, address);
         }
     }

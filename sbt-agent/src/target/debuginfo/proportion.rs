@@ -106,12 +106,9 @@ fn headers(dwarf: &Info) -> bool {
             continue;
         };
         in_headers += header;
-        // Units that only hold what others have in common have no code.
+        // Units that hold types, or what others have in common, have no code.
         in_tables += if is_whole { table } else { 0 };
-        if table > MAX_TABLE
-            || in_headers > MAX_HEADERS
-            || in_tables > MAX_SHARED * all.len()
-        {
+        if table > MAX_TABLE || in_headers > MAX_HEADERS || in_tables > MAX_SHARED * all.len() {
             return false;
         }
     }
@@ -123,7 +120,7 @@ fn line_table(dwarf: &Info, header: &gimli::UnitHeader<Bytes>) -> Option<(usize,
     let abbreviations = dwarf.abbreviations(header).ok()?;
     let mut entries = header.entries_raw(&abbreviations, None).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
-    let is_whole = abbreviation.tag() != gimli::DW_TAG_partial_unit;
+    let is_whole = abbreviation.tag() == gimli::DW_TAG_compile_unit;
     let mut attributes = Vec::new();
     entries
         .read_attributes(abbreviation.attributes(), &mut attributes)

@@ -10,9 +10,7 @@ mod stubs;
 mod sweep;
 mod values;
 
-use object::{
-    LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64,
-};
+use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use sbt_common::{
     Cookie, layout,
