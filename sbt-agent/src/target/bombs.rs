@@ -255,6 +255,18 @@ fn billions_of_sections() {
 }
 
 #[test]
+fn a_file_of_holes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a");
+    fs::write(&path, program()).unwrap();
+    let file = File::options().append(true).open(&path).unwrap();
+    file.set_len(9 << 30).unwrap();
+    let opened = DebugInfo::open(&path, Path::new("/a"), folder.path());
+    let error = opened.err().unwrap().to_string();
+    assert!(error.contains("bigger than any program is"), "{error}");
+}
+
+#[test]
 fn names_of_sections_without_an_end() {
     let mut image = program();
     let file = ElfFile64::<LittleEndian>::parse(&image[..]).unwrap();

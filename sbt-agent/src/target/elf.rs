@@ -47,6 +47,9 @@ const MAX_SEGMENTS: usize = (64 << 10) / size_of::<ProgramHeader64<LittleEndian>
 /// a search of the whole file.
 const MAX_SECTIONS: usize = 1 << 12;
 
+/// Bigger files there may be, but only of holes, bytes.
+const MAX_FILE: usize = 8 << 30;
+
 /// Longer names of sections there are none, bytes.
 const MAX_SECTION_NAME: usize = 256;
 
@@ -408,6 +411,9 @@ fn is_in_proportion(
     headers: &[ProgramHeader64<LittleEndian>],
     image: &[u8],
 ) -> Result<(), ElfError> {
+    if image.len() > MAX_FILE {
+        return Err(ElfError::Excessive("bigger than any program is"));
+    }
     if headers.len() > MAX_SEGMENTS {
         return Err(ElfError::Excessive("more segments than any program has"));
     }
