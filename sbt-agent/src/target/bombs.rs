@@ -89,7 +89,7 @@ fn sections_that_expand_to_gigabytes() {
                 "",
                 "",
                 &abbreviation.replace("3, 8", "3, 0xe"),
-                &entry.replace(".asciz \"other\"", ".long 4f - 5f",)
+                &entry.replace(".asciz \"other\"", ".long 4b - 5b",)
             )
         );
         let text = ".section .debug_str, \"\", @progbits\n5: .zero 7\n4: .asciz \"other\"\n";
@@ -290,11 +290,7 @@ fn notes_of_four_gigabytes() {
     }
     let error = refused(&image);
     assert!(error.contains("more notes than the file holds"), "{error}");
-    assert_eq!(
-        elf::build_id(&image),
-        elf::build_id(&program()),
-        "the first is sound"
-    );
+    assert_eq!(elf::build_id(&image), None);
 }
 
 #[test]
