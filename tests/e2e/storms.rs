@@ -4,21 +4,30 @@ use std::{
     collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Instant,
 };
 
+use tempfile::TempDir;
+
 use crate::{
     attach::code_of,
     harness::{
-        Finished, LIMIT, Report, command, eventually, folder, needs_root, number, pause, run, sbt,
+        LIMIT, Report, Started, command, eventually, folder, needs_root, number, pause, run, sbt,
         sbt_with, start, watch, watch_with,
     },
     kill::{has_members, some},
     programs::{Build, line, program},
 };
+
+/// One after the other, so that they lie at one place.
+const TWO: Build = Build::of("reloaded.c").flags(&["-shared", "-fPIC", "-DCOUNT=2"]);
+const THREE: Build = Build::of("reloaded.c").flags(&["-shared", "-fPIC", "-DCOUNT=3"]);
+
+/// So many sbts are killed in one go.
+const AT_ONCE: u64 = 8;
 
 /// How often a storm that lasts as long as one likes is repeated: `SBT_STORMS` times as
 /// often as usual.
@@ -128,8 +137,6 @@ fn children_by_the_thousand() {
 #[test]
 fn libraries_that_are_loaded_where_others_were() {
     needs_root!();
-    const TWO: Build = Build::of("reloaded.c").flags(&["-shared", "-fPIC", "-DCOUNT=2"]);
-    const THREE: Build = Build::of("reloaded.c").flags(&["-shared", "-fPIC", "-DCOUNT=3"]);
     let (a, b) = (
         format!("a={}", TWO.path().display()),
         format!("b={}", THREE.path().display()),
@@ -252,7 +259,7 @@ fn what_is_lost_is_counted() {
         "--output",
     ]);
     command.arg(&json).arg("--").arg(program("truth.c"));
-    command.args(["threads=2".into(), format!("rounds={rounds}")]);
+    command.args(["threads=2".to_owned(), format!("rounds={rounds}")]);
     let mut sbt = start(command);
     sbt.wait_for("ready");
     pause(200);
@@ -319,28 +326,41 @@ fn a_clock_of_its_own_changes_nothing() {
     }
 }
 
-/// What a target that sbt was killed beside must have done by itself.
-fn ended_by_itself(out: &str, clean: &str, arrivals: u64) -> bool {
-    out == format!("ready\n{clean}\ndone {arrivals}\nstatus 7\n")
+/// A program whose code nobody else puts probes on: whoever follows children does so in the
+/// C library of all. So it has that in it.
+struct Own {
+    folder: TempDir,
+    /// As it is when nobody has touched it.
+    code: String,
 }
 
-/// At any moment of its set-up, some at a time: the program goes on to its right end, or
-/// has not begun and is gone; no code stays patched.
-#[test]
-fn sbt_is_killed_at_any_moment() {
-    needs_root!(alone);
-    const AT_ONCE: u64 = 8;
-    // A file that nobody else puts probes on: whoever follows children does so in the C
-    // library of all.
-    let own = folder();
-    let truth = own.path().join("truth");
-    fs::copy(Build::of("truth.c").flags(&["-static"]).path(), &truth).unwrap();
-    let clean = code_of(&truth);
-    let truth = truth.to_str().unwrap();
-    let started = Instant::now();
-    let first = watch(truth.as_ref(), &["rounds=1"]);
-    let begins = u64::try_from(started.elapsed().as_millis()).unwrap();
-    first.is_exactly(4, 1);
+impl Own {
+    fn new() -> Self {
+        let folder = folder();
+        let program = folder.path().join("truth");
+        fs::copy(Build::of("truth.c").flags(&["-static"]).path(), &program).unwrap();
+        let code = code_of(&program);
+        Self { folder, code }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("truth")
+    }
+
+    /// Whether that is what it says when it ends by itself, as it would have alone.
+    fn has_ended(&self, out: &str) -> bool {
+        out == format!("ready\n{}\ndone 60\nstatus 7\n", self.code)
+    }
+}
+
+/// One sbt, and what it joined; if nothing it has started the program.
+struct Watching {
+    seed: u64,
+    sbt: Started,
+    target: Option<Started>,
+}
+
+fn begin(seed: u64, script: &str) -> Watching {
     let options = [
         "--children",
         "--no-children",
@@ -348,69 +368,79 @@ fn sbt_is_killed_at_any_moment() {
         "--states=full",
         "--futex=on",
     ];
-    let mut begun = 0;
-    let mut never = 0;
+    let option = options[usize::try_from(seed % 5).unwrap()];
+    if seed % 3 > 0 {
+        let sbt = start(sbt_with(&["run", option, "--", "sh", "-c", script]));
+        return Watching {
+            seed,
+            sbt,
+            target: None,
+        };
+    }
+    let target = start(command("sh", &["-c", script]));
+    let pid = eventually(LIMIT, || child_of(target.pid())).unwrap();
+    let sbt = start(sbt_with(&["attach", option, &pid]));
+    Watching {
+        seed,
+        sbt,
+        target: Some(target),
+    }
+}
+
+/// Kills each at another moment, in the first so many ms.
+fn kill_all(running: &mut [Watching], within: u64) {
+    let mut due: Vec<_> = running
+        .iter_mut()
+        .map(|one| (some(within, one.seed), &mut one.sbt))
+        .collect();
+    due.sort_by_key(|(moment, _)| *moment);
+    let mut passed = 0;
+    for (moment, sbt) in &due {
+        pause(moment - passed);
+        passed = *moment;
+        sbt.signal(libc::SIGKILL);
+    }
+    for (_, sbt) in due {
+        eventually(LIMIT, || (!sbt.is_running()).then_some(())).unwrap();
+    }
+}
+
+/// At any moment of its set-up, some at a time: the program goes on to its right end, or
+/// has not begun and is gone; no code stays patched.
+#[test]
+fn sbt_is_killed_at_any_moment() {
+    needs_root!(alone);
+    let own = Own::new();
+    let truth = own.program();
+    let since = Instant::now();
+    watch(&truth, &["rounds=1"]).is_exactly(4, 1);
+    let takes = u64::try_from(since.elapsed().as_millis()).unwrap();
+    let (mut begun, mut never) = (0, 0);
     for batch in 0..often(160) / AT_ONCE {
         let folder = folder();
         let now = folder.path().join("now");
         let script = format!(
-            "{truth} threads=3 rounds=20 base=1000 status=7 until={}; echo status $?",
+            "{} threads=3 rounds=20 base=1000 status=7 until={}; echo status $?",
+            truth.display(),
             now.display()
         );
-        let running: Vec<_> = (0..AT_ONCE)
-            .map(|index| {
-                let seed = batch * AT_ONCE + index;
-                let option = options[usize::try_from(seed % 5).unwrap()];
-                if index % 3 == 0 {
-                    let target = start(command("sh", &["-c", &script]));
-                    let pid = eventually(LIMIT, || child_of(target.pid())).unwrap();
-                    let sbt = start(sbt_with(&["attach", option, &pid]));
-                    (seed, sbt, Some(target))
-                } else {
-                    let sbt = sbt_with(&["run", option, "--", "sh", "-c", &script]);
-                    (seed, start(sbt), None)
-                }
-            })
-            .collect();
-        // Each at another moment, up to when they would be watching.
-        let mut due: Vec<_> = running
-            .iter()
-            .map(|(seed, sbt, _)| (some(2 * begins, *seed), sbt))
-            .collect();
-        due.sort_by_key(|(moment, _)| *moment);
-        let mut passed = 0;
-        for (moment, sbt) in due {
-            pause(moment - passed);
-            passed = moment;
-            sbt.signal(libc::SIGKILL);
-        }
-        let running: Vec<_> = running
-            .into_iter()
-            .map(|(seed, mut sbt, target)| {
-                eventually(LIMIT, || (!sbt.is_running()).then_some(())).unwrap();
-                (seed, sbt, target)
-            })
-            .collect();
+        let seeds = batch * AT_ONCE..(batch + 1) * AT_ONCE;
+        let mut running: Vec<_> = seeds.map(|seed| begin(seed, &script)).collect();
+        kill_all(&mut running, 2 * takes);
         fs::write(&now, "").unwrap();
-        for (seed, sbt, target) in running {
+        for Watching { seed, sbt, target } in running {
             if let Some(target) = target {
-                let finished: Finished = target.finish().expect(0);
-                assert!(
-                    ended_by_itself(&finished.out(), &clean, 60),
-                    "{seed}: {finished}"
-                );
+                let finished = target.finish().expect(0);
+                assert!(own.has_ended(&finished.out()), "{seed}: {finished}");
                 continue;
             }
             let group = sbt.pid();
             let left = eventually(LIMIT, || (!has_members(group)).then_some(()));
             assert!(left.is_some(), "{seed}: something stays behind");
             let out = sbt.out();
-            if out.is_empty() {
-                never += 1;
-            } else {
-                begun += 1;
-                assert!(ended_by_itself(&out, &clean, 60), "{seed}: {out}");
-            }
+            never += u64::from(out.is_empty());
+            begun += u64::from(!out.is_empty());
+            assert!(out.is_empty() || own.has_ended(&out), "{seed}: {out}");
         }
     }
     assert!(
