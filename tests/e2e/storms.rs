@@ -33,10 +33,7 @@ const AT_ONCE: u64 = 8;
 /// often as usual.
 fn often(usual: u64) -> u64 {
     let times = std::env::var("SBT_STORMS").ok();
-    usual
-        * times.map_or(1, |times| {
-            times.parse::<u64>().expect("SBT_STORMS is a number")
-        })
+    usual * times.map_or(1, |times| times.parse::<u64>().unwrap())
 }
 
 /// The report of a run, and the most memory that sbt has had, MiB.
