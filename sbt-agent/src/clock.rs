@@ -1,5 +1,7 @@
 //! The clocks that sbt itself reads.
 
+use std::{fs, sync::OnceLock};
+
 use nix::time::{ClockId, clock_gettime};
 
 fn read(clock: ClockId) -> u64 {
@@ -12,8 +14,32 @@ fn read(clock: ClockId) -> u64 {
 }
 
 /// `CLOCK_MONOTONIC`, ns: the clock of the events.
+///
+/// Events are stamped by the kernel, which knows no time namespaces (`time_namespaces(7)`):
+/// in one of them this process is told another time, and it is told back here.
 pub fn now_ns() -> u64 {
-    read(ClockId::CLOCK_MONOTONIC)
+    static OFFSET_NS: OnceLock<i64> = OnceLock::new();
+    let offset_ns = *OFFSET_NS.get_or_init(|| {
+        let text = fs::read_to_string("/proc/self/timens_offsets");
+        // Without the file there are no such namespaces.
+        text.ok()
+            .and_then(|text| monotonic_offset_ns(&text))
+            .unwrap_or(0)
+    });
+    read(ClockId::CLOCK_MONOTONIC).saturating_add_signed(offset_ns.saturating_neg())
+}
+
+/// What a time namespace adds to the kernel's `CLOCK_MONOTONIC`, ns: of the lines of
+/// `/proc/PID/timens_offsets`, which have a clock, seconds and nanoseconds.
+fn monotonic_offset_ns(text: &str) -> Option<i64> {
+    let mut words = text.lines().map(str::split_whitespace);
+    let mut words = words.find_map(|mut words| {
+        // Linux before 5.7 had numbers for names.
+        (["monotonic", "1"].contains(&words.next()?)).then_some(words)
+    })?;
+    let seconds: i64 = words.next()?.parse().ok()?;
+    let nanos: i64 = words.next()?.parse().ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
 /// What the calling thread has used of the CPUs, ns.
@@ -45,4 +71,33 @@ pub fn time_of_day(unix_ns: u64) -> String {
         local.tm_sec,
         unix_ns % 1_000_000_000 / 1_000
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_time_namespaces() {
+        for (text, expected) in [
+            (
+                "monotonic           0         0\nboottime            0         0\n",
+                Some(0),
+            ),
+            (
+                "monotonic  86400 5\nboottime  1 2\n",
+                Some(86_400_000_000_005),
+            ),
+            (
+                "boottime 1 2\nmonotonic -20000 7\n",
+                Some(-19_999_999_999_993),
+            ),
+            ("1 3 0\n7 1 2\n", Some(3_000_000_000)),
+            ("monotonic 99999999999999 0\n", None),
+            ("monotonic x 0\n", None),
+            ("", None),
+        ] {
+            assert_eq!(monotonic_offset_ns(text), expected, "{text}");
+        }
+    }
 }

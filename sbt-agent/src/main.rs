@@ -92,6 +92,15 @@ fn say(text: &str) {
     let _gone = std::io::stderr().write_all(text.as_bytes());
 }
 
+fn write_manual(folder: &Path) -> anyhow::Result<u8> {
+    let shown = printable(&folder.to_string_lossy());
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {shown}"))?;
+    for page in manual::pages()? {
+        output::write_page(&folder.join(&page.name), &page.text)?;
+    }
+    Ok(0)
+}
+
 fn act(command: Command) -> anyhow::Result<u8> {
     if let Command::Hang { .. }
     | Command::Report { .. }
@@ -181,14 +190,7 @@ fn act(command: Command) -> anyhow::Result<u8> {
             output::print(&manual::completions(shell)?)?;
             Ok(0)
         }
-        Command::Man { folder } => {
-            let shown = printable(&folder.to_string_lossy());
-            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {shown}"))?;
-            for page in manual::pages()? {
-                output::write_page(&folder.join(&page.name), &page.text)?;
-            }
-            Ok(0)
-        }
+        Command::Man { folder } => write_manual(&folder),
         Command::DemoProgram {
             name,
             threads,

@@ -44,6 +44,7 @@ mod sampling;
 pub mod signals;
 mod spinning;
 mod states;
+mod stopped;
 mod taking;
 mod turns;
 mod upkeep;
@@ -67,6 +68,7 @@ use sampling::Sampling;
 use signals::Signals;
 use spinning::Spinning;
 pub use states::States;
+use stopped::Stopped;
 use view::View;
 
 /// What to watch.
@@ -185,6 +187,7 @@ struct Session {
     budget: budget::Governor,
     futexes: futexes::Governor,
     hangs: Hangs,
+    stopped: Stopped,
     ended: End,
     locks: Locks,
     spinning: Spinning,
@@ -266,6 +269,7 @@ impl Session {
             cost: Cost::default(),
             budget: budget::Governor::new(settings.budget, start_ns),
             hangs: Hangs::new(settings.hang_time),
+            stopped: Stopped::default(),
             ended: End::default(),
             locks: Locks::new(pid),
             spinning: Spinning::new(start_ns),

@@ -1,6 +1,9 @@
 //! `sbt attach`: joins anywhere, counts exactly from there on, leaves no trace.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     harness::{
@@ -19,9 +22,12 @@ fn start_truth(arguments: &[&str]) -> Started {
 
 /// What `truth` says of its barrier function if nobody has touched it.
 pub fn clean_code() -> String {
-    let out = run(command(program("truth.c"), &["rounds=1"]))
-        .expect(0)
-        .out();
+    code_of(&program("truth.c"))
+}
+
+/// The same of another build of it.
+pub fn code_of(truth: &Path) -> String {
+    let out = run(command(truth, &["rounds=1"])).expect(0).out();
     out.lines()
         .find(|line| line.starts_with("code "))
         .unwrap()
@@ -435,13 +441,20 @@ fn to_a_stopped_process() {
 #[test]
 fn to_a_process_that_is_stopped_for_a_while() {
     needs_root!();
-    let target = start_truth(&["threads=3", "rounds=400", "base=2000"]);
+    let target = start_truth(&["threads=3", "rounds=600", "base=2000"]);
     let attached = attach(target.pid(), &[]);
-    pause(400);
+    pause(500);
     target.signal(libc::SIGSTOP);
-    pause(200);
+    pause(1200);
     target.signal(libc::SIGCONT);
-    is_a_tail(&attached.report(), 3);
+    let report = attached.report();
+    is_a_tail(&report, 3);
+    // Whoever came last before did not make the others wait.
+    let notes = report.0["notes"].to_string();
+    assert!(
+        notes.contains("a signal had stopped the program for"),
+        "{report}"
+    );
     target.finish().expect(0);
 }
 

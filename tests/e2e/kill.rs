@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Some milliseconds, without a pattern.
-fn some(range: u64, seed: u64) -> u64 {
+pub fn some(range: u64, seed: u64) -> u64 {
     seed.wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407)
         .rotate_right(32)
@@ -106,7 +106,7 @@ fn before_the_program_has_started() {
 }
 
 /// Whether any process of a group is left that is not dead.
-fn has_members(group: u32) -> bool {
+pub fn has_members(group: u32) -> bool {
     std::fs::read_dir("/proc").unwrap().any(|entry| {
         let Ok(stat) = std::fs::read_to_string(entry.unwrap().path().join("stat")) else {
             return false;

@@ -100,7 +100,9 @@ pub struct Report {
     pub episodes: u64,
     /// Others: begun before sbt came, cut short, or spoilt by a loss.
     pub incomplete_episodes: u64,
-    /// Records that found no room in the kernel, or could not be read.
+    /// Records that found no room in the kernel, or could not be read. Exact, as the kernel
+    /// counts them; if there are any, the numbers of arrivals and episodes are the least that
+    /// there were.
     pub lost_events: u64,
     /// Where the time of all threads together went.
     pub thread_time: ThreadTimeReport,

@@ -53,6 +53,7 @@ impl Session {
         let mut notes = self.notes.clone();
         notes.extend(self.processes.notes());
         notes.extend(self.recognition.notes());
+        notes.extend(self.stopped.note());
         notes.extend(self.governor.note());
         notes.extend(self.note_of_budget(until_ns));
         notes.extend(self.futexes.note());

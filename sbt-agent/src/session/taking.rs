@@ -112,7 +112,10 @@ impl Session {
                     .into(),
             );
         }
-        if let Err(error) = source.attach(&self.resolver.new_files()) {
+        // Those of a process that has ended meanwhile have no use.
+        if let Err(error) = source.attach(&self.resolver.new_files())
+            && process::find(self.pid).is_ok()
+        {
             self.notes.push(format!("{error:#}"));
         }
         if let Some(rules) = self.resolver.new_rules()

@@ -93,6 +93,7 @@ impl Session {
                     self.keep_to_budget();
                     self.govern();
                     self.count_cpus();
+                    self.notice_stops();
                     self.govern_futexes();
                     self.look_for_hangs();
                     self.end_what_hangs();

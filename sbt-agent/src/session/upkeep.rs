@@ -28,6 +28,16 @@ impl Session {
         }
     }
 
+    /// Notices that a signal has stopped the target.
+    pub(super) fn notice_stops(&mut self) {
+        if self.source.is_some() && !self.is_off() {
+            let (now_ns, arrivals) = (clock::now_ns(), self.model.totals().arrivals);
+            let pid = self.pid;
+            self.stopped
+                .tick(now_ns, arrivals, || process::is_stopped(pid));
+        }
+    }
+
     /// Decides anew whether departures are worth their cost.
     pub(super) fn govern(&mut self) {
         if self.budget.is_thinning() {

@@ -7,11 +7,10 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use object::elf::{R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::ElfFile64;
 use object::{
-    LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _,
-    ObjectSymbolTable as _, RelocationFlags, RelocationTarget,
+    LittleEndian, Object as _, ObjectKind, ObjectSection as _, RelocationFlags, RelocationTarget,
 };
 
-use super::elf::{self, Segment, code_at};
+use super::elf::{self, Segment, code_at, names};
 use super::unwind::{Function, Unwind};
 
 /// Of a file with more code nothing is known: to decode it takes too long.
@@ -19,6 +18,22 @@ const MAX_CODE: u64 = 64 << 20;
 
 /// The same of data, in which pointers are looked for.
 const MAX_DATA: u64 = 64 << 20;
+
+/// How much of symbols' names is kept, bytes: of more, calls of other files are unknown.
+const MAX_NAMES: usize = 1 << 26;
+
+/// So many tables of stubs are told from functions; linkers make three.
+const MAX_STUBS: usize = 16;
+
+/// How many calls of one function are looked at: callers that several have are walked
+/// from, however many they are.
+const MAX_CALLS: usize = 1 << 10;
+
+/// The same of calls through pointers.
+const MAX_INDIRECT: usize = 1 << 16;
+
+/// By so many names one function is known.
+const MAX_ALIASES: usize = 64;
 
 /// A symbol is not looked at beyond so many relocations.
 const MAX_RELOCATIONS: usize = 1 << 22;
@@ -59,7 +74,8 @@ impl Calls {
     pub(super) fn of(unwind: Rc<Unwind>) -> Option<Self> {
         let code = unwind.segments().iter();
         let code = code.filter(|segment| segment.executable);
-        if code.map(|segment| segment.filesz).sum::<u64>() > MAX_CODE {
+        let length = code.fold(0, |sum: u64, segment| sum.saturating_add(segment.filesz));
+        if length > MAX_CODE {
             return None;
         }
         let mut this = Self {
@@ -233,13 +249,14 @@ impl Calls {
     pub(super) fn direct(&self, start: u64) -> &[Call] {
         let from = self.direct.partition_point(|call| call.target < start);
         let until = self.direct.partition_point(|call| call.target <= start);
-        &self.direct[from..until]
+        &self.direct[from..until.min(from + MAX_CALLS)]
     }
 
     /// Calls in this file of a function in another, or in it by way of the
     /// dynamic linker.
     pub(super) fn imported(&self, name: &str) -> &[Call] {
-        self.imported.get(name).map_or(&[], Vec::as_slice)
+        let calls = self.imported.get(name).map_or(&[][..], Vec::as_slice);
+        &calls[..calls.len().min(MAX_CALLS)]
     }
 
     /// What is called by the call with a return address, by the symbol that the
@@ -253,7 +270,7 @@ impl Calls {
 
     /// Calls of what a pointer points to.
     pub(super) fn indirect(&self) -> &[Call] {
-        &self.indirect
+        &self.indirect[..self.indirect.len().min(MAX_INDIRECT)]
     }
 
     /// The names by which a function may be called from elsewhere.
@@ -301,7 +318,7 @@ impl Links {
         };
         for section in file.sections() {
             let name = section.name().unwrap_or_default();
-            if name.starts_with(".plt") {
+            if name.starts_with(".plt") && this.stubs.len() < MAX_STUBS {
                 let start = section.address();
                 this.stubs
                     .push((start, start.saturating_add(section.size())));
@@ -309,17 +326,23 @@ impl Links {
                 this.data.extend(section.file_range());
             }
         }
-        for symbol in file.dynamic_symbols() {
+        let mut left = MAX_NAMES;
+        let mut keep = |name: &str| {
+            left = left.checked_sub(name.len())?;
+            Some(name.to_owned())
+        };
+        for symbol in names::dynamic(file) {
             if symbol.is_definition()
-                && symbol.kind() == object::SymbolKind::Text
-                && let Ok(name) = symbol.name()
+                && symbol.is_function()
+                && let Some(name) = symbol.text().and_then(&mut keep)
             {
-                this.defined.insert(name.to_owned(), symbol.address());
+                this.defined.insert(name.clone(), symbol.address());
                 let names = this.exported.entry(symbol.address()).or_default();
-                names.push(name.to_owned());
+                if names.len() < MAX_ALIASES {
+                    names.push(name);
+                }
             }
         }
-        let symbols = file.dynamic_symbol_table();
         let relocations = file.dynamic_relocations().into_iter().flatten();
         for (address, relocation) in relocations.take(MAX_RELOCATIONS) {
             let RelocationTarget::Symbol(index) = relocation.target() else {
@@ -329,14 +352,14 @@ impl Links {
                 }
                 continue;
             };
-            let symbol = symbols.and_then(|table| table.symbol_by_index(index).ok());
+            let symbol = names::dynamic_at(file, index);
             let (Some(symbol), RelocationFlags::Elf { r_type }) = (symbol, relocation.flags())
             else {
                 continue;
             };
             if [R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT].contains(&r_type) {
-                if let Ok(name) = symbol.name() {
-                    this.slots.insert(address, name.to_owned());
+                if let Some(name) = symbol.text().and_then(&mut keep) {
+                    this.slots.insert(address, name);
                 }
             } else if r_type == R_X86_64_64 && symbol.is_definition() {
                 this.listed.insert(symbol.address());

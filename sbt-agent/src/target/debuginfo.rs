@@ -12,6 +12,7 @@ mod lookup;
 mod names;
 mod parameters;
 mod places;
+mod proportion;
 mod rows;
 mod scopes;
 mod sections;

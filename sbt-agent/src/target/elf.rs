@@ -8,6 +8,7 @@ mod code;
 mod condvars;
 mod imports;
 mod layout;
+pub(super) mod names;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,7 +21,9 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use object::elf::{self, FileHeader64, ProgramHeader64};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym, SymbolTable};
+use object::read::elf::{
+    ElfFile64, FileHeader, ProgramHeader, SectionHeader as _, Sym, SymbolTable,
+};
 use object::{LittleEndian, Object, ObjectSymbol as _};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sbt_common::layout as objects;
@@ -37,6 +40,19 @@ const MAX_CODE: u64 = 4096;
 
 /// The same for a symbol that does not tell its size.
 const UNSIZED_CODE: u64 = 64;
+
+/// The kernel executes no file with more program headers than this: 64 KiB of them.
+const MAX_SEGMENTS: usize = (64 << 10) / size_of::<ProgramHeader64<LittleEndian>>();
+
+/// Linked files have some forty sections; more than this would make each search for one
+/// a search of the whole file.
+const MAX_SECTIONS: usize = 1 << 12;
+
+/// Bigger files there may be, but only of holes, bytes.
+const MAX_FILE: usize = 8 << 30;
+
+/// Longer names of sections there are none, bytes.
+const MAX_SECTION_NAME: usize = 256;
 
 /// Build ids are 8 to 32 bytes; longer ones cannot be file names anyway.
 const MAX_BUILD_ID: usize = 64;
@@ -200,6 +216,9 @@ pub enum ElfError {
     /// Its tables point outside of it or make no sense.
     #[error("damaged ELF file: {0}")]
     Malformed(#[from] object::Error),
+    /// It would take a time or memory out of all proportion to read it.
+    #[error("damaged ELF file: {0}")]
+    Excessive(&'static str),
 }
 
 /// Opens a regular file for reading. A path that a target names may lead to a
@@ -309,6 +328,7 @@ pub fn has_soname(image: &[u8], prefix: &[u8]) -> bool {
             table
                 .iter()
                 .filter(|entry| entry.tag == elf::DT_SONAME)
+                .take(1)
                 .any(|entry| {
                     table
                         .string(entry)
@@ -327,10 +347,10 @@ pub fn has_symbols(image: &[u8]) -> bool {
 }
 
 /// Whether the image uses a function of another file that has one of these names.
-pub fn imports_any<S: BuildHasher>(image: &[u8], names: &HashSet<String, S>) -> bool {
+pub fn imports_any<S: BuildHasher>(image: &[u8], wanted: &HashSet<String, S>) -> bool {
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        file.dynamic_symbols().any(|symbol| {
-            symbol.is_undefined() && symbol.name().is_ok_and(|name| names.contains(name))
+        names::dynamic(&file).any(|symbol| {
+            symbol.is_undefined() && symbol.text().is_some_and(|name| wanted.contains(name))
         })
     })
 }
@@ -348,13 +368,17 @@ pub fn build_id(image: &[u8]) -> Option<Vec<u8>> {
 /// # Errors
 /// The file is not a sound 64-bit x86 ELF file.
 pub fn load_segments(image: &[u8]) -> Result<Vec<Segment>, ElfError> {
+    let length = image.len() as u64;
     let loaded = program_headers(image)?
         .iter()
         .filter(|header| header.p_type(LE) == elf::PT_LOAD)
         .map(|header| Segment {
             vaddr: header.p_vaddr(LE),
             offset: header.p_offset(LE),
-            filesz: header.p_filesz(LE),
+            // The file cannot give more than it has, whatever it says.
+            filesz: header
+                .p_filesz(LE)
+                .min(length.saturating_sub(header.p_offset(LE))),
             memsz: header.p_memsz(LE),
             executable: header.p_flags(LE).contains(elf::PF_X),
         });
@@ -392,7 +416,49 @@ fn program_headers(image: &[u8]) -> Result<&[ProgramHeader64<LittleEndian>], Elf
     let header = FileHeader64::<LittleEndian>::parse(image)?;
     // An error if the file says that it is big-endian.
     header.endian()?;
-    Ok(header.program_headers(LE, image)?)
+    let headers = header.program_headers(LE, image)?;
+    is_in_proportion(header, headers, image)?;
+    Ok(headers)
+}
+
+/// Whether reading takes a time that goes with the file's length: in a file that was made
+/// to be read slowly, many tables may claim the same bytes.
+fn is_in_proportion(
+    header: &FileHeader64<LittleEndian>,
+    headers: &[ProgramHeader64<LittleEndian>],
+    image: &[u8],
+) -> Result<(), ElfError> {
+    if image.len() > MAX_FILE {
+        return Err(ElfError::Excessive("bigger than any program is"));
+    }
+    if headers.len() > MAX_SEGMENTS {
+        return Err(ElfError::Excessive("more segments than any program has"));
+    }
+    let Ok(sections) = header.sections(LE, image) else {
+        // Whoever looks for one finds none.
+        return Ok(());
+    };
+    if sections.len() > MAX_SECTIONS {
+        return Err(ElfError::Excessive("more sections than any program has"));
+    }
+    let mut notes: u64 = 0;
+    for header in headers.iter().filter(|it| it.p_type(LE) == elf::PT_NOTE) {
+        notes = notes.saturating_add(header.p_filesz(LE));
+    }
+    for section in sections.iter() {
+        let name = sections.section_name(LE, section);
+        if name.is_ok_and(|name| name.len() > MAX_SECTION_NAME) || name.is_err() {
+            return Err(ElfError::Excessive("a section with an endless name"));
+        }
+        if section.sh_type(LE) == elf::SHT_NOTE {
+            notes = notes.saturating_add(section.sh_size(LE));
+        }
+    }
+    // Each is in a segment and in a section.
+    if notes > 4 * image.len() as u64 {
+        return Err(ElfError::Excessive("more notes than the file holds"));
+    }
+    Ok(())
 }
 
 /// A symbol of interest.
@@ -456,7 +522,6 @@ pub(super) fn strings<'a>(
     file: &ElfFile64<'a, LittleEndian>,
     section: object::SectionIndex,
 ) -> &'a [u8] {
-    use object::read::elf::SectionHeader;
     let section = file.elf_section_table().section(section).ok();
     section
         .and_then(|section| section.data(LE, file.data()).ok())

@@ -1,6 +1,8 @@
 //! The program being watched: its files, its memory, its threads, its life.
 
 mod alternatives;
+#[cfg(test)]
+mod bombs;
 mod callers;
 mod calls;
 pub mod communicator;
@@ -28,5 +30,5 @@ pub mod syscalls;
 pub mod trace;
 mod unwind;
 mod vdso;
-mod walks;
+pub mod walks;
 pub mod wanted;

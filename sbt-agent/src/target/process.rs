@@ -94,6 +94,17 @@ pub fn first_thread_has_ended(pid: u32) -> bool {
     !is_alive(Path::new(&format!("/proc/{pid}")))
 }
 
+/// Whether a signal has stopped the process; not whether a debugger has. False for one of
+/// which the first thread has ended, whatever the others do.
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(folder(pid).join("stat"));
+    stat.is_ok_and(|stat| {
+        // The name may hold anything, and ends with the last parenthesis.
+        let rest = stat.rsplit_once(") ");
+        rest.is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
+}
+
 /// The executable mappings of files of a process, and that of the kernel's own code
 /// for it; empty if it is gone.
 pub fn mappings(pid: u32) -> Vec<Mapping> {

@@ -1,9 +1,9 @@
 //! Where in a C library its function for system calls makes them, and the names of those
 //! in which threads sleep.
 
-use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+use object::{LittleEndian, read::elf::ElfFile64};
 
-use super::{sites::SYSCALL, unwind::Unwind};
+use super::{elf::names, sites::SYSCALL, unwind::Unwind};
 
 /// The instruction.
 const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
@@ -132,10 +132,7 @@ pub(super) fn is_wrapper(function: &str) -> bool {
 pub(super) fn address(unwind: &Unwind) -> Option<u64> {
     let image = unwind.image();
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
-    let symbol = file
-        .dynamic_symbols()
-        .chain(file.symbols())
-        .find(|symbol| symbol.is_definition() && symbol.name() == Ok(SYSCALL))?;
+    let symbol = names::defined(&file).find(|symbol| symbol.name == SYSCALL.as_bytes())?;
     let function = unwind.function(symbol.address())?;
     let length = (function.end - function.start).min(LONGEST);
     let mut segments = unwind.segments().iter();

@@ -8,6 +8,7 @@
 //! tables, and can be left only if they keep a frame pointer.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, Register, RegisterRule,
@@ -321,11 +322,19 @@ fn entries(image: &[u8], place: (usize, usize, u64)) -> Vec<Function> {
         return functions;
     };
     let mut entries = section.entries(&bases);
+    // Many functions have one of these, and its text may be of any length.
+    let mut common = HashMap::new();
     while let (true, Ok(Some(entry))) = (functions.len() < MAX_FUNCTIONS, entries.next()) {
         let CieOrFde::Fde(partial) = entry else {
             continue;
         };
-        let Ok(entry) = partial.parse(Section::cie_from_offset) else {
+        let parsed = partial.parse(|section, bases, offset| {
+            let known = common.entry(offset.0);
+            known
+                .or_insert_with(|| section.cie_from_offset(bases, offset))
+                .clone()
+        });
+        let Ok(entry) = parsed else {
             continue;
         };
         let start = entry.initial_address();

@@ -420,6 +420,42 @@ impl Walks {
     }
 }
 
+/// What is learned of a program's file alone: from its barriers on, and then from each
+/// of its first functions, at most `limit`, as if every one had been seen in a chain of
+/// callers. With nothing else to ask, it is how foreign bytes are tried out.
+pub fn of_program(file: &ProbedFile, limit: usize) -> Vec<Change> {
+    let files = [(file, Owner::User)];
+    let mut walks = Walks::default();
+    walks.follow_system_calls();
+    walks.seed(&files);
+    let Some(unwind) = walks.unwind(0, file) else {
+        return Vec::new();
+    };
+    for function in unwind.functions().iter().take(limit) {
+        for address in [function.start.saturating_add(1), function.end] {
+            // As where stacks are taken.
+            let _ends = unwind.is_outermost(address) || unwind.is_signal(address);
+            let _rule = unwind.rule_at(address);
+            let link = Link {
+                file: 0,
+                address,
+                owner: Owner::User,
+                is_own: true,
+            };
+            walks.consider(&files, &[link]);
+            walks.consider(
+                &files,
+                &[Link {
+                    is_own: false,
+                    ..link
+                }],
+            );
+            let _called = walks.called_by(0, file, address);
+        }
+    }
+    walks.take().unwrap_or_default()
+}
+
 /// Whether the way has not left the C library.
 pub(super) fn is_all_c(chain: &[Link]) -> bool {
     chain.iter().all(|link| link.owner == Owner::C)

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use sbt_common::MAX_KMP;
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     refused,
 };
 use crate::{
+    place::printable,
     source::Scope,
     target::{elf::Function, files::ProbedFile},
 };
@@ -33,8 +34,18 @@ impl Ebpf {
             if self.paused {
                 continue;
             }
-            self.attach_file(file)
-                .with_context(|| format!("probing {}", file.shown.display()))?;
+            if let Err(error) = self.attach_file(file) {
+                let errno = error.downcast_ref().and_then(io::Error::raw_os_error);
+                if errno == Some(libc::ESRCH) {
+                    bail!(
+                        "process {} ended while the probes were put on it: nothing is left to \
+                         watch",
+                        self.pid
+                    );
+                }
+                let shown = file.shown.to_string_lossy();
+                return Err(error.context(format!("probing {}", printable(&shown))));
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::pattern::is_file;
 /// More rows of one line than this are not looked at.
 pub(super) const MAX_ROWS: usize = 1 << 14;
 
-/// How many rows are read for one question: some seconds.
+/// How many rows are read for one question, and bytes of paths: some seconds.
 const MAX_READ: usize = 1 << 28;
 
 /// Longer paths are no paths, bytes.
@@ -47,16 +47,17 @@ impl Search {
             return false;
         };
         let mut path = String::new();
+        let mut is_named = |index| {
+            let is_path = render(unit, program.header(), index, &mut path).is_some();
+            self.read += path.len();
+            is_path && self.read <= MAX_READ && is_file(&path, file)
+        };
         let is_meant: Vec<bool> = (0..)
             .map_while(|index| match (program.header().file(index), index) {
                 // Before version 5 they are counted from 1.
                 (None, 0) => Some(false),
                 (None, _) => None,
-                (Some(_), _) => Some(
-                    file.is_empty()
-                        || render(unit, program.header(), index, &mut path).is_some()
-                            && is_file(&path, file),
-                ),
+                (Some(_), _) => Some(file.is_empty() || is_named(index)),
             })
             .collect();
         if !is_meant.contains(&true) {

@@ -8,15 +8,16 @@ use gimli::{AbbreviationsCacheStrategy, Dwarf, EndianSlice, Section, SectionId};
 use object::read::elf::ElfFile64;
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection};
 
-use super::units::{Bytes, Info};
+use super::proportion::{Ranges, is_in_proportion};
+use super::units::{self, Bytes, Entry, Info};
 use super::{Frame, names};
 
 /// How much bigger than its compressed form a section may say it is. Real ones
 /// stay below ten; this is what keeps a small file from filling the memory.
 const MAX_RATIO: u64 = 128;
 
-/// The uncompressed size of a section, bytes.
-const MAX_SECTION: u64 = 2 << 30;
+/// The uncompressed size of all sections of a file, bytes.
+const MAX_UNCOMPRESSED: u64 = 1 << 30;
 
 /// How deep entries may be nested. addr2line follows functions inlined into
 /// each other by recursion; compilers reach a few dozen levels.
@@ -88,6 +89,10 @@ impl Lines {
         if let Some(supplementary) = supplementary.and_then(load) {
             dwarf.set_sup(supplementary);
         }
+        let supplementary = dwarf.sup().is_none_or(is_in_proportion);
+        if !supplementary || !is_in_proportion(&dwarf) {
+            return None;
+        }
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let dwarf = Arc::new(dwarf);
         Some(Self {
@@ -154,32 +159,48 @@ fn located(location: Option<&addr2line::Location<'_>>) -> Frame {
     }
 }
 
-/// Whether all entries can be followed by recursion.
+/// Whether all entries can be followed by recursion, and the ranges of all functions
+/// kept, as addr2line does.
 fn is_shallow(dwarf: &Dwarf<Bytes>) -> bool {
     if dwarf.debug_info.reader().len() > MAX_CHECKED {
         return false;
     }
-    let mut units = dwarf.units();
+    let mut ranges = Ranges::default();
     // What is damaged ends addr2line's reading at the same place.
-    while let Ok(Some(unit)) = units.next() {
-        let Ok(abbreviations) = dwarf.abbreviations(&unit) else {
+    for unit in units::units(dwarf) {
+        let unit = unit.unit_ref(dwarf);
+        let Ok(mut entries) = unit.unit.entries_raw(None) else {
             continue;
         };
-        let Ok(mut entries) = unit.entries_raw(&abbreviations, None) else {
-            continue;
-        };
+        let mut read = Vec::new();
         while !entries.is_empty() {
-            if entries.next_depth() > MAX_DEPTH {
+            let (offset, depth) = (entries.next_offset(), entries.next_depth());
+            if depth > MAX_DEPTH {
                 return false;
             }
-            let attributes = match entries.read_abbreviation() {
-                Ok(Some(abbreviation)) => abbreviation.attributes(),
+            let abbreviation = match entries.read_abbreviation() {
+                Ok(Some(abbreviation)) => abbreviation,
                 Ok(None) => continue,
                 Err(_) => break,
             };
-            if entries.skip_attributes(attributes).is_err() {
+            let (tag, attributes) = (abbreviation.tag(), abbreviation.attributes());
+            let has_ranges = attributes.iter().any(|it| it.name() == gimli::DW_AT_ranges);
+            let is_function =
+                tag == gimli::DW_TAG_subprogram || tag == gimli::DW_TAG_inlined_subroutine;
+            if !(is_function && has_ranges) {
+                if entries.skip_attributes(attributes).is_err() {
+                    break;
+                }
+                continue;
+            }
+            if entries.read_attributes(attributes, &mut read).is_err() {
                 break;
             }
+            let entry = Entry::new(offset, depth, tag, read);
+            if !ranges.has_room(unit, &entry) {
+                return false;
+            }
+            read = entry.into_attributes();
         }
     }
     true
@@ -213,7 +234,9 @@ fn section<'a>(
         return data.data;
     }
     let ratio_limit = (data.data.len() as u64).saturating_mul(MAX_RATIO);
-    if data.uncompressed_size > ratio_limit.min(MAX_SECTION) {
+    let known = decompressed.iter().map(|known| known.len() as u64);
+    let left = MAX_UNCOMPRESSED.saturating_sub(known.sum());
+    if data.uncompressed_size > ratio_limit.min(left) {
         return &[];
     }
     match data.decompress() {

@@ -12,7 +12,7 @@ use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object};
 
-use crate::target::elf::{build_id, map, open_regular};
+use crate::target::elf::{build_id, load_segments, map, open_regular};
 
 /// The global folder of debug files, below the target's root.
 const DEBUG: &str = "usr/lib/debug";
@@ -50,6 +50,7 @@ impl Separate {
             return None;
         }
         let map = map(&file).ok()?;
+        load_segments(&map).ok()?;
         wanted(&map).then_some(Self { map, path })
     }
 }

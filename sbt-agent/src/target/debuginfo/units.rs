@@ -37,6 +37,25 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    pub(super) fn new(
+        offset: UnitOffset,
+        depth: isize,
+        tag: gimli::DwTag,
+        attributes: Vec<Attribute<Bytes>>,
+    ) -> Self {
+        Self {
+            offset,
+            depth,
+            tag,
+            attributes,
+        }
+    }
+
+    /// Its memory, for another.
+    pub(super) fn into_attributes(self) -> Vec<Attribute<Bytes>> {
+        self.attributes
+    }
+
     pub(super) fn attribute(&self, name: gimli::DwAt) -> Option<Value> {
         self.attributes
             .iter()
@@ -72,12 +91,6 @@ impl Entry {
     }
 
     /// A name, in the words of the compiler.
-    pub(super) fn text(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<String> {
-        let text = self.bytes(unit, name)?;
-        Some(text.to_string_lossy().into_owned())
-    }
-
-    /// The same as it is.
     pub(super) fn bytes(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<Bytes> {
         unit.attr_string(self.attribute(name)?).ok()
     }
@@ -120,19 +133,14 @@ impl<'a> Entries<'a> {
             self.raw
                 .read_attributes(specifications, &mut attributes)
                 .ok()?;
-            return Some(Entry {
-                offset,
-                depth,
-                tag: abbreviation.tag(),
-                attributes,
-            });
+            return Some(Entry::new(offset, depth, abbreviation.tag(), attributes));
         }
         None
     }
 
     /// Takes an entry's memory back for the next one.
     pub(super) fn done(&mut self, entry: Entry) {
-        self.spare = entry.attributes;
+        self.spare = entry.into_attributes();
     }
 }
 

@@ -2,9 +2,9 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object, ObjectSymbol as _, ObjectSymbolTable as _, RelocationTarget};
+use object::{LittleEndian, Object, RelocationTarget};
 
-use super::{Segment, code_at};
+use super::{Segment, code_at, names};
 
 /// Instructions of a stub before its jump: a landing pad at most.
 const BEFORE_JUMP: usize = 2;
@@ -30,8 +30,7 @@ pub(in crate::target) fn imported_through(image: &[u8], word: u64) -> Option<Str
     let RelocationTarget::Symbol(index) = relocation.target() else {
         return None;
     };
-    let symbol = file.dynamic_symbol_table()?.symbol_by_index(index).ok()?;
-    symbol.name().ok().map(str::to_owned)
+    names::dynamic_at(&file, index)?.text().map(str::to_owned)
 }
 
 /// The address of the word through which the code at an address jumps, without

@@ -14,7 +14,7 @@
 //! of loops and sections) gets its probe between the two loads.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+use object::{LittleEndian, read::elf::ElfFile64};
 
 use super::{
     Team,
@@ -23,7 +23,7 @@ use super::{
     sweep::{Code, transfer, writes},
 };
 use crate::target::{
-    elf::{Function, Point, Segment},
+    elf::{Function, Point, Segment, names},
     prologue::is_emulated,
     registers::number,
 };
@@ -44,12 +44,8 @@ pub struct Start {
 impl Start {
     /// `None` if the file does not define them.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
-        let symbols = || {
-            let all = file.dynamic_symbols().chain(file.symbols());
-            all.filter(object::ObjectSymbol::is_definition)
-        };
-        let barriers: Vec<u64> = symbols()
-            .filter(|symbol| matches!(symbol.name(), Ok("GOMP_barrier" | "GOMP_barrier_cancel")))
+        let barriers: Vec<u64> = names::defined(file)
+            .filter(|symbol| matches!(symbol.name, b"GOMP_barrier" | b"GOMP_barrier_cancel"))
             .map(|symbol| symbol.address())
             .collect();
         (!barriers.is_empty()).then_some(Self { barriers })

@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
-use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::{
     MAX_OUTER, Outer,
     kmp::{HELD, SAVED},
@@ -32,7 +32,7 @@ use super::{
     sweep::{Code, Transfer, transfer, writes},
     values::{Value, Values},
 };
-use crate::target::elf::{Function, Point, Segment};
+use crate::target::elf::{Function, Point, Segment, names};
 
 /// In how many instructions of its beginning a function looks its thread up.
 const BEGINNING: usize = 64;
@@ -53,9 +53,8 @@ impl Start {
     /// `None` if the file does not define them.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
         let address = |name: &str| {
-            file.dynamic_symbols()
-                .chain(file.symbols())
-                .find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
+            names::defined(file)
+                .find(|symbol| symbol.name == name.as_bytes())
                 .map(|symbol| symbol.address())
         };
         Some(Self {

@@ -18,12 +18,12 @@ use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use memchr::memmem;
-use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
+use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::layout;
 
 use super::{Team, sweep::Code};
 use crate::target::{
-    elf::{Function, Point, Segment, code_at},
+    elf::{Function, Point, Segment, code_at, names},
     prologue::is_emulated,
     registers::{KEPT, number},
 };
@@ -74,11 +74,9 @@ pub fn functions_of_libraries(image: &[u8]) -> Vec<u64> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
         return Vec::new();
     };
-    let functions = file.symbols().filter(|symbol| {
+    let functions = names::full(&file).filter(|symbol| {
         let is = |name: &[u8]| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        symbol.kind() == SymbolKind::Text
-            && symbol.is_definition()
-            && symbol.name_bytes().is_ok_and(is)
+        symbol.is_function() && symbol.is_definition() && is(symbol.name)
     });
     functions.map(|symbol| symbol.address()).collect()
 }
@@ -92,13 +90,9 @@ pub fn points(
 ) -> Vec<Point> {
     let mut points = inlined(text, segments);
     let mut seen = Vec::new();
-    for symbol in file.dynamic_symbols().chain(file.symbols()) {
-        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
-            continue;
-        }
+    for symbol in names::defined(file).filter(names::Named::is_function) {
         let Some((name, named)) = symbol
-            .name()
-            .ok()
+            .text()
             .and_then(|name| Some((name, named(name.as_bytes())?)))
         else {
             continue;

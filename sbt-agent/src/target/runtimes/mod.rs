@@ -10,9 +10,7 @@ mod stubs;
 mod sweep;
 mod values;
 
-use object::{
-    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, read::elf::ElfFile64,
-};
+use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use sbt_common::{
     Cookie, layout,
@@ -20,7 +18,7 @@ use sbt_common::{
 };
 
 use super::{
-    elf::{Function, Point, Segment},
+    elf::{Function, Point, Segment, names},
     prologue::is_emulated,
 };
 use frames::Frames;
@@ -122,9 +120,8 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
 /// Whether a file defines the functions of OpenMP from which its barriers are looked for.
 pub fn is_openmp(image: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        let all = file.dynamic_symbols().chain(file.symbols());
-        let mut defined = all.filter(object::ObjectSymbol::is_definition);
-        defined.any(|symbol| matches!(symbol.name(), Ok("GOMP_barrier" | "__kmpc_barrier")))
+        names::defined(&file)
+            .any(|symbol| matches!(symbol.name, b"GOMP_barrier" | b"__kmpc_barrier"))
     })
 }
 

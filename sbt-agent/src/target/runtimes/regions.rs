@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
+use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::layout;
 
-use crate::target::elf::{Function, Point, Segment, code_at};
+use crate::target::elf::{Function, Point, Segment, code_at, names};
 
 /// As much of a function as its beginning needs, bytes.
 const CODE: u64 = 4096;
@@ -27,14 +27,11 @@ pub fn points(
     image: &[u8],
     segments: &[Segment],
 ) -> Vec<Point> {
-    let symbols = file.dynamic_symbols().chain(file.symbols());
-    let functions = symbols.filter(|symbol| {
-        symbol.is_definition() && symbol.kind() == SymbolKind::Text && symbol.size() > 0
-    });
+    let functions = names::defined(file).filter(|symbol| symbol.is_function() && symbol.size() > 0);
     // Several versions of a name have one address.
     let found: BTreeMap<u64, (&str, u64)> = functions
         .filter_map(|symbol| {
-            let name = symbol.name().ok().filter(|name| begins(name))?;
+            let name = symbol.text().filter(|name| begins(name))?;
             Some((symbol.address(), (name, symbol.size().min(CODE))))
         })
         .collect();

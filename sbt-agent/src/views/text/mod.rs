@@ -503,7 +503,10 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         ),
     ];
     if report.lost_events > 0 {
-        facts[0].push_str(" (what they belonged to is counted as incomplete)");
+        facts[0].push_str(
+            " (what they belonged to is counted as incomplete; there were more arrivals and \
+             episodes than are told)",
+        );
     }
     paragraph(out, &facts.join(", "), style);
     let told = |note: &&String| {

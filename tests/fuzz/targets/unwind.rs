@@ -1,0 +1,15 @@
+//! A program's `.eh_frame` and its code → who calls what, and how to get to the caller.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use sbt::target::{files::ProbedFile, walks};
+
+fuzz_target!(|bytes: &[u8]| {
+    let path = sbt_fuzz::file(bytes);
+    let Ok(file) = ProbedFile::open(&path, Path::new("program")) else {
+        return;
+    };
+    drop(walks::of_program(&file, 64));
+});
