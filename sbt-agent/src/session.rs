@@ -122,8 +122,9 @@ pub fn watch(
             prepared
         }
         Target::Attach { pid } => {
+            let tracer = choice::tracer(&settings)?;
             privilege::limit()?;
-            Prepared::attach(*pid, &settings)?
+            Prepared::attach(*pid, &settings, tracer)?
         }
     };
     let signals = Signals::block(matches!(target, Target::Run { .. }), look.is_some())

@@ -1,4 +1,7 @@
 // A library with a team of COUNT threads at a barrier, three times.
+#ifndef COUNT
+#define COUNT 2
+#endif
 #include "common.h"
 
 static pthread_barrier_t barrier;

@@ -6,26 +6,44 @@ use crate::{
     source::{
         Backend, Source,
         ebpf::{Ebpf, loader::LoadError},
-        ptrace::Ptrace,
+        ptrace::{self, Ptrace},
     },
 };
 
 /// A source, and what the user should know of its choice at once.
 pub type Chosen = (Box<dyn Source>, Option<String>);
 
+/// What is to be started while sbt has its privileges still: the process that traces, if it
+/// will be wanted.
+pub fn tracer(settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
+    let wanted = match settings.backend {
+        Backend::Ptrace => true,
+        Backend::Auto => !privilege::missing(privilege::effective()).is_empty(),
+        Backend::Ebpf | Backend::Perf => false,
+    };
+    wanted.then(ptrace::Process::start).transpose()
+}
+
 /// Gets the source ready that the settings ask for. `runs`: the target runs its own program
-/// already; `children`: those that it starts are watched too.
+/// already; `children`: those that it starts are watched too; `tracer`: see [`tracer`].
 ///
 /// # Errors
 /// It may not be used, or there is none: the line says what would help.
-pub fn source(pid: u32, runs: bool, settings: &Settings, children: bool) -> anyhow::Result<Chosen> {
+pub fn source(
+    pid: u32,
+    runs: bool,
+    settings: &Settings,
+    children: bool,
+    tracer: Option<ptrace::Process>,
+) -> anyhow::Result<Chosen> {
     let departures = settings.departures != Departures::Off;
-    let traced = || -> anyhow::Result<Box<dyn Source>> {
-        let source = Ptrace::begin(pid, runs, departures, children, settings)?;
+    let by_stopping = || -> anyhow::Result<Box<dyn Source>> {
+        let tracer = tracer.map_or_else(ptrace::Process::start, Ok)?;
+        let source = Ptrace::begin(tracer, pid, runs, departures, children, settings)?;
         Ok(Box::new(source))
     };
     match settings.backend {
-        Backend::Ptrace => return Ok((traced()?, None)),
+        Backend::Ptrace => return Ok((by_stopping()?, None)),
         Backend::Perf => anyhow::bail!("--backend perf is not there yet; --backend ptrace is"),
         Backend::Auto | Backend::Ebpf => {}
     }
@@ -33,7 +51,7 @@ pub fn source(pid: u32, runs: bool, settings: &Settings, children: bool) -> anyh
         Ok(source) => Ok((Box::new(source), None)),
         Err(error @ LoadError::Privilege(_)) if settings.backend == Backend::Auto => {
             let why = privilege::explain(error);
-            let source = traced().map_err(|error| anyhow::anyhow!("{why}; {error:#}"))?;
+            let source = by_stopping().map_err(|error| anyhow::anyhow!("{why}; {error:#}"))?;
             let line = format!("{why}; using ptrace instead (slower)");
             Ok((source, Some(line)))
         }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     settings::Settings,
-    source::{Scope, Source},
+    source::{Scope, Source, ptrace::Process as Tracer},
     target::{
         executes,
         files::ProbedFile,
@@ -52,11 +52,13 @@ impl Prepared {
             .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
+        let tracer = choice::tracer(settings)?;
         // The program has been forked, and has what it should have.
         privilege::limit_to_set_up()?;
         let wanted = Arc::new(wanted(settings));
         let arguments = &command[1.min(command.len())..];
-        match attach_to_program(pid, program, arguments, invoker, settings, wanted) {
+        let as_whom = (program, invoker);
+        match attach_to_program(pid, as_whom, arguments, settings, wanted, tracer) {
             Ok(((source, line), resolver)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
@@ -78,7 +80,8 @@ impl Prepared {
     }
 
     /// Probes a process that runs.
-    pub fn attach(pid: u32, settings: &Settings) -> anyhow::Result<Self> {
+    /// `tracer`: see [`choice::tracer`].
+    pub fn attach(pid: u32, settings: &Settings, tracer: Option<Tracer>) -> anyhow::Result<Self> {
         let found = process::find(pid)?;
         privilege::check_process(found.pid)?;
         let children = settings.children.unwrap_or(false);
@@ -89,8 +92,9 @@ impl Prepared {
         };
         let wanted = Arc::new(wanted(settings));
         let mut resolver = Resolver::new(found.pid, None, Arc::clone(&wanted));
-        let (loaded, ()) =
-            while_loading(found.pid, true, settings, children, || resolver.refresh());
+        let (loaded, ()) = while_loading(found.pid, true, settings, children, tracer, || {
+            resolver.refresh();
+        });
         let (mut source, line) = loaded?;
         source.set_scope(scope);
         // From now on it is told of; it may have executed another program before.
@@ -121,16 +125,16 @@ impl Prepared {
 
 fn attach_to_program(
     pid: u32,
-    program: Option<PathBuf>,
+    (program, invoker): (Option<PathBuf>, Option<&Invoker>),
     arguments: &[OsString],
-    invoker: Option<&Invoker>,
     settings: &Settings,
     wanted: Arc<Wanted>,
+    tracer: Option<Tracer>,
 ) -> anyhow::Result<(Chosen, Resolver)> {
     let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     let (loaded, (mut files, possible, has_children)) =
-        while_loading(pid, false, settings, children, || {
+        while_loading(pid, false, settings, children, tracer, || {
             // A program that is not there fails at its exec, with the right message.
             let paths = program.as_deref();
             let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
@@ -211,10 +215,11 @@ fn while_loading<T>(
     runs: bool,
     settings: &Settings,
     children: bool,
+    tracer: Option<Tracer>,
     work: impl FnOnce() -> T,
 ) -> (anyhow::Result<Chosen>, T) {
     std::thread::scope(|scope| {
-        let loading = scope.spawn(|| choice::source(pid, runs, settings, children));
+        let loading = scope.spawn(move || choice::source(pid, runs, settings, children, tracer));
         let done = work();
         let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));
         (loaded, done)

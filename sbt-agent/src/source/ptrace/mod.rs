@@ -81,23 +81,21 @@ pub struct Ptrace {
     notes: Vec<String>,
 }
 
-impl Ptrace {
-    /// Traces a process. `runs`: it runs its own program already.
-    ///
-    /// # Errors
-    /// It may not be traced: the line says why, and what would help.
-    pub fn begin(
-        pid: u32,
-        runs: bool,
-        departures: bool,
-        children: bool,
-        settings: &Settings,
-    ) -> anyhow::Result<Self> {
-        let states = settings.states;
+/// The process that traces, before it knows whom.
+pub struct Process {
+    child: Child,
+    line: Line,
+    pipe: File,
+}
+
+impl Process {
+    /// Starts it. Before sbt gives its privileges up: it does that for itself.
+    pub fn start() -> anyhow::Result<Self> {
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
         let (read, write) = std::io::pipe().context("cannot make a pipe")?;
         let child = Command::new("/proc/self/exe")
             .arg(ARGUMENT)
+            .arg(std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
             .stdout(OwnedFd::from(write))
             .stderr(Stdio::null())
@@ -105,12 +103,34 @@ impl Ptrace {
             .process_group(0)
             .spawn()
             .context("cannot start the process that traces")?;
+        Ok(Self {
+            child,
+            line: Line::new(ours)?,
+            pipe: File::from(OwnedFd::from(read)),
+        })
+    }
+}
+
+impl Ptrace {
+    /// Traces a process. `runs`: it runs its own program already.
+    ///
+    /// # Errors
+    /// It may not be traced: the line says why, and what would help.
+    pub fn begin(
+        Process { child, line, pipe }: Process,
+        pid: u32,
+        runs: bool,
+        departures: bool,
+        children: bool,
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let states = settings.states;
         let mut this = Self {
             pid,
             children,
             child,
-            line: Mutex::new(Line::new(ours)?),
-            pipe: Some(File::from(OwnedFd::from(read))),
+            line: Mutex::new(line),
+            pipe: Some(pipe),
             files: Files::default(),
             ways: Vec::new(),
             states: if states == States::Off {

@@ -19,8 +19,8 @@ impl Words for Memory {
     }
 }
 
-/// Where it lies.
-const AT: u64 = 0x5000;
+/// Where it lies: far from where half as many bits would do.
+const AT: u64 = 0x7f00_0000_5000;
 
 fn done(bytes: &[u8], set: impl FnOnce(&mut Registers), memory: &Memory) -> Option<Registers> {
     let instruction = decode(bytes, AT).expect("an instruction");
@@ -82,7 +82,7 @@ fn what_is_not_simple_is_put_elsewhere() {
     let code = [0x48, 0x8d, 0x05, 0x20, 0, 0, 0];
     assert!(done(&code, |_| {}, &memory).is_none());
     let instruction = decode(&code, AT).unwrap();
-    let place = 0x10_0000;
+    let place = AT + 0x10_0000;
     let (bytes, length) = elsewhere(&instruction, place).unwrap();
     let there = decode(&bytes, place).unwrap();
     assert_eq!(there.ip_rel_memory_address(), AT + 7 + 0x20);
@@ -90,6 +90,6 @@ fn what_is_not_simple_is_put_elsewhere() {
     // And goes on behind the original.
     assert_eq!(bytes[bytes.len() - 8..], (AT + 7).to_le_bytes());
     // Too far away.
-    assert!(elsewhere(&instruction, 1 << 40).is_none());
+    assert!(elsewhere(&instruction, 0x10_0000).is_none());
     assert!(decode(&[0x06], AT).is_none());
 }

@@ -32,9 +32,10 @@ use super::{
     wire::{Answer, Done, Line, Order},
 };
 use crate::{
+    session::privilege,
     source::hits::{self, Machine as _, Program, Programs, Records, Slot},
     target::{
-        process,
+        launch, process,
         trace::{self, Id, Registers},
     },
 };
@@ -65,6 +66,8 @@ struct Traced {
 }
 
 struct Tracer {
+    /// sbt, which may leave copies of its descriptors behind in others.
+    sbt: OwnedFd,
     line: Line,
     pipe: File,
     target: u32,
@@ -88,8 +91,16 @@ struct Tracer {
 }
 
 /// Traces as it is told by the socket that is its standard input; records go to its standard
-/// output. Returns when all are let go.
-pub fn run() -> anyhow::Result<()> {
+/// output. Returns when all are let go. `sbt`: who has started us.
+pub fn run(sbt: u32) -> anyhow::Result<()> {
+    let number = sbt;
+    let sbt = launch::pidfd(number)?;
+    // Was it another one of that number, sbt has gone before.
+    anyhow::ensure!(
+        process::parent(std::process::id()) == Some(number),
+        "sbt is gone"
+    );
+    privilege::limit()?;
     // SAFETY: whoever has started us has given us these.
     let (socket, pipe) = unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
     fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -99,6 +110,7 @@ pub fn run() -> anyhow::Result<()> {
     // Else it would be called as the link by which it was started.
     let _as_it_is = nix::sys::prctl::set_name(c"sbt-trace");
     let mut tracer = Tracer {
+        sbt,
         line: Line::new(UnixStream::from(socket))?,
         pipe: File::from(pipe),
         target: 0,
@@ -169,7 +181,10 @@ impl Tracer {
                 self.release_orphans();
                 return self.end();
             }
-            let mut polls = vec![PollFd::new(self.line.socket().as_fd(), PollFlags::POLLIN)];
+            let mut polls = vec![
+                PollFd::new(self.line.socket().as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.sbt.as_fd(), PollFlags::POLLIN),
+            ];
             if self.leaving {
                 // Nothing more will be said.
                 polls.clear();
@@ -180,9 +195,14 @@ impl Tracer {
             // Interrupted by a stop, or else there is something to hear or room to write.
             let timeout = (heard == AT_ONCE).then(|| TimeSpec::new(0, 0));
             let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
-            let order =
-                !self.leaving && polls[0].revents().is_some_and(|events| !events.is_empty());
-            if order {
+            let is_ready = |poll: &PollFd<'_>| poll.revents().is_some_and(|it| !it.is_empty());
+            let [ordered, gone] = match &polls[..] {
+                [line, sbt, ..] if !self.leaving => [is_ready(line), is_ready(sbt)],
+                _ => [false; 2],
+            };
+            if gone {
+                self.leave();
+            } else if ordered {
                 let order = self.line.hear::<Order>().unwrap_or(None);
                 self.obey(order);
             }
