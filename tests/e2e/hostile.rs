@@ -46,7 +46,9 @@ fn names_are_text_in_every_form() {
     let json = run(command).expect(0);
     let mut command = sbt_with(&["check", "--max-idle=0.001%", "--junit"]);
     command.arg(file("a.xml")).arg(&recording);
-    let check = run(command).expect(1);
+    // Whether that is too much depends on the machine: it names the site either way.
+    let check = run(command);
+    assert!([0, 1].contains(&check.code()), "{check}");
     let text = run(sbt_with(&["report".as_ref(), recording.as_os_str()])).expect(0);
 
     let read = |name: &str| fs::read_to_string(file(name)).unwrap();

@@ -218,6 +218,7 @@ fn two_cannot_trace_at_once() {
         finished.one_line().contains("traces it already"),
         "{finished}"
     );
+    first.sbt.signal(libc::SIGINT);
     first.report();
     patient.ended_untouched(800);
 }

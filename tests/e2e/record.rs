@@ -177,7 +177,7 @@ fn a_bounded_recording_outlives_sbt_and_a_full_disk() {
         assert!(report["wall_ns"].as_u64() > Some(1_500_000_000), "{report}");
     }
     // A disk of our own, which is gone with the shell.
-    let script = "mount -t tmpfs -o size=128k none \"$1\" && cd / || exit 77
+    let script = "mount -t tmpfs -o size=320k none \"$1\" && cd / || exit 77
         \"$2\" run --json --output \"$3\" --keep=60 -o \"$1/run.sbt\" -- \"$4\" threads=3 \
             rounds=9000 base=300 >&2 || exit 78
         \"$2\" report --json \"$1/run.sbt\"";

@@ -182,7 +182,8 @@ fn each_capability_is_for_what_the_documents_say() {
     // A look at one's own asks for nothing.
     let none = open.copy(sbt());
     asked(&none, &["hang"], own.pid()).expect(0);
-    refuses(&none, &attach, &own, "missing CAP_BPF and CAP_PERFMON");
+    let by_programs = ["attach", "--backend=ebpf"];
+    refuses(&none, &by_programs, &own, "missing CAP_BPF and CAP_PERFMON");
 }
 
 #[test]

@@ -18,7 +18,9 @@ pub type Chosen = (Box<dyn Source>, Option<String>);
 pub fn tracer(settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
     let wanted = match settings.backend {
         Backend::Ptrace => true,
-        Backend::Auto => !privilege::missing(privilege::effective()).is_empty(),
+        Backend::Auto => {
+            !privilege::missing(privilege::effective()).is_empty() || privilege::in_user_namespace()
+        }
         Backend::Ebpf | Backend::Perf => false,
     };
     wanted.then(ptrace::Process::start).transpose()
