@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut e2e = cargo(&workspace, &["test", "--package", "sbt-tests"]);
     e2e.args(&args.filter)
         // They mostly wait. Those that measure time have the machine for themselves.
-        .args(["--", "--test-threads", "3"])
+        .args(["--", "--test-threads", "2"])
         .env("SBT_BIN", sbt)
         .env("SBT_PYTHON", python)
         .env("SBT_SKIP_LOG", &skips);
