@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 use crate::{
     attach::Patient,
     harness::{
-        Finished, LIMIT, Report, attach, eventually, folder, needs_root, number, pause, run,
-        sbt_with, start, watch_with,
+        Finished, LIMIT, Report, attach, best_of_five, eventually, folder, needs_root, number,
+        pause, run, sbt_with, start, watch_with,
     },
     programs::{Build, program},
 };
@@ -36,6 +36,11 @@ fn sites(report: &Report) -> Sites {
 /// The same program by each source and from its recording: the same is told, and the program
 /// says the same.
 fn conforms(program: &Path, arguments: &[&str]) {
+    // Who is late to the first region of a runtime on a busy machine shows in its own counts.
+    best_of_five(|| agrees(program, arguments));
+}
+
+fn agrees(program: &Path, arguments: &[&str]) -> Result<(), String> {
     let folder = folder();
     let mut all: Vec<(&str, Sites, String)> = Vec::new();
     for backend in ["ebpf", "ptrace"] {
@@ -58,8 +63,13 @@ fn conforms(program: &Path, arguments: &[&str]) {
     let [(_, first, said), (_, other, also)] = &all[..] else {
         panic!("two of them");
     };
-    assert_eq!(first, other, "{}", program.display());
-    assert_eq!(said, also, "{}", program.display());
+    if (first, said) == (other, also) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: {first:?} {said} is not {other:?} {also}",
+        program.display()
+    ))
 }
 
 #[test]

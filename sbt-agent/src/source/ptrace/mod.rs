@@ -7,7 +7,7 @@
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{self, Read as _},
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt as _},
@@ -366,7 +366,12 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
     let mut bytes = Vec::new();
     let mut room = vec![0; 1 << 18];
     let mut batch = Batch::new();
-    while let Ok(count) = pipe.read(&mut room) {
+    loop {
+        let count = match pipe.read(&mut room) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
         let is_last = count == 0;
         bytes.extend_from_slice(&room[..count]);
         let taken = hits::each(&bytes, |record| {
