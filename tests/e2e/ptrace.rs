@@ -36,7 +36,8 @@ fn sites(report: &Report) -> Sites {
 /// The same program by each source and from its recording: the same is told, and the program
 /// says the same.
 fn conforms(program: &Path, arguments: &[&str]) {
-    // Who is late to the first region of a runtime on a busy machine shows in its own counts.
+    // A fault that is known and open (docs/backends.md): now and then breakpoints show nothing of
+    // an OpenMP program. Asked once again it must be right; to be taken back with the fault.
     best_of_five(|| agrees(program, arguments));
 }
 
@@ -143,7 +144,7 @@ fn a_process_is_attached_to_and_let_go_untouched() {
         let options = ["--backend=ptrace", "--duration=0.5", departures.as_str()];
         let report = attach(patient.target.pid(), &options).report();
         assert_eq!(report.0["backend"], "ptrace");
-        assert!(report.number("episodes") > 0, "{report}");
+        assert!(report.number("episodes") > 10, "{report}");
         assert!(report.number("incomplete_episodes") <= 2, "{report}");
     }
     patient.ended_untouched(4800);
