@@ -7,4 +7,4 @@ mod name;
 mod open;
 
 pub use name::{Counter, Events, FREE, Kept, MAX_NAMED, What, colons, commas};
-pub use open::{Opened, Plan, Source, online, open};
+pub use open::{Opened, Plan, Source, kept_source, of_thread, online, open};

@@ -82,7 +82,8 @@ impl Opened {
     }
 }
 
-const fn kept_source(kept: Kept) -> Source {
+/// Where the kernel's own books have it.
+pub const fn kept_source(kept: Kept) -> Source {
     match kept {
         Kept::TaskClock => Source::RunTime,
         Kept::MinorFaults => Source::Task(0, 1),
@@ -95,18 +96,42 @@ const fn kept_source(kept: Kept) -> Source {
 
 /// Opens one on each CPU; or says why that cannot be.
 pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<(u32, OwnedFd)>, String> {
-    let asked = match &counter.what {
-        What::Device { device, terms } => device::find(Path::new(DEVICES), device, terms)?,
-        What::Generic { kind, config } => Asked {
-            kind: *kind,
-            config: [*config, 0, 0],
-        },
-        What::Kept(_) => return Ok(Vec::new()),
+    let Some(asked) = asked(counter)? else {
+        return Ok(Vec::new());
     };
     let attr = attr(asked, counter.only).map_err(|error| error.to_string())?;
     let open = |cpu: &u32| perf::open_on_cpu(&attr, *cpu).map(|fd| (*cpu, fd));
     let all: io::Result<Vec<_>> = cpus.iter().map(open).collect();
     all.map_err(|error| why(&error, counter, has_hardware()))
+}
+
+/// What the kernel is asked for; nothing for what it counts anyway.
+fn asked(counter: &Counter) -> Result<Option<Asked>, String> {
+    Ok(match &counter.what {
+        What::Device { device, terms } => Some(device::find(Path::new(DEVICES), device, terms)?),
+        What::Generic { kind, config } => Some(Asked {
+            kind: *kind,
+            config: [*config, 0, 0],
+        }),
+        What::Kept(_) => None,
+    })
+}
+
+/// Opens one of a thread (0: of this one), on whatever CPU that runs. It is read as a value and
+/// the times for which it was to be counted and was, ns.
+///
+/// # Errors
+/// It cannot be; why.
+pub fn of_thread(counter: &Counter, thread: u32) -> Result<OwnedFd, String> {
+    let asked = asked(counter)?.ok_or("the kernel counts it anyway")?;
+    let attr = attr(asked, counter.only).map_err(|error| error.to_string())?;
+    perf::open(&attr, thread).map_err(|error| match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) if counter.only.is_none() => format!(
+            "what the kernel does may not be counted by this user; `{counter}:u` is what the \
+             program does itself"
+        ),
+        _ => why(&error, counter, has_hardware()),
+    })
 }
 
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `_RUNNING`.

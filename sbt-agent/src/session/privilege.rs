@@ -7,7 +7,11 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::{
     rights,
-    source::ebpf::{bpf, kernel::too_old, loader::LoadError},
+    source::ebpf::{
+        bpf,
+        kernel::{too_old, version},
+        loader::LoadError,
+    },
     target::process,
 };
 
@@ -38,12 +42,6 @@ const CANNOT_LIMIT: &str = "cannot give up privileges";
 fn admin_is_needed() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     version(&release) < Some((6, 6))
-}
-
-/// The first two numbers of a kernel's version.
-pub fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Whether this is a user namespace of its own, so that capabilities are not those of the
@@ -182,13 +180,6 @@ pub fn check_process(pid: u32) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_read_from_releases() {
-        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
-        assert_eq!(version("5.15"), Some((5, 15)));
-        assert_eq!(version(""), None);
-    }
 
     #[test]
     fn a_filter_and_capabilities_are_read_from_the_status() {

@@ -290,10 +290,19 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
     tasks(pid)
         .filter_map(|task| {
             let tid: u32 = task.file_name()?.to_str()?.parse().ok()?;
-            let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
-            Some((tid, kept_of(&read("stat"), &read("status"), &read("sched"))))
+            Some((tid, kept_in(&task)))
         })
         .collect()
+}
+
+/// The same of one thread.
+pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
+    kept_in(&folder(pid).join("task").join(tid.to_string()))
+}
+
+fn kept_in(task: &Path) -> [Option<u64>; 5] {
+    let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
+    kept_of(&read("stat"), &read("status"), &read("sched"))
 }
 
 fn kept_of(stat: &str, status: &str, sched: &str) -> [Option<u64>; 5] {

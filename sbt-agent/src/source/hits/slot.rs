@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use sbt_common::{Clocks, Thread, kind};
 
-use super::{Machine, Records, head};
+use super::{Machine, Records, tell::head};
 
 /// Objects that a thread has read lately, of which it tells once more when it ends.
 const READ: usize = 4;

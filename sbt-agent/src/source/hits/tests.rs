@@ -2,7 +2,7 @@
 
 use sbt_common::{Clocks, Cookie, layout};
 
-use super::{Machine, Program, Programs, Records, Slot, Told, each, tell_end};
+use super::{Hit, Machine, Program, Programs, Records, Slot, Told, each, tell_end};
 use crate::{
     event::{Event, Kind},
     source::ebpf::{
@@ -101,9 +101,21 @@ fn events(records: &Records) -> Vec<Event> {
 #[test]
 fn an_arrival_comes_with_its_barrier_and_its_clocks() {
     let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
+    let thread = Thread::at(STACK);
     let hit = (Program::Arrive, COOKIE.pack());
-    programs.run(hit, &Thread::at(STACK), &mut slot, now(5), &mut out);
-    tell_end(&Thread::at(STACK), &mut slot, now(9), &mut out);
+    for time_ns in [5, 9] {
+        let mut at = Hit {
+            machine: &thread,
+            slot: &mut slot,
+            now: now(time_ns),
+            out: &mut out,
+        };
+        if time_ns == 5 {
+            programs.run(hit, &mut at);
+        } else {
+            tell_end(&mut at);
+        }
+    }
     let events = events(&out);
     let [
         _,
@@ -135,7 +147,13 @@ fn who_returns_departs_and_who_only_comes_along_does_not() {
     let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
     let mut run = |program, rsp, time| {
         let hit = (program, COOKIE.pack());
-        programs.run(hit, &Thread::at(rsp), &mut slot, now(time), &mut out);
+        let mut at = Hit {
+            machine: &Thread::at(rsp),
+            slot: &mut slot,
+            now: now(time),
+            out: &mut out,
+        };
+        programs.run(hit, &mut at);
     };
     // The address after a call is also where a loop begins.
     run(Program::Return, STACK + 24, 1);
@@ -160,7 +178,13 @@ fn what_a_barrier_of_the_users_is_built_on_does_not_count() {
     };
     let mut run = |program, cookie: Cookie, rsp, time| {
         let hit = (program, cookie.pack());
-        programs.run(hit, &Thread::at(rsp), &mut slot, now(time), &mut out);
+        let mut at = Hit {
+            machine: &Thread::at(rsp),
+            slot: &mut slot,
+            now: now(time),
+            out: &mut out,
+        };
+        programs.run(hit, &mut at);
     };
     run(Program::Call, call, STACK + 32, 1);
     run(Program::Arrive, COOKIE, STACK + 8, 2);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 use sbt_common::{CHAIN, CODE_AROUND, Callers, Code, MAX_CALLERS, Rule, cfa, kind, rbp};
 
-use super::{Machine, Records, Slot, head};
+use super::{Hit, Machine, tell::head};
 
 /// Addresses and chains that are remembered: programs have fewer, and who makes code as it
 /// goes must not fill our memory.
@@ -59,14 +59,8 @@ impl Walks {
 
     /// What stands for the callers of a function: see [`sbt_common::Arrive::caller`], and
     /// the epoch.
-    pub fn callers(
-        &mut self,
-        from: &From,
-        machine: &impl Machine,
-        slot: &Slot,
-        time_ns: u64,
-        out: &mut Records,
-    ) -> (u64, u32) {
+    pub fn callers(&mut self, from: &From, hit: &mut Hit<'_, impl Machine>) -> (u64, u32) {
+        let machine = hit.machine;
         let innermost = from.address;
         if self.rules.is_empty() {
             return (innermost, self.epoch);
@@ -78,7 +72,7 @@ impl Walks {
         };
         let mut addresses = vec![innermost];
         while addresses.len() < MAX_CALLERS {
-            let rule = self.rule(frame.address, machine, slot.space);
+            let rule = self.rule(frame.address, machine, hit.slot.space);
             if !frame.step(rule, machine) {
                 break;
             }
@@ -97,9 +91,9 @@ impl Walks {
         let key = CHAIN | self.given;
         let mut all = [0; MAX_CALLERS];
         all[..addresses.len()].copy_from_slice(&addresses);
-        out.push(&Callers {
-            head: head(kind::CALLERS, 0, slot.tid, 0),
-            time_ns,
+        hit.out.push(&Callers {
+            head: head(kind::CALLERS, 0, hit.slot.tid, 0),
+            time_ns: hit.now.time_ns,
             key,
             count: u32::try_from(addresses.len()).unwrap_or(0),
             epoch: self.epoch,

@@ -6,6 +6,7 @@
 //! are not seen, and a stop costs ten times what a probe does and more.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, Read as _},
     os::{
@@ -26,6 +27,7 @@ use sbt_common::{Code, Kmp, Rule};
 
 mod calibrate;
 mod clocks;
+mod counters;
 mod displaced;
 mod space;
 mod stop;
@@ -149,15 +151,15 @@ impl Ptrace {
                 "--states full needs --backend ebpf: states are as with --states light".into(),
             );
         }
-        if !settings.events.is_empty() {
-            this.notes
-                .push("counters need --backend ebpf: none is counted".into());
-        }
+        let (plan, uncounted) = counters::plan(&settings.events);
+        this.counters = plan.clone();
+        this.notes.extend(uncounted);
         let done = this.order(&Order::Seize {
             pid,
             runs,
             children,
             departures,
+            counters: plan,
         });
         let done = done.map_err(|error| super::refused::explain(pid, &error))?;
         let outcome = done.hit_ns.map_or_else(
@@ -243,7 +245,12 @@ impl Source for Ptrace {
             baselines,
             pid: self.pid,
             shared: self.children.then_some(process::memory_at),
-            ..Start::default()
+            plan: self.counters.clone(),
+            kept: if self.counters.0.is_empty() {
+                HashMap::new()
+            } else {
+                process::kept_counts(self.pid)
+            },
         };
         let lost = Arc::clone(&self.lost);
         self.drain = Some(
@@ -319,6 +326,7 @@ impl Source for Ptrace {
             runs: true,
             children: self.children,
             departures: false,
+            counters: Plan::default(),
         })
     }
 
@@ -366,11 +374,15 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
     let mut bytes = Vec::new();
     let mut room = vec![0; 1 << 18];
     let mut batch = Batch::new();
+    let mut failed = None;
     loop {
         let count = match pipe.read(&mut room) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => break,
+            Err(error) => {
+                failed = Some(format!("events could not be read any longer: {error}"));
+                break;
+            }
         };
         let is_last = count == 0;
         bytes.extend_from_slice(&room[..count]);
@@ -392,5 +404,5 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
         std::thread::sleep(TOGETHER);
     }
     hand_over(sink, &mut batch, true);
-    decoder.note()
+    failed.or_else(|| decoder.note())
 }

@@ -14,12 +14,13 @@ use std::{
 use iced_x86::Instruction;
 
 use super::{
+    counters::Counters,
     displaced::{self, LONGEST, ROOM, Words},
     stop::Stop,
     wire::Watched,
 };
 use crate::{
-    source::hits::{Machine, Program},
+    source::hits::{Machine, Program, Records},
     target::{
         files::FileId,
         memory::Memory,
@@ -425,13 +426,23 @@ pub struct Standing<'a> {
     pub registers: &'a Registers,
     /// It.
     pub id: Id,
+    /// Its process.
+    pub process: u32,
     /// Its memory; none before it has executed a program.
     pub space: Option<&'a Space>,
+    /// What is counted, if anything is.
+    pub counters: Option<&'a Counters>,
 }
 
 impl Machine for Standing<'_> {
     fn registers(&self) -> &Registers {
         self.registers
+    }
+
+    fn tell_counters(&self, seq: u32, time_ns: u64, out: &mut Records) {
+        if let Some(counters) = self.counters {
+            counters.tell((self.process, self.id), seq, time_ns, out);
+        }
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {

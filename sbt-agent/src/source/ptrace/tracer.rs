@@ -16,28 +16,27 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
+use super::{
+    calibrate,
+    clocks::Usage,
+    counters::Counters,
+    space::{Space, Wanted},
+    stop::{self, Stop, Why},
+    wire::{Answer, Done, Line, Order},
+};
+use crate::{
+    session::privilege,
+    source::hits::{Programs, Records, Slot},
+    target::{
+        launch, process,
+        trace::{self, Id},
+    },
+};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     poll::{PollFd, PollFlags, ppoll},
     sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction},
     sys::time::TimeSpec,
-};
-use sbt_common::kind;
-
-use super::{
-    calibrate,
-    clocks::{Usage, now_ns, told},
-    space::{Space, Standing, Wanted},
-    stop::{self, News, Stop, Why},
-    wire::{Answer, Done, Line, Order},
-};
-use crate::{
-    session::privilege,
-    source::hits::{self, Machine as _, Program, Programs, Records, Slot},
-    target::{
-        launch, process,
-        trace::{self, Id, Registers},
-    },
 };
 
 /// Bytes of records that wait for sbt to read them; what is more is counted as lost.
@@ -52,6 +51,8 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT;
+
+mod stops;
 
 /// A thread that is traced.
 struct Traced {
@@ -75,6 +76,7 @@ struct Tracer {
     wanted: Wanted,
     programs: Programs,
     usage: Usage,
+    counters: Counters,
     threads: HashMap<Id, Traced>,
     /// Those of which nobody has said who started them.
     early: HashMap<Id, Stop>,
@@ -118,6 +120,7 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
         wanted: Wanted::default(),
         programs: Programs::default(),
         usage: Usage::default(),
+        counters: Counters::default(),
         threads: HashMap::new(),
         early: HashMap::new(),
         spaces: HashMap::new(),
@@ -131,7 +134,13 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
     };
     // A mistake of ours must not be the target's end.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| tracer.work()));
-    worked.unwrap_or_else(|_panic| {
+    worked.unwrap_or_else(|panic| {
+        let told = panic.downcast_ref::<String>().map(String::as_str);
+        let told = told.or_else(|| panic.downcast_ref::<&str>().copied());
+        tracer.notes.push(format!(
+            "the process that traces has failed ({}): the target went on unwatched",
+            told.unwrap_or("it does not say why")
+        ));
         tracer.leave();
         tracer.work()
     })
@@ -203,7 +212,11 @@ impl Tracer {
             if gone {
                 self.leave();
             } else if ordered {
-                let order = self.line.hear::<Order>().unwrap_or(None);
+                let order = self.line.hear::<Order>().unwrap_or_else(|error| {
+                    self.notes
+                        .push(format!("an order was not understood: {error}"));
+                    None
+                });
                 self.obey(order);
             }
         }
@@ -221,12 +234,14 @@ impl Tracer {
                 runs,
                 children,
                 departures,
+                counters,
             } => {
                 if self.target == 0 {
                     self.target = pid;
                     self.children = children;
                     self.wanted.departures = departures;
                     self.wanted.condvars = true;
+                    self.counters = Counters::new(counters);
                     done.hit_ns = calibrate::hit_ns().ok();
                 }
                 self.seize(pid, runs)
@@ -288,6 +303,7 @@ impl Tracer {
                     Ok(()) => {
                         some = true;
                         self.enlist(id, (pid, space), 0, true);
+                        self.counters.begin(id, !runs);
                     }
                     // It has ended, maybe before the others of its process.
                     Err(_) if !process::has_thread(pid, tid) => {}
@@ -312,18 +328,6 @@ impl Tracer {
         self.last_space
     }
 
-    fn enlist(&mut self, id: Id, (process, space): (u32, Option<u32>), born_ns: u64, heard: bool) {
-        let tid = id.cast_unsigned();
-        let slot = Slot::new((process, tid, space.unwrap_or(0)), born_ns, told);
-        let traced = Traced {
-            slot,
-            space,
-            heard,
-            ended: false,
-        };
-        self.threads.insert(id, traced);
-    }
-
     /// Puts breakpoints where they belong now.
     fn refresh(&mut self) -> anyhow::Result<()> {
         self.programs.walks.renew();
@@ -333,289 +337,6 @@ impl Tracer {
                 .map_err(|error| anyhow::anyhow!("cannot set breakpoints: {error}"))?;
         }
         Ok(())
-    }
-
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Ended(id) => self.ended(id),
-            News::Stopped(stop) => {
-                let id = stop.id();
-                if let Why::Executed(former) = stop.why()
-                    && !self.threads.contains_key(&id)
-                    && let Some(former) = self.threads.get(&former)
-                {
-                    // It has taken the place of a first thread that had ended.
-                    let (process, heard) = (former.slot.process, former.heard);
-                    self.enlist(id, (process, None), 0, heard);
-                }
-                if self.threads.contains_key(&id) {
-                    self.stopped(stop);
-                } else {
-                    self.early.insert(stop.id(), stop);
-                }
-            }
-        }
-    }
-
-    fn stopped(&mut self, stop: Stop) {
-        match stop.why() {
-            Why::Signal { trap: true, .. } => self.hit(stop),
-            Why::Started(new) => self.started(stop, new),
-            Why::Executed(former) => self.executed(stop, former),
-            Why::Ends => {
-                self.tell_end(stop.id());
-                self.go_on(stop, true);
-            }
-            Why::Asked | Why::Stepped => self.go_on(stop, true),
-            Why::Group | Why::Signal { .. } => self.go_on(stop, false),
-        }
-    }
-
-    /// Lets a thread go on, or go for good. `ours`: what it was stopped by was for us alone.
-    fn go_on(&mut self, stop: Stop, ours: bool) {
-        if !self.leaving {
-            return if ours { stop.resume() } else { stop.pass() };
-        }
-        self.let_go(stop, ours);
-    }
-
-    fn let_go(&mut self, stop: Stop, ours: bool) {
-        let id = stop.id();
-        let traced = self.threads.remove(&id);
-        let space = traced.and_then(|traced| self.spaces.get(&traced.space?));
-        if let (Some(space), Ok(mut registers)) = (space, stop.registers())
-            && let Some(rip) = space.home(registers.rip)
-        {
-            registers.rip = rip;
-            let _gone = stop.set_registers(&registers);
-        }
-        stop.let_go(ours);
-    }
-
-    fn hit(&mut self, stop: Stop) {
-        let time_ns = now_ns();
-        let id = stop.id();
-        let (Some(traced), Ok(mut registers)) = (self.threads.get_mut(&id), stop.registers())
-        else {
-            // Of a 32-bit program, at most: nothing of ours.
-            return self.go_on(stop, false);
-        };
-        let at = registers.rip.wrapping_sub(1);
-        let Some(space) = traced.space.and_then(|number| self.spaces.get_mut(&number)) else {
-            return self.go_on(stop, false);
-        };
-        let Some(hits) = space.hits(at) else {
-            // The program's own.
-            return self.go_on(stop, false);
-        };
-        registers.rip = at;
-        if traced.heard && !hits.is_empty() {
-            let now = self.usage.at(traced.slot.process, id, time_ns);
-            let before = self.out.bytes.len();
-            for hit in &hits {
-                let machine = Standing {
-                    registers: &registers,
-                    id,
-                    space: Some(space),
-                };
-                let slot = &mut traced.slot;
-                self.programs.run(*hit, &machine, slot, now, &mut self.out);
-                let returns = returns_at(*hit, &registers);
-                let returns = returns.filter(|_| self.wanted.departures && !self.wanted.paused);
-                if let Some(to) = returns.map(|at| machine.word(at)) {
-                    // Only departures would be missing.
-                    let _unwatched = space.watch_return(to);
-                }
-                if hit.0 == Program::Mapped
-                    && let Err(error) = space.refresh(&self.wanted)
-                {
-                    self.notes.push(format!("cannot set breakpoints: {error}"));
-                }
-            }
-            // What nobody reads is not kept for ever.
-            if before - self.written > MOST_PENDING {
-                hits::each(&self.out.bytes[before..], |_| self.lost += 1);
-                self.out.bytes.truncate(before);
-                self.programs.walks.repeat();
-            }
-        }
-        let stop = match space.pass(stop, &mut registers, at) {
-            Ok(stop) => stop,
-            Err((stop, why)) => {
-                space.give_up(at);
-                self.notes.push(format!(
-                    "a breakpoint at {at:#x} had to be taken away: {why}"
-                ));
-                let Some(stop) = stop else { return };
-                registers.rip = at;
-                stop
-            }
-        };
-        let _gone = stop.set_registers(&registers);
-        self.go_on(stop, true);
-    }
-
-    /// A thread has started another one, or a process.
-    fn started(&mut self, stop: Stop, new: Id) {
-        let time_ns = now_ns();
-        let parent = stop.id();
-        let Some(traced) = self.threads.get(&parent) else {
-            return self.go_on(stop, true);
-        };
-        let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
-        // One that has ended at once is a thread or a process that nobody will miss.
-        let its = process::of_thread(new.cast_unsigned()).unwrap_or(process);
-        if its == process {
-            self.enlist(new, (process, space), time_ns, heard);
-        } else {
-            let shared = shares_memory(parent, new);
-            let space = if shared {
-                space
-            } else {
-                let copy = space
-                    .and_then(|number| self.spaces.get(&number))
-                    .and_then(|space| space.copied(its).ok());
-                copy.map(|copy| self.keep(copy))
-            };
-            self.enlist(new, (its, space), time_ns, heard && self.children);
-            if heard && self.children {
-                let now = self.usage.at(process, parent, time_ns);
-                if let Some(traced) = self.threads.get(&parent) {
-                    hits::tell_mapping(kind::FORK, false, its, &traced.slot, now, &mut self.out);
-                }
-            }
-            if !self.children && !shared {
-                self.release_child(new, space);
-            }
-        }
-        if let Some(early) = self.early.remove(&new) {
-            self.stopped(early);
-        }
-        self.go_on(stop, true);
-    }
-
-    /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
-    fn release_child(&mut self, id: Id, space: Option<u32>) {
-        if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
-            let _gone = space.clean();
-        }
-        // It has not begun: it is about to stop for us, if it has not.
-        let stop = self.early.remove(&id).map_or_else(
-            || match stop::wait_for(id) {
-                Ok(News::Stopped(stop)) => Some(stop),
-                _ => None,
-            },
-            Some,
-        );
-        match stop {
-            Some(stop) => {
-                let ours = stop.why() == Why::Asked;
-                self.let_go(stop, ours);
-            }
-            None => drop(self.threads.remove(&id)),
-        }
-        if let Some(number) = space {
-            self.spaces.remove(&number);
-        }
-    }
-
-    fn executed(&mut self, stop: Stop, former: Id) {
-        let time_ns = now_ns();
-        let id = stop.id();
-        let Some(process) = self.threads.get(&id).map(|traced| traced.slot.process) else {
-            return self.go_on(stop, true);
-        };
-        self.threads
-            .retain(|other, traced| *other == id || traced.slot.process != process);
-        self.usage.forget(id);
-        self.forget_unused(id);
-        let Some(heard) = self.threads.get(&id).map(|traced| traced.heard) else {
-            return self.go_on(stop, true);
-        };
-        if !heard {
-            // Nothing of ours is left in it.
-            return self.let_go(stop, true);
-        }
-        self.programs.walks.renew();
-        let space = Space::of(process).and_then(|mut space| {
-            space.refresh(&self.wanted)?;
-            Ok(space)
-        });
-        let space = match space {
-            Ok(space) => Some(self.keep(space)),
-            Err(error) => {
-                self.notes.push(format!(
-                    "cannot set breakpoints in a program that was executed: {error}"
-                ));
-                None
-            }
-        };
-        let now = self.usage.at(process, id, time_ns);
-        if let Some(traced) = self.threads.get_mut(&id) {
-            traced.space = space;
-            traced.slot.space = space.unwrap_or(0);
-            traced.slot.begin_anew();
-            let replaced = former != id;
-            hits::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
-        }
-        self.go_on(stop, true);
-    }
-
-    /// Forgets memories in which nobody runs any more but, maybe, a thread that leaves its own.
-    fn forget_unused(&mut self, leaves: Id) {
-        let used: Vec<u32> = self
-            .threads
-            .iter()
-            .filter(|(id, _)| **id != leaves)
-            .filter_map(|(_, traced)| traced.space)
-            .collect();
-        self.spaces.retain(|number, _| used.contains(number));
-    }
-
-    fn tell_end(&mut self, id: Id) {
-        let Some(traced) = self.threads.get_mut(&id) else {
-            return;
-        };
-        if traced.ended || !traced.heard {
-            return;
-        }
-        traced.ended = true;
-        let process = traced.slot.process;
-        // A child that has used no barrier is nobody's concern.
-        if process == self.target || traced.slot.announced {
-            let now = self.usage.at(process, id, now_ns());
-            let registers = trace::registers(id).unwrap_or_else(|_| trace::no_registers());
-            let machine = Standing {
-                registers: &registers,
-                id,
-                space: None,
-            };
-            hits::tell_end(&machine, &mut traced.slot, now, &mut self.out);
-        }
-    }
-
-    fn ended(&mut self, id: Id) {
-        if let Some(early) = self.early.remove(&id) {
-            early.resume();
-        }
-        self.tell_end(id);
-        self.usage.forget(id);
-        let Some(traced) = self.threads.remove(&id) else {
-            return;
-        };
-        let process = traced.slot.process;
-        let mut others = self.threads.values().map(|other| other.slot.process);
-        if others.any(|other| other == process) {
-            return;
-        }
-        self.forget_unused(id);
-        if self.children && traced.heard && process != self.target {
-            let now = sbt_common::Clocks {
-                time_ns: now_ns(),
-                ..sbt_common::Clocks::default()
-            };
-            hits::tell_mapping(kind::END, false, 0, &traced.slot, now, &mut self.out);
-        }
     }
 
     /// Writes what there is room for.
@@ -685,26 +406,4 @@ impl Tracer {
         let _unheard = self.line.say(&Answer::Ok(done));
         Ok(())
     }
-}
-
-/// Where on the stack the address lies to which a thread returns when it leaves, if the hit
-/// tells that.
-fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Option<u64> {
-    match program {
-        Program::Arrive => {
-            let moved = sbt_common::Cookie::unpack(cookie).stack_moved;
-            Some(registers.rsp.wrapping_add(moved.into()))
-        }
-        Program::Leave => Some(registers.rsp),
-        _ => None,
-    }
-}
-
-/// Whether two processes have one memory: a `vfork` does that.
-fn shares_memory(one: Id, other: Id) -> bool {
-    /// `KCMP_VM` (linux/kcmp.h)
-    const VM: i32 = 1;
-    // SAFETY: numbers only.
-    let result = unsafe { libc::syscall(libc::SYS_kcmp, one, other, VM, 0, 0) };
-    result == 0
 }

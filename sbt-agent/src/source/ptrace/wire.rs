@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::source::hits::Program;
+use crate::{counters::Plan, source::hits::Program};
 
 /// What is to be done.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum Order {
         children: bool,
         /// Whether departures are.
         departures: bool,
+        /// What is counted of each thread.
+        counters: Plan,
     },
     /// Watch places in files.
     Watch {

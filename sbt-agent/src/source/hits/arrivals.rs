@@ -1,0 +1,338 @@
+//! Arrivals at barriers, and uses of condition variables: the programs that read of what,
+//! for how many, and who has called.
+
+use sbt_common::{
+    Arrive, Condvar, Cookie, ENDS, Kmp, Memory, Outer, STEPPED, evidence, kind, kmp, layout, team,
+};
+
+use super::{
+    Hit, Machine, Programs,
+    tell::{self, head, low},
+    walk,
+};
+use crate::target::trace::Registers;
+
+/// Who has called, and what is known of it.
+#[derive(Clone, Copy)]
+struct Caller {
+    /// Where on the stack the return address lies.
+    at: u64,
+    /// That address.
+    address: u64,
+    /// rbp at that time, or 0.
+    rbp: u64,
+}
+
+/// What a thread has come to.
+struct Arrival {
+    cookie: Cookie,
+    object: u64,
+    detail: u16,
+}
+
+impl Programs {
+    pub(super) fn arrive(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
+        let registers = hit.machine.registers();
+        let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+        // A barrier of the user's own may be built on one of the C library's.
+        if hit.slot.is_in_call(at, hit.machine) {
+            return;
+        }
+        let object = registers.rdi;
+        hit.slot.enter();
+        hit.slot.returns.push(at);
+        self.remember(cookie.layout, object, hit);
+        let caller = Caller {
+            at,
+            address: hit.machine.word(at),
+            rbp: registers.rbp,
+        };
+        let arrival = Arrival {
+            cookie,
+            object,
+            detail: 0,
+        };
+        self.tell_arrival(&arrival, caller, hit);
+    }
+
+    /// Sends what a barrier of a C library holds.
+    fn remember(&self, layout: u8, object: u64, hit: &mut Hit<'_, impl Machine>) {
+        let (count, round, arrived, shared) = match layout {
+            layout::GLIBC => hit
+                .machine
+                .halves(object)
+                .map_or((0, 0, 0, false), |[arrived, round, count, shared]| {
+                    (count, round, arrived, shared != 0)
+                }),
+            layout::MUSL => hit
+                .machine
+                .halves(object)
+                .map_or((0, 0, 0, false), |[_, _, limit]: [u32; 3]| {
+                    ((limit & 0x7fff_ffff) + 1, 0, 0, limit >> 31 != 0)
+                }),
+            _ => return,
+        };
+        // Without its round it is as one of musl's.
+        let layout = if self.reads_late {
+            layout::MUSL
+        } else {
+            layout
+        };
+        hit.slot.has_read(layout, object);
+        hit.out.push(&Memory {
+            head: head(kind::MEMORY, layout, hit.slot.tid, u16::from(shared)),
+            time_ns: hit.now.time_ns,
+            object,
+            seq: hit.slot.next_seq(),
+            count,
+            round,
+            arrived,
+        });
+    }
+
+    fn tell_arrival(&mut self, arrival: &Arrival, caller: Caller, hit: &mut Hit<'_, impl Machine>) {
+        let (caller, epoch) = self.callers(caller, hit);
+        let stepped = if arrival.cookie.stepped { STEPPED } else { 0 };
+        let detail = arrival.detail | stepped;
+        let seq = hit.counted();
+        hit.out.push(&Arrive {
+            head: head(kind::ARRIVE, arrival.cookie.layout, hit.slot.tid, detail),
+            clocks: hit.now,
+            object: arrival.object,
+            caller,
+            seq,
+            epoch,
+        });
+    }
+
+    fn callers(&mut self, caller: Caller, hit: &mut Hit<'_, impl Machine>) -> (u64, u32) {
+        let Caller { at, address, rbp } = caller;
+        let from = walk::From { at, address, rbp };
+        self.walks.callers(&from, hit)
+    }
+
+    pub(super) fn call(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
+        let registers = hit.machine.registers();
+        let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+        if !hit.slot.calls_anew(at) && hit.slot.is_in_call(at, hit.machine) {
+            return;
+        }
+        let caller = Caller {
+            at,
+            address: hit.machine.word(at),
+            rbp: registers.rbp,
+        };
+        hit.slot.enter_call(at, caller.address);
+        // Without an object the function is the barrier.
+        let object = match cookie.object {
+            0 => registers.rip,
+            7.. => hit
+                .machine
+                .word(at.wrapping_add(8 * u64::from(cookie.object - 6))),
+            number => register(registers, number),
+        };
+        if cookie.count != 0 {
+            let count = register(registers, cookie.count);
+            tell::count(cookie.layout, object, (low(count), 0), hit);
+        }
+        let arrival = Arrival {
+            cookie,
+            object,
+            detail: 0,
+        };
+        self.tell_arrival(&arrival, caller, hit);
+    }
+
+    pub(super) fn team(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
+        let registers = hit.machine.registers();
+        let inlined = cookie.layout == layout::STD_INLINED;
+        let spilled = cookie.count & team::SPILLED != 0;
+        let held = match (cookie.object, spilled) {
+            (0, true) => registers.rsp,
+            (0, false) => registers.rip,
+            (number, _) => register(registers, number),
+        };
+        let base = if spilled {
+            let above = i64::from(cookie.stack_moved.cast_signed());
+            hit.machine.word(held.wrapping_add_signed(above))
+        } else if cookie.layout == layout::STD_POINTED {
+            hit.machine.word(held)
+        } else {
+            held
+        };
+        let above = if inlined && !spilled {
+            i64::from(cookie.far())
+        } else {
+            i64::from(cookie.displacement.cast_signed())
+        };
+        let object = base.wrapping_add_signed(above);
+        let [count, round] = if cookie.count & team::HAS_COUNT == 0 {
+            [0, 0]
+        } else {
+            hit.machine.halves(object).unwrap_or([0, 0])
+        };
+        let (at, address) = if inlined {
+            // As if the call had been made.
+            let returns_to = registers.rip.wrapping_add(u64::from(Cookie::CALL));
+            (registers.rsp.wrapping_sub(8), returns_to)
+        } else {
+            let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+            (at, hit.machine.word(at))
+        };
+        // Where a runtime's own code has run meanwhile it may have used rbp.
+        let rbp = if cookie.layout == layout::GOMP {
+            0
+        } else {
+            registers.rbp
+        };
+        let arrival = Arrival {
+            cookie,
+            object,
+            detail: if cookie.count & team::ENDS != 0 {
+                ENDS
+            } else {
+                0
+            },
+        };
+        let caller = Caller { at, address, rbp };
+        self.come(&arrival, (count, round), (at, caller), hit);
+    }
+
+    /// A thread comes to a barrier of a team. Where on the stack the address lies to which
+    /// it returns, and who in the program has called: whether that counts.
+    fn come(
+        &mut self,
+        arrival: &Arrival,
+        (count, round): (u32, u32),
+        (at, caller): (u64, Caller),
+        hit: &mut Hit<'_, impl Machine>,
+    ) -> bool {
+        // Alone there is nobody to wait for.
+        if count == 1 {
+            hit.slot.comes_alone();
+            return false;
+        }
+        if hit.slot.is_in_call(at, hit.machine) {
+            return false;
+        }
+        hit.slot.enter();
+        if count != 0 {
+            let layout = arrival.cookie.layout;
+            hit.slot.has_read(layout, arrival.object);
+            tell::count(layout, arrival.object, (count, round), hit);
+        }
+        self.tell_arrival(arrival, caller, hit);
+        true
+    }
+
+    pub(super) fn kmp(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
+        let Some(way) = self.kmp.get(usize::from(cookie.displacement)).copied() else {
+            return;
+        };
+        let registers = hit.machine.registers();
+        let number = u64::from(low(register(registers, cookie.object)));
+        let threads = hit
+            .machine
+            .word(registers.rip.wrapping_add_signed(i64::from(way.threads)));
+        let thread = hit.machine.word(threads.wrapping_add(number * 8));
+        let team = hit.machine.word(thread.wrapping_add(u64::from(way.team)));
+        if team == 0 {
+            return;
+        }
+        let [count] = hit
+            .machine
+            .halves(team.wrapping_add(u64::from(way.count)))
+            .unwrap_or([0]);
+        let base = if cookie.count & kmp::FRAME != 0 {
+            registers.rbp
+        } else {
+            registers.rsp
+        };
+        let at = base.wrapping_add(u64::from(cookie.stack_moved));
+        let caller = outer(&way, hit.machine, at);
+        let arrival = Arrival {
+            cookie,
+            object: team,
+            detail: if cookie.count & kmp::ENDS != 0 {
+                ENDS
+            } else {
+                0
+            },
+        };
+        let counts = self.come(&arrival, (count, 0), (at, caller), hit);
+        if counts && cookie.count & kmp::PASSES != 0 {
+            hit.slot.pass();
+        }
+    }
+
+    pub(super) fn condvar(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
+        let registers = hit.machine.registers();
+        let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+        // What a barrier of the user's own is built on does not count.
+        if hit.slot.is_in_call(at, hit.machine) {
+            return;
+        }
+        let caller = Caller {
+            at,
+            address: hit.machine.word(at),
+            rbp: registers.rbp,
+        };
+        let (caller, epoch) = self.callers(caller, hit);
+        let seq = hit.counted();
+        hit.out.push(&Condvar {
+            head: head(cookie.layout, cookie.count, hit.slot.tid, evidence::CONDVAR),
+            clocks: hit.now,
+            object: registers.rdi,
+            caller,
+            seq,
+            epoch,
+        });
+    }
+}
+
+/// Who in the program has called LLVM's runtime, of which the innermost return address
+/// lies at `at`.
+fn outer(way: &Kmp, machine: &impl Machine, at: u64) -> Caller {
+    let registers = machine.registers();
+    let address = machine.word(at);
+    let known = way.outer.iter().take_while(|outer| outer.returns != 0);
+    let returns =
+        |outer: &&Outer| registers.rip.wrapping_add_signed(i64::from(outer.returns)) == address;
+    // What rbp was then is not known.
+    let rbp = 0;
+    let Some(found) = known.into_iter().find(returns) else {
+        return Caller { at, address, rbp };
+    };
+    let at = match found.above {
+        kmp::SAVED => machine.word(at.wrapping_sub(8)).wrapping_add(8),
+        kmp::HELD => registers.rbp.wrapping_add(8),
+        above => at.wrapping_add(u64::from(above)),
+    };
+    Caller {
+        at,
+        address: machine.word(at),
+        rbp,
+    }
+}
+
+/// What a register holds; for the numbers see [`Cookie::object`].
+const fn register(registers: &Registers, number: u8) -> u64 {
+    match number {
+        1 => registers.rdi,
+        2 => registers.rsi,
+        3 => registers.rdx,
+        4 => registers.rcx,
+        5 => registers.r8,
+        6 => registers.r9,
+        7 => registers.rax,
+        8 => registers.rbx,
+        9 => registers.rbp,
+        10 => registers.r10,
+        11 => registers.r11,
+        12 => registers.r12,
+        13 => registers.r13,
+        14 => registers.r14,
+        15 => registers.r15,
+        _ => registers.rip,
+    }
+}

@@ -1,0 +1,113 @@
+//! The records of what is not an arrival.
+
+use sbt_common::{Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, STEPPED, kind, layout};
+
+use super::{Hit, Machine, Records, Slot};
+
+/// Sends that a marked place was passed.
+pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
+    let mut mark = u32::from(cookie.mark);
+    if cookie.mark == MarkCookie::REGION {
+        mark |= low(hit.machine.registers().rsp >> 3) << 8;
+    }
+    let detail = if cookie.stepped { STEPPED } else { 0 };
+    clocks(kind::MARK, detail, mark, hit);
+}
+
+/// Sends that a barrier is made.
+pub(super) fn init(hit: &mut Hit<'_, impl Machine>) {
+    let registers = hit.machine.registers();
+    // See there.
+    let attributes = registers.rsi;
+    let shared = attributes != 0 && low(hit.machine.word(attributes)) != 0;
+    hit.out.push(&Init {
+        head: head(kind::INIT, 0, hit.slot.tid, u16::from(shared)),
+        time_ns: hit.now.time_ns,
+        object: registers.rdi,
+        seq: hit.slot.next_seq(),
+        count: low(registers.rdx),
+    });
+}
+
+/// What each record begins with.
+pub const fn head(kind: u8, layout: u8, tid: u32, detail: u16) -> Head {
+    Head {
+        kind,
+        layout,
+        detail,
+        tid,
+    }
+}
+
+/// The lower half.
+#[allow(clippy::cast_possible_truncation, reason = "that is what is asked for")]
+pub(super) const fn low(value: u64) -> u32 {
+    value as u32
+}
+
+/// Sends for how many threads a barrier is, and its round.
+pub(super) fn count(
+    layout: u8,
+    object: u64,
+    (count, round): (u32, u32),
+    hit: &mut Hit<'_, impl Machine>,
+) {
+    hit.out.push(&Memory {
+        head: head(kind::MEMORY, layout, hit.slot.tid, 0),
+        time_ns: hit.now.time_ns,
+        object,
+        seq: hit.slot.next_seq(),
+        count,
+        round,
+        arrived: 0,
+    });
+}
+
+/// Sends where a thread stands. `mark`: see [`Depart::mark`].
+pub(super) fn clocks(kind: u8, detail: u16, mark: u32, hit: &mut Hit<'_, impl Machine>) {
+    let seq = hit.counted();
+    hit.out.push(&Depart {
+        head: head(kind, 0, hit.slot.tid, detail),
+        clocks: hit.now,
+        seq,
+        mark,
+    });
+}
+
+/// Sends that something about a process's memory or its life has changed. `flag`: see
+/// [`Head::layout`]; `child`: see [`Mapping::child`].
+pub fn mapping(kind: u8, flag: bool, child: u32, slot: &Slot, now: Clocks, out: &mut Records) {
+    out.push(&Mapping {
+        head: head(kind, u8::from(flag), slot.tid, 0),
+        time_ns: now.time_ns,
+        ns_tgid: slot.process,
+        child,
+    });
+}
+
+/// A thread ends: what it knows of barriers' rounds, and its clocks for the last time.
+pub fn end(hit: &mut Hit<'_, impl Machine>) {
+    // Once more with its name, which it may have changed meanwhile.
+    hit.slot.announced = false;
+    hit.slot.announce(hit.now, hit.out);
+    for (layout, object) in hit.slot.take_read() {
+        let Some([first, second, third]) = hit.machine.halves(object) else {
+            continue;
+        };
+        let (count, round, arrived) = match layout {
+            layout::GLIBC => (third, second, first),
+            layout::GOMP => (first, second, 0),
+            _ => continue,
+        };
+        hit.out.push(&Memory {
+            head: head(kind::MEMORY, layout, hit.slot.tid, 0),
+            time_ns: hit.now.time_ns,
+            object,
+            seq: hit.slot.next_seq(),
+            count,
+            round,
+            arrived,
+        });
+    }
+    clocks(kind::EXIT, 0, 0, hit);
+}

@@ -1,0 +1,179 @@
+//! Counters of threads that stand: what the kernel keeps of them, from /proc, and perf
+//! events of theirs. What the stops themselves change is not counted.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read as _},
+    os::fd::OwnedFd,
+};
+
+use sbt_common::{Counts, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
+
+use super::clocks::now_ns;
+use crate::{
+    counters::{self, Counter, Kept, Plan, Source, What},
+    source::hits::{Records, head},
+    target::{process, trace::Id},
+};
+
+/// How these counters are counted here, and a line for each that is not.
+pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
+    let (mut plan, mut notes) = (Plan::default(), Vec::new());
+    let mut events = 0;
+    for counter in asked {
+        let found = match &counter.what {
+            What::Kept(Kept::ContextSwitches | Kept::Migrations) => {
+                Err("each breakpoint is one more; --backend ebpf counts them".to_owned())
+            }
+            What::Kept(kept) => Ok(counters::kept_source(*kept)),
+            _ if events == MAX_EVENTS => Err(format!(
+                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
+            )),
+            // Of our own thread: a target's may be counted where that may be.
+            _ => counters::of_thread(counter, 0).map(|_opened| {
+                events += 1;
+                Source::Event(events - 1)
+            }),
+        };
+        let source = found.unwrap_or_else(|why| {
+            notes.push(format!("{counter} is not counted: {why}"));
+            Source::Nowhere
+        });
+        plan.0.push((counter.clone(), source));
+    }
+    (plan, notes)
+}
+
+/// The events of a thread.
+#[derive(Debug)]
+struct Opened {
+    /// By their number in the plan; those that could not be opened are unknown.
+    events: Vec<Option<File>>,
+    since_ns: u64,
+    /// It had not run before.
+    whole: bool,
+}
+
+/// What is counted of all threads.
+#[derive(Debug, Default)]
+pub struct Counters {
+    plan: Plan,
+    threads: HashMap<Id, Opened>,
+}
+
+impl Counters {
+    /// As planned.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            threads: HashMap::new(),
+        }
+    }
+
+    /// A thread is there from now on. `whole`: it has not run yet.
+    pub fn begin(&mut self, id: Id, whole: bool) {
+        let events = self.plan.0.iter().filter_map(|(counter, source)| {
+            let thread = id.cast_unsigned();
+            let open = || counters::of_thread(counter, thread).map(|fd: OwnedFd| File::from(fd));
+            matches!(source, Source::Event(_)).then(|| open().ok())
+        });
+        let events: Vec<_> = events.collect();
+        if !events.is_empty() {
+            let since_ns = now_ns();
+            let opened = Opened {
+                events,
+                since_ns,
+                whole,
+            };
+            self.threads.insert(id, opened);
+        }
+    }
+
+    /// It is no more.
+    pub fn forget(&mut self, id: Id) {
+        self.threads.remove(&id);
+    }
+
+    /// Says what has been counted of a thread of a process, before the record of a number.
+    pub fn tell(&self, (process, id): (u32, Id), seq: u32, time_ns: u64, out: &mut Records) {
+        if self.plan.0.is_empty() {
+            return;
+        }
+        let tid = id.cast_unsigned();
+        let kept = process::kept_counts_of(process, tid);
+        out.push(&Counts {
+            head: head(kind::COUNTS, 0, tid, 0),
+            time_ns,
+            seq,
+            reserved: 0,
+            values: kept.map(|value| value.unwrap_or(UNKNOWN)),
+        });
+        let Some(opened) = self.threads.get(&id) else {
+            return;
+        };
+        let mut events = [Reading::default(); MAX_EVENTS];
+        for (to, event) in events.iter_mut().zip(&opened.events) {
+            let read = event.as_ref().and_then(|event| read(event).ok());
+            *to = read.unwrap_or(Reading {
+                value: UNKNOWN,
+                ..Reading::default()
+            });
+        }
+        out.push(&Sums {
+            head: head(kind::SUMS, 0, tid, 0),
+            time_ns,
+            seq,
+            whole: u32::from(opened.whole),
+            since_ns: opened.since_ns,
+            events,
+        });
+    }
+}
+
+/// What an event has counted: as `counters::of_thread` has asked for it.
+fn read(mut event: &File) -> io::Result<Reading> {
+    let mut bytes = [0; 24];
+    event.read_exact(&mut bytes)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let word = |at: usize| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word));
+    Ok(Reading {
+        value: word(0),
+        enabled_ns: word(1),
+        running_ns: word(2),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stops_would_change_is_not_counted_and_said_so() {
+        let asked = counters::commas("page-faults,cs,task-clock").unwrap().0;
+        let (plan, notes) = plan(&asked);
+        let sources: Vec<_> = plan.0.iter().map(|(_, source)| *source).collect();
+        assert_eq!(
+            sources,
+            [Source::Task(0, 2), Source::Nowhere, Source::RunTime]
+        );
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("cs is not counted: "),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn a_thread_is_told_of_with_what_the_kernel_keeps_of_it() {
+        let asked = counters::commas("page-faults").unwrap().0;
+        let counters = Counters::new(plan(&asked).0);
+        let mut out = Records::default();
+        let own = nix::unistd::gettid().as_raw();
+        counters.tell((std::process::id(), own), 3, 7, &mut out);
+        let mut told = Vec::new();
+        crate::source::hits::each(&out.bytes, |record| told.push(record.to_vec()));
+        let counts: Counts = sbt_common::read(&told[0]).unwrap();
+        assert_eq!((counts.seq, counts.time_ns, told.len()), (3, 7, 1));
+        assert!(counts.values[0] > 0 && counts.values[0] != UNKNOWN);
+    }
+}

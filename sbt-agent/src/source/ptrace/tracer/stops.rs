@@ -1,0 +1,362 @@
+//! What a stop of a thread means, and how it goes on.
+
+use sbt_common::{Clocks, Cookie, kind};
+
+use super::{
+    super::{
+        clocks::{now_ns, told},
+        space::Standing,
+        stop::{self, News, Stop, Why},
+    },
+    MOST_PENDING, Slot, Space, Traced, Tracer,
+};
+use crate::{
+    source::hits::{self, Hit, Machine as _, Program},
+    target::{
+        process,
+        trace::{self, Id, Registers},
+    },
+};
+
+impl Tracer {
+    /// Takes a thread in. `born_ns`: when it began, ns; 0 if it was there before.
+    pub(super) fn enlist(
+        &mut self,
+        id: Id,
+        (process, space): (u32, Option<u32>),
+        born_ns: u64,
+        heard: bool,
+    ) {
+        let tid = id.cast_unsigned();
+        let slot = Slot::new((process, tid, space.unwrap_or(0)), born_ns, told);
+        let traced = Traced {
+            slot,
+            space,
+            heard,
+            ended: false,
+        };
+        self.threads.insert(id, traced);
+    }
+
+    pub(super) fn hear(&mut self, news: News) {
+        match news {
+            News::Ended(id) => self.ended(id),
+            News::Stopped(stop) => {
+                let id = stop.id();
+                if let Why::Executed(former) = stop.why()
+                    && !self.threads.contains_key(&id)
+                    && let Some(former) = self.threads.get(&former)
+                {
+                    // It has taken the place of a first thread that had ended.
+                    let (process, heard) = (former.slot.process, former.heard);
+                    self.enlist(id, (process, None), 0, heard);
+                }
+                if self.threads.contains_key(&id) {
+                    self.stopped(stop);
+                } else {
+                    self.early.insert(stop.id(), stop);
+                }
+            }
+        }
+    }
+
+    fn stopped(&mut self, stop: Stop) {
+        match stop.why() {
+            Why::Signal { trap: true, .. } => self.hit(stop),
+            Why::Started(new) => self.started(stop, new),
+            Why::Executed(former) => self.executed(stop, former),
+            Why::Ends => {
+                self.tell_end(stop.id());
+                self.go_on(stop, true);
+            }
+            Why::Asked | Why::Stepped => self.go_on(stop, true),
+            Why::Group | Why::Signal { .. } => self.go_on(stop, false),
+        }
+    }
+
+    /// Lets a thread go on, or go for good. `ours`: what it was stopped by was for us alone.
+    fn go_on(&mut self, stop: Stop, ours: bool) {
+        if !self.leaving {
+            return if ours { stop.resume() } else { stop.pass() };
+        }
+        self.let_go(stop, ours);
+    }
+
+    fn let_go(&mut self, stop: Stop, ours: bool) {
+        let id = stop.id();
+        let traced = self.threads.remove(&id);
+        let space = traced.and_then(|traced| self.spaces.get(&traced.space?));
+        if let (Some(space), Ok(mut registers)) = (space, stop.registers())
+            && let Some(rip) = space.home(registers.rip)
+        {
+            registers.rip = rip;
+            let _gone = stop.set_registers(&registers);
+        }
+        stop.let_go(ours);
+    }
+
+    fn hit(&mut self, stop: Stop) {
+        let time_ns = now_ns();
+        let id = stop.id();
+        let (Some(traced), Ok(mut registers)) = (self.threads.get_mut(&id), stop.registers())
+        else {
+            // Of a 32-bit program, at most: nothing of ours.
+            return self.go_on(stop, false);
+        };
+        let at = registers.rip.wrapping_sub(1);
+        let Some(space) = traced.space.and_then(|number| self.spaces.get_mut(&number)) else {
+            return self.go_on(stop, false);
+        };
+        let Some(hits) = space.hits(at) else {
+            // The program's own.
+            return self.go_on(stop, false);
+        };
+        registers.rip = at;
+        if traced.heard && !hits.is_empty() {
+            let now = self.usage.at(traced.slot.process, id, time_ns);
+            let before = self.out.bytes.len();
+            for hit in &hits {
+                let machine = Standing {
+                    registers: &registers,
+                    id,
+                    space: Some(space),
+                    counters: Some(&self.counters),
+                    process: traced.slot.process,
+                };
+                let mut at = Hit {
+                    machine: &machine,
+                    slot: &mut traced.slot,
+                    now,
+                    out: &mut self.out,
+                };
+                self.programs.run(*hit, &mut at);
+                let returns = returns_at(*hit, &registers);
+                let returns = returns.filter(|_| self.wanted.departures && !self.wanted.paused);
+                if let Some(to) = returns.map(|at| machine.word(at)) {
+                    // Only departures would be missing.
+                    let _unwatched = space.watch_return(to);
+                }
+                if hit.0 == Program::Mapped
+                    && let Err(error) = space.refresh(&self.wanted)
+                {
+                    self.notes.push(format!("cannot set breakpoints: {error}"));
+                }
+            }
+            // What nobody reads is not kept for ever.
+            if before - self.written > MOST_PENDING {
+                hits::each(&self.out.bytes[before..], |_| self.lost += 1);
+                self.out.bytes.truncate(before);
+                self.programs.walks.repeat();
+            }
+        }
+        let stop = match space.pass(stop, &mut registers, at) {
+            Ok(stop) => stop,
+            Err((stop, why)) => {
+                space.give_up(at);
+                self.notes.push(format!(
+                    "a breakpoint at {at:#x} had to be taken away: {why}"
+                ));
+                let Some(stop) = stop else { return };
+                registers.rip = at;
+                stop
+            }
+        };
+        let _gone = stop.set_registers(&registers);
+        self.go_on(stop, true);
+    }
+
+    /// A thread has started another one, or a process.
+    fn started(&mut self, stop: Stop, new: Id) {
+        let time_ns = now_ns();
+        let parent = stop.id();
+        let Some(traced) = self.threads.get(&parent) else {
+            return self.go_on(stop, true);
+        };
+        let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
+        // One that has ended at once is a thread or a process that nobody will miss.
+        let its = process::of_thread(new.cast_unsigned()).unwrap_or(process);
+        if its == process {
+            self.enlist(new, (process, space), time_ns, heard);
+            self.counters.begin(new, true);
+        } else {
+            let shared = shares_memory(parent, new);
+            let space = if shared {
+                space
+            } else {
+                let copy = space
+                    .and_then(|number| self.spaces.get(&number))
+                    .and_then(|space| space.copied(its).ok());
+                copy.map(|copy| self.keep(copy))
+            };
+            self.enlist(new, (its, space), time_ns, heard && self.children);
+            if heard && self.children {
+                self.counters.begin(new, true);
+                let now = self.usage.at(process, parent, time_ns);
+                if let Some(traced) = self.threads.get(&parent) {
+                    hits::tell_mapping(kind::FORK, false, its, &traced.slot, now, &mut self.out);
+                }
+            }
+            if !self.children && !shared {
+                self.release_child(new, space);
+            }
+        }
+        if let Some(early) = self.early.remove(&new) {
+            self.stopped(early);
+        }
+        self.go_on(stop, true);
+    }
+
+    /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
+    fn release_child(&mut self, id: Id, space: Option<u32>) {
+        if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
+            let _gone = space.clean();
+        }
+        // It has not begun: it is about to stop for us, if it has not.
+        let stop = self.early.remove(&id).map_or_else(
+            || match stop::wait_for(id) {
+                Ok(News::Stopped(stop)) => Some(stop),
+                _ => None,
+            },
+            Some,
+        );
+        match stop {
+            Some(stop) => {
+                let ours = stop.why() == Why::Asked;
+                self.let_go(stop, ours);
+            }
+            None => drop(self.threads.remove(&id)),
+        }
+        if let Some(number) = space {
+            self.spaces.remove(&number);
+        }
+    }
+
+    fn executed(&mut self, stop: Stop, former: Id) {
+        let time_ns = now_ns();
+        let id = stop.id();
+        let Some(process) = self.threads.get(&id).map(|traced| traced.slot.process) else {
+            return self.go_on(stop, true);
+        };
+        self.threads
+            .retain(|other, traced| *other == id || traced.slot.process != process);
+        self.usage.forget(id);
+        self.forget_unused(id);
+        let Some(heard) = self.threads.get(&id).map(|traced| traced.heard) else {
+            return self.go_on(stop, true);
+        };
+        if !heard {
+            // Nothing of ours is left in it.
+            return self.let_go(stop, true);
+        }
+        self.programs.walks.renew();
+        let space = Space::of(process).and_then(|mut space| {
+            space.refresh(&self.wanted)?;
+            Ok(space)
+        });
+        let space = match space {
+            Ok(space) => Some(self.keep(space)),
+            Err(error) => {
+                self.notes.push(format!(
+                    "cannot set breakpoints in a program that was executed: {error}"
+                ));
+                None
+            }
+        };
+        let now = self.usage.at(process, id, time_ns);
+        if let Some(traced) = self.threads.get_mut(&id) {
+            traced.space = space;
+            traced.slot.space = space.unwrap_or(0);
+            traced.slot.begin_anew();
+            let replaced = former != id;
+            hits::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
+        }
+        self.go_on(stop, true);
+    }
+
+    /// Forgets memories in which nobody runs any more but, maybe, a thread that leaves its own.
+    fn forget_unused(&mut self, leaves: Id) {
+        let used: Vec<u32> = self
+            .threads
+            .iter()
+            .filter(|(id, _)| **id != leaves)
+            .filter_map(|(_, traced)| traced.space)
+            .collect();
+        self.spaces.retain(|number, _| used.contains(number));
+    }
+
+    fn tell_end(&mut self, id: Id) {
+        let Some(traced) = self.threads.get_mut(&id) else {
+            return;
+        };
+        if traced.ended || !traced.heard {
+            return;
+        }
+        traced.ended = true;
+        let process = traced.slot.process;
+        // A child that has used no barrier is nobody's concern.
+        if process == self.target || traced.slot.announced {
+            let now = self.usage.at(process, id, now_ns());
+            let registers = trace::registers(id).unwrap_or_else(|_| trace::no_registers());
+            let machine = Standing {
+                registers: &registers,
+                id,
+                space: None,
+                counters: Some(&self.counters),
+                process,
+            };
+            hits::tell_end(&mut Hit {
+                machine: &machine,
+                slot: &mut traced.slot,
+                now,
+                out: &mut self.out,
+            });
+        }
+    }
+
+    fn ended(&mut self, id: Id) {
+        if let Some(early) = self.early.remove(&id) {
+            early.resume();
+        }
+        self.tell_end(id);
+        self.usage.forget(id);
+        self.counters.forget(id);
+        let Some(traced) = self.threads.remove(&id) else {
+            return;
+        };
+        let process = traced.slot.process;
+        let mut others = self.threads.values().map(|other| other.slot.process);
+        if others.any(|other| other == process) {
+            return;
+        }
+        self.forget_unused(id);
+        if self.children && traced.heard && process != self.target {
+            let now = Clocks {
+                time_ns: now_ns(),
+                ..Clocks::default()
+            };
+            hits::tell_mapping(kind::END, false, 0, &traced.slot, now, &mut self.out);
+        }
+    }
+}
+
+/// Where on the stack the address lies to which a thread returns when it leaves, if the hit
+/// tells that.
+fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Option<u64> {
+    match program {
+        Program::Arrive => {
+            let moved = Cookie::unpack(cookie).stack_moved;
+            Some(registers.rsp.wrapping_add(moved.into()))
+        }
+        Program::Leave => Some(registers.rsp),
+        _ => None,
+    }
+}
+
+/// Whether two processes have one memory: a `vfork` does that.
+fn shares_memory(one: Id, other: Id) -> bool {
+    /// `KCMP_VM` (linux/kcmp.h)
+    const VM: i32 = 1;
+    // SAFETY: numbers only.
+    let result = unsafe { libc::syscall(libc::SYS_kcmp, one, other, VM, 0, 0) };
+    result == 0
+}
