@@ -339,3 +339,39 @@ fn what_lies_between_marks_is_counted() {
     assert!((known..=known + 36).contains(&faults), "{faults}: {report}");
     assert!(report.0["counters"][0]["total"].as_u64() > Some(faults));
 }
+
+#[test]
+fn breakpoints_count_what_they_do_not_change() {
+    // Breakpoints and probes of others do not go together.
+    needs_root!(alone);
+    let options = [
+        "--backend=ptrace",
+        "-e",
+        "page-faults,cs,task-clock,msr/tsc/",
+    ];
+    let (finished, report) = watch_with(&options, &PROGRAM.path(), &[]);
+    finished.expect(0);
+    let (_, threads) = work(&report);
+    for (at, thread) in (1..).zip(threads.iter().take(3)) {
+        let (faults, known) = (counter(thread, "page-faults"), PAGES * at * ROUNDS);
+        assert!(
+            (known..=known + 12).contains(&faults),
+            "{faults}, {known}: {report}"
+        );
+        assert!(
+            counter(thread, "msr/tsc/") > counter(thread, "task-clock") / 10,
+            "{report}"
+        );
+    }
+    assert_eq!(
+        total(&report, "context-switches")["total"],
+        Value::Null,
+        "{report}"
+    );
+    let mut notes = report.list("notes").iter().filter_map(Value::as_str);
+    assert!(
+        notes.any(|note| note.starts_with("context-switches is not counted: each")),
+        "{report}"
+    );
+    assert!(number(total(&report, "msr/tsc/"), "total") > 0, "{report}");
+}

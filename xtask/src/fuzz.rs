@@ -11,6 +11,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
+use crate::machine::TESTED;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -50,11 +51,12 @@ pub fn run(args: &Args) -> Result<()> {
     if chosen.is_empty() {
         bail!("there is no such target; there are {}", targets.join(", "));
     }
-    // The libraries are those of every release build: only the project's own crates are
+    // The libraries are those of the tests: only the project's own crates are
     // compiled anew, with counters and checks.
     process::run(
         process::command(process::cargo())
-            .args(["build", "--release", "--locked", "--package", "sbt-fuzz"])
+            .args(["build", "--profile", TESTED, "--locked"])
+            .args(["--package", "sbt-fuzz"])
             .current_dir(&workspace.root)
             .env("CARGO_TARGET_DIR", &workspace.target)
             .env("CARGO_INCREMENTAL", "0")
@@ -94,7 +96,7 @@ fn fuzz(workspace: &Workspace, folder: &Path, target: &str, args: &Args) -> Resu
     let found = built.join("inputs").join(target);
     fs::create_dir_all(&found)?;
     let log = built.join(format!("{target}.log"));
-    let mut fuzzer = process::command(workspace.target.join(format!("release/fuzz-{target}")));
+    let mut fuzzer = process::command(workspace.target.join(format!("{TESTED}/fuzz-{target}")));
     fuzzer
         // New ones go to the first folder.
         .arg(&found)

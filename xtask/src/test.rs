@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 
 use crate::debian;
-use crate::machine::release_build;
+use crate::machine::{TESTED, build};
 use crate::process;
 use crate::python;
 use crate::workspace::Workspace;
@@ -62,12 +62,15 @@ pub fn run(args: &Args) -> Result<()> {
             python::prepare(&workspace)
         });
         process::run(unit(&workspace).arg("--no-run"))?;
-        let sbt = release_build(&workspace)?;
+        let sbt = build(&workspace, TESTED)?;
         anyhow::Ok((sbt, tools.join().expect("no panic")?))
     })?;
 
     process::run(unit(&workspace).args(&args.filter))?;
-    let mut e2e = cargo(&workspace, &["test", "--package", "sbt-tests"]);
+    let mut e2e = cargo(
+        &workspace,
+        &["test", "--profile", TESTED, "--package", "sbt-tests"],
+    );
     e2e.args(&args.filter)
         // They mostly wait. Those that measure time have the machine for themselves.
         .args(["--", "--test-threads", "2"])
@@ -82,6 +85,8 @@ pub fn run(args: &Args) -> Result<()> {
 fn unit(workspace: &Workspace) -> Command {
     let others = [
         "test",
+        "--profile",
+        TESTED,
         "--workspace",
         "--exclude",
         "sbt-tests",

@@ -124,12 +124,19 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
     let Some(status) = stopped(id, asked) else {
         return Err(Why::Late);
     };
-    let found = trace::registers(id).ok().map(|registers| {
+    let found = trace::registers(id).map(|registers| {
         let memory = Memory {
             thread: thread.thread,
         };
         (registers, memory.fill(registers.rsp, room).unwrap_or(0))
     });
+    // It may have gone on to another call since it was looked at.
+    if let Ok((mut registers, _)) = found
+        && status >> 8 == EVENT_STOP
+        && trace::begin_again(&mut registers)
+    {
+        let _gone = trace::set_registers(id, &registers);
+    }
     // A signal that came first is passed on.
     let signal = match status >> 8 {
         EVENT_STOP => 0,
@@ -140,7 +147,7 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
     }
     #[cfg(test)]
     let held = asked.elapsed();
-    let (registers, length) = found.ok_or(Why::Left)?;
+    let (registers, length) = found.map_err(|_| Why::Left)?;
     let stack = Stack {
         from: registers.rsp,
         bytes: room[..length].to_vec(),

@@ -75,6 +75,21 @@ pub const fn no_registers() -> Registers {
     unsafe { std::mem::zeroed() }
 }
 
+/// A system call that has ended with `EINTR` only because its thread was asked to stop begins
+/// again, as most do by themselves (signal(7) names the others); whether it is one. If a
+/// signal has come as well, and the program handles it, the call ends as it would have. A time
+/// limit that is not a moment counts anew.
+pub fn begin_again(registers: &mut Registers) -> bool {
+    /// `ERESTARTNOHAND` (linux/errno.h): what the kernel does of itself with other calls.
+    const UNLESS_HANDLED: i64 = 514;
+    let is_in_call = registers.orig_rax.cast_signed() >= 0;
+    let is_interrupted = registers.rax.cast_signed() == -i64::from(libc::EINTR);
+    if is_in_call && is_interrupted {
+        registers.rax = (-UNLESS_HANDLED).cast_unsigned();
+    }
+    is_in_call && is_interrupted
+}
+
 /// Changes them.
 pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     let mut registers = *registers;

@@ -158,7 +158,7 @@ mod tests {
             [Source::Task(0, 2), Source::Nowhere, Source::RunTime]
         );
         assert!(
-            notes.len() == 1 && notes[0].starts_with("cs is not counted: "),
+            notes.len() == 1 && notes[0].starts_with("context-switches is not counted: "),
             "{notes:?}"
         );
     }

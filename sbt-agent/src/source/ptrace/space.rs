@@ -88,6 +88,8 @@ pub struct Space {
     page: Option<(u64, u64)>,
     /// None is to be had.
     no_page: bool,
+    /// Something else has breakpoints where ours belong, or has taken ours away.
+    disturbed: bool,
 }
 
 /// That of a process.
@@ -105,6 +107,7 @@ impl Space {
             points: BTreeMap::new(),
             page: None,
             no_page: false,
+            disturbed: false,
         })
     }
 
@@ -136,6 +139,7 @@ impl Space {
         self.points.retain(|at, point| {
             let mut byte = [0];
             let is_there = memory.read_at(&mut byte, *at).is_ok_and(|count| count == 1);
+            self.disturbed |= is_there && point.on && byte == [point.original];
             // Where other code lies now, ours went with the old one.
             is_there && byte == [if point.on { INT3 } else { point.original }]
         });
@@ -181,11 +185,18 @@ impl Space {
     pub fn clean(&mut self) -> io::Result<()> {
         let mut result = Ok(());
         for (at, point) in &mut self.points {
+            self.disturbed |= point.on && is_at(&self.memory, *at, point.original);
             if let Err(error) = switch(&self.memory, *at, point, false) {
                 result = Err(error);
             }
         }
         result
+    }
+
+    /// Whether something else has breakpoints in the way of ours, so that threads do not come
+    /// to them: the kernel's uprobes are such, and serve theirs before anybody learns of it.
+    pub fn is_disturbed(&self) -> bool {
+        self.disturbed
     }
 
     /// Watches the return to an address.
@@ -219,6 +230,11 @@ impl Space {
         let Ok(length) = self.memory.read_at(&mut bytes, at) else {
             return false;
         };
+        if bytes[0] == INT3 {
+            // Not one of ours, which are known. What lies below it is not known either.
+            self.disturbed = true;
+            return false;
+        }
         self.uncover(at, &mut bytes[..length]);
         let Some(instruction) = displaced::decode(&bytes[..length], at) else {
             return false;
@@ -395,14 +411,26 @@ impl Space {
     }
 }
 
-/// Turns one on or off.
+/// Turns one on or off. What is not ours any more stays as it is.
 fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<()> {
+    let (from, to) = if on {
+        (point.original, INT3)
+    } else {
+        (INT3, point.original)
+    };
     if point.on != on {
-        let byte = if on { INT3 } else { point.original };
-        memory.write_all_at(&[byte], at)?;
+        if is_at(memory, at, from) {
+            memory.write_all_at(&[to], at)?;
+        }
         point.on = on;
     }
     Ok(())
+}
+
+/// Whether that byte lies there.
+fn is_at(memory: &File, at: u64, byte: u8) -> bool {
+    let mut found = [0];
+    memory.read_exact_at(&mut found, at).is_ok() && found == [byte]
 }
 
 /// Words of the target's memory.

@@ -45,6 +45,11 @@ const MOST_PENDING: usize = 8 << 20;
 /// Stops that are served before orders are looked for.
 const AT_ONCE: u32 = 256;
 
+/// What to say where not all breakpoints are ours.
+const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
+    sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
+    first, or use --backend ebpf";
+
 /// What the kernel is to tell of.
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
@@ -88,6 +93,8 @@ struct Tracer {
     lost: u64,
     told_lost: u64,
     notes: Vec<String>,
+    /// That has been said.
+    disturbed: bool,
     /// The target is being let go; what is to be said afterwards.
     leaving: bool,
 }
@@ -130,6 +137,7 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
         lost: 0,
         told_lost: 0,
         notes: Vec::new(),
+        disturbed: false,
         leaving: false,
     };
     // A mistake of ours must not be the target's end.
@@ -277,6 +285,7 @@ impl Tracer {
             }
             Order::Detach => return self.leave(),
         };
+        self.notice_others();
         done.notes = std::mem::take(&mut self.notes);
         let answer: Answer = result.map(|()| done).map_err(|error| format!("{error:#}"));
         if self.line.say(&answer).is_err() {
@@ -361,6 +370,14 @@ impl Tracer {
         self.written = 0;
     }
 
+    /// Says once that something else is in the way.
+    fn notice_others(&mut self) {
+        if !self.disturbed && self.spaces.values().any(Space::is_disturbed) {
+            self.disturbed = true;
+            self.notes.push(DISTURBED.into());
+        }
+    }
+
     /// Begins to let all go.
     fn leave(&mut self) {
         self.leaving = true;
@@ -368,6 +385,7 @@ impl Tracer {
             // Where that fails nobody is left.
             let _gone = space.clean();
         }
+        self.notice_others();
         let gone: Vec<Id> = self
             .threads
             .keys()

@@ -86,11 +86,13 @@ impl Tracer {
         let id = stop.id();
         let traced = self.threads.remove(&id);
         let space = traced.and_then(|traced| self.spaces.get(&traced.space?));
-        if let (Some(space), Ok(mut registers)) = (space, stop.registers())
-            && let Some(rip) = space.home(registers.rip)
-        {
-            registers.rip = rip;
-            let _gone = stop.set_registers(&registers);
+        if let Ok(mut registers) = stop.registers() {
+            let home = space.and_then(|space| space.home(registers.rip));
+            let again = stop.why() == Why::Asked && trace::begin_again(&mut registers);
+            if home.is_some() || again {
+                registers.rip = home.unwrap_or(registers.rip);
+                let _gone = stop.set_registers(&registers);
+            }
         }
         stop.let_go(ours);
     }
@@ -328,6 +330,7 @@ impl Tracer {
         if others.any(|other| other == process) {
             return;
         }
+        self.notice_others();
         self.forget_unused(id);
         if self.children && traced.heard && process != self.target {
             let now = Clocks {
