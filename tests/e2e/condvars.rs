@@ -114,17 +114,26 @@ fn functions_of_ones_own() {
             "slow=1",
             "load=3000",
         ];
-        let report = watch(&program("condbarrier.c"), &arguments);
-        report.is_exactly(400, 80);
-        is_recognised(&report, 1, 80, 5);
-        assert_eq!(report.sites().len(), 1, "{how}: {report}");
-        assert_eq!(
-            lines(&report.sites()[0]),
-            marked("condbarrier.c", marks),
-            "{how}"
-        );
-        // When they leave is not seen.
-        assert!(report.threads()[0]["release_ns"].is_null(), "{report}");
+        best_of_five(|| {
+            let report = watch(&program("condbarrier.c"), &arguments);
+            // Who looks every millisecond whether it may go on is told from a barrier by what
+            // happens meanwhile: hardly, where there is no CPU for it.
+            let arrivals = report.number("arrivals");
+            if how == "how=timed" && arrivals < 400 {
+                return Err(format!("{arrivals} arrivals"));
+            }
+            report.is_exactly(400, 80);
+            is_recognised(&report, 1, 80, 5);
+            assert_eq!(report.sites().len(), 1, "{how}: {report}");
+            assert_eq!(
+                lines(&report.sites()[0]),
+                marked("condbarrier.c", marks),
+                "{how}"
+            );
+            // When they leave is not seen.
+            assert!(report.threads()[0]["release_ns"].is_null(), "{report}");
+            Ok(())
+        });
     }
 }
 
