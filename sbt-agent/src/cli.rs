@@ -315,8 +315,8 @@ pub struct Options {
     #[arg(long)]
     pub compensated: bool,
     /// How the program is watched. ebpf needs root or two capabilities; perf and ptrace
-    /// are for the user's own processes without any, and cost them more [default: the
-    /// first of them that is permitted].
+    /// are for the user's own processes without any, and cost them more; perf has room for
+    /// few barriers [default: ebpf, or ptrace where that is not permitted].
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
     /// Watch the system calls of futexes: barriers made of nothing else, and

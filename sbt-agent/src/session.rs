@@ -213,7 +213,7 @@ impl Session {
     /// Starts to listen and lets the target go.
     fn begin(
         prepared: Prepared,
-        settings: Settings,
+        mut settings: Settings,
         narration: Narration,
         signals: Signals,
     ) -> anyhow::Result<Self> {
@@ -233,6 +233,9 @@ impl Session {
         let (sink, batches) = mpsc::channel(QUEUE);
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
+        if !source.has_departures() {
+            settings.departures = Departures::Off;
+        }
         let source_children = source.has_children();
         let runs_already = held.is_none();
         let narrator = Narrator::new(&settings, narration, start_ns);

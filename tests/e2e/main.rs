@@ -42,6 +42,7 @@ mod namespaces;
 mod openmp;
 mod other_tools;
 mod packages;
+mod perf;
 mod privilege;
 mod processes;
 mod record;

@@ -36,13 +36,19 @@ fn sites(report: &Report) -> Sites {
 /// The same program by each source and from its recording: the same is told, and the program
 /// says the same.
 fn conforms(program: &Path, arguments: &[&str]) {
+    agree(["ebpf", "ptrace"], "on", program, arguments);
+}
+
+/// The same by two sources.
+pub fn agree(backends: [&str; 2], departures: &str, program: &Path, arguments: &[&str]) {
+    let departures = format!("--departures={departures}");
     let folder = folder();
     let mut all: Vec<(&str, Sites, String)> = Vec::new();
-    for backend in ["ebpf", "ptrace"] {
+    for backend in backends {
         let recording = folder.path().join(backend);
         let option = format!("--backend={backend}");
         let record = format!("--record={}", recording.display());
-        let options = [option.as_str(), "--departures=on", &record];
+        let options = [option.as_str(), &departures, &record];
         let (finished, report) = watch_with(&options, program, arguments);
         assert_eq!(report.0["backend"], backend);
         assert_eq!(report.number("lost_events"), 0, "{report}");

@@ -96,17 +96,21 @@ impl Turns {
     }
 
     /// A thread has ended, and where its barriers told how often it was there that has
-    /// been found.
-    pub fn leave(&mut self, tid: Tid) {
+    /// been found. `has_arrived`: it was seen at some barrier.
+    pub fn leave(&mut self, tid: Tid, has_arrived: bool) {
         if !self.on {
             return;
         }
+        let mut is_told = false;
         for turns in self.barriers.values_mut() {
             if let Some(turn) = turns.remove(&tid) {
+                is_told = true;
                 self.pairs -= 1;
                 self.inexact |= turn.gaps != self.gaps || self.off && !turn.off;
             }
         }
+        // Its barriers do not say how often it was there since.
+        self.inexact |= self.off && has_arrived && !is_told;
     }
 
     /// Nothing more will come; `living`: some threads have not ended.
@@ -200,16 +204,25 @@ mod tests {
         };
         assert!(told(|turns| {
             turns.find(KEY, 7, 20);
-            turns.leave(7);
+            turns.leave(7, true);
             turns.end(false);
         }));
-        assert!(!told(|turns| turns.leave(7)));
+        assert!(!told(|turns| turns.leave(7, true)));
         assert!(!told(|turns| turns.end(true)));
+        // One of which no barrier tells; and one that was at none.
+        let untold = |has_arrived| {
+            let mut turns = Turns::default();
+            turns.begin();
+            turns.set_off(true);
+            turns.leave(8, has_arrived);
+            turns.is_exact()
+        };
+        assert!(!untold(true) && untold(false));
         // It was not seen since the last gap.
         assert!(!told(|turns| {
             turns.gap();
             turns.set_off(false);
-            turns.leave(7);
+            turns.leave(7, true);
         }));
     }
 

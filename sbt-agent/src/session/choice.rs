@@ -6,6 +6,7 @@ use crate::{
     source::{
         Backend, Source,
         ebpf::{Ebpf, loader::LoadError},
+        hardware::Hardware,
         ptrace::{self, Ptrace},
     },
 };
@@ -26,8 +27,12 @@ pub fn tracer(settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
     wanted.then(ptrace::Process::start).transpose()
 }
 
-/// Gets the source ready that the settings ask for. `runs`: the target runs its own program
-/// already; `children`: those that it starts are watched too; `tracer`: see [`tracer`].
+/// Gets the source ready that the settings ask for. Breakpoints of the processor are only for
+/// those who ask for them: they are few, nobody knows before a program runs how many it would
+/// need, and they show less than threads that stop do.
+///
+/// `runs`: the target runs its own program already; `children`: those that it starts are
+/// watched too; `tracer`: see [`tracer`].
 ///
 /// # Errors
 /// It may not be used, or there is none: the line says what would help.
@@ -46,7 +51,10 @@ pub fn source(
     };
     match settings.backend {
         Backend::Ptrace => return Ok((by_stopping()?, None)),
-        Backend::Perf => anyhow::bail!("--backend perf is not there yet; --backend ptrace is"),
+        Backend::Perf => {
+            let source = Hardware::begin(pid, runs, children, settings)?;
+            return Ok((Box::new(source), None));
+        }
         Backend::Auto | Backend::Ebpf => {}
     }
     match Ebpf::load(pid, departures, children, settings.states, &settings.events) {

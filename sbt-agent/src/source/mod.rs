@@ -12,6 +12,7 @@ use crate::{counters::Plan, event::Event, session::States, target::files::Probed
 
 pub mod ebpf;
 mod files;
+pub mod hardware;
 pub mod hits;
 pub mod measurement;
 pub(crate) mod perf;
@@ -117,6 +118,11 @@ pub trait Source: Send {
     /// Watches a child of the target that runs already, as the kernel's first pid
     /// namespace numbers it.
     fn follow(&mut self, process: u32) -> anyhow::Result<()>;
+
+    /// Whether it can report departures at all.
+    fn has_departures(&self) -> bool {
+        true
+    }
 
     /// Starts or stops to report departures.
     fn set_departures(&mut self, on: bool) -> anyhow::Result<()>;

@@ -2,10 +2,29 @@
 
 use std::{
     io,
-    os::fd::{FromRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
 };
 
 use aya_obj::generated::perf_event_attr;
+
+mod ring;
+
+pub use ring::{Head, Ring};
+
+/// `PERF_TYPE_SOFTWARE`.
+pub const SOFTWARE: u32 = 1;
+
+/// Kinds of records: `PERF_RECORD_LOST` and `PERF_RECORD_SAMPLE`.
+pub const LOST: u32 = 2;
+/// See there.
+pub const SAMPLE: u32 = 9;
+
+/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_OUTPUT`.
+pub const ENABLE: libc::Ioctl = 0x2400;
+/// See there.
+pub const DISABLE: libc::Ioctl = 0x2401;
+/// See there.
+pub const SET_OUTPUT: libc::Ioctl = 0x2405;
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
@@ -48,6 +67,20 @@ pub fn open_on_cpu(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
 /// Those of the system call.
 pub fn open_at(attr: &perf_event_attr, thread: u32, cpu: u32) -> io::Result<OwnedFd> {
     open_for(attr, thread.cast_signed(), cpu.cast_signed())
+}
+
+/// Has an event do something.
+///
+/// # Errors
+///
+/// Those of the system call.
+pub fn control(event: &OwnedFd, request: libc::Ioctl, argument: i32) -> io::Result<()> {
+    // SAFETY: a request of perf events that takes a number.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), request, argument) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 fn open_for(attr: &perf_event_attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {

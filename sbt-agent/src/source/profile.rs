@@ -9,16 +9,13 @@ use std::{
     collections::HashSet,
     io,
     os::fd::{AsRawFd as _, OwnedFd},
-    ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
 };
 
-use aya_obj::generated::{perf_event_attr, perf_event_mmap_page};
+use aya_obj::generated::perf_event_attr;
 
 use super::perf;
 
-/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK`.
-const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
 const CPU_CLOCK: u64 = 0;
 
 /// `PERF_SAMPLE_TID`, `_TIME`, `_REGS_USER` and `_STACK_USER`.
@@ -26,15 +23,6 @@ const SAMPLE: u64 = 1 << 1 | 1 << 2 | 1 << 12 | 1 << 13;
 
 /// rbp, rsp and the instruction pointer, in this order: `PERF_REG_X86_BP` and so on.
 const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
-
-/// `PERF_RECORD_LOST` and `PERF_RECORD_SAMPLE`.
-const LOST: u32 = 2;
-const RECORD_SAMPLE: u32 = 9;
-
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_OUTPUT`.
-const ENABLE: libc::Ioctl = 0x2400;
-const DISABLE: libc::Ioctl = 0x2401;
-const SET_OUTPUT: libc::Ioctl = 0x2405;
 
 /// How much of the stack is copied, bytes.
 pub const STACK: u32 = 16 << 10;
@@ -44,6 +32,9 @@ const SAMPLE_BYTES: u64 = STACK as u64 + 96;
 
 /// A ring has room for the samples of so long, in parts of a second.
 const ROOM: u64 = 2;
+
+/// Bytes of a page. Where there are more the rings are larger.
+const PAGE: usize = 4096;
 
 /// Pages of a ring, at least and at most.
 const LEAST_PAGES: usize = 32;
@@ -126,7 +117,7 @@ impl Profile {
             })?;
             match self.rings.iter().find(|ring| ring.cpu == cpu) {
                 Some(ring) => {
-                    control(&event, SET_OUTPUT, ring.event.as_raw_fd())?;
+                    perf::control(&event, perf::SET_OUTPUT, ring.records.event().as_raw_fd())?;
                     self.events.push(event);
                 }
                 None => self.rings.push(Ring::new(event, cpu, hz)?),
@@ -137,10 +128,11 @@ impl Profile {
 
     /// Stops for a while, or goes on.
     pub fn switch(&self, on: bool) {
-        let rings = self.rings.iter().map(|ring| &ring.event);
+        let rings = self.rings.iter().map(|ring| ring.records.event());
         for event in rings.chain(&self.events) {
             // Of a thread that has ended there is nothing to switch.
-            let _gone = control(event, if on { ENABLE } else { DISABLE }, 0);
+            let request = if on { perf::ENABLE } else { perf::DISABLE };
+            let _gone = perf::control(event, request, 0);
         }
     }
 
@@ -157,7 +149,7 @@ impl Profile {
 
 fn attr(hz: u32, children: bool, only_user: bool) -> io::Result<perf_event_attr> {
     let mut attr = perf::attr()?;
-    attr.type_ = SOFTWARE;
+    attr.type_ = perf::SOFTWARE;
     attr.config = CPU_CLOCK;
     attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(hz.max(1));
     attr.sample_type = SAMPLE;
@@ -172,134 +164,34 @@ fn attr(hz: u32, children: bool, only_user: bool) -> io::Result<perf_event_attr>
     Ok(attr)
 }
 
-fn control(event: &OwnedFd, request: libc::Ioctl, argument: i32) -> io::Result<()> {
-    // SAFETY: a request of perf events that takes a number.
-    let result = unsafe { libc::ioctl(event.as_raw_fd(), request, argument) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 /// What the kernel writes the samples on a CPU into.
 #[derive(Debug)]
 struct Ring {
-    memory: NonNull<libc::c_void>,
-    page: usize,
-    pages: usize,
     cpu: u32,
-    /// Up to where it has been read.
-    read: u64,
-    /// Closed after the memory is given back.
-    event: OwnedFd,
+    records: perf::Ring,
 }
 
 impl Ring {
     fn new(event: OwnedFd, cpu: u32, hz: u32) -> io::Result<Self> {
-        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
-            .ok()
-            .flatten()
-            .and_then(|size| usize::try_from(size).ok())
-            .ok_or(io::ErrorKind::Unsupported)?;
         let bytes = u64::from(hz) * SAMPLE_BYTES / ROOM;
-        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX) / page + 1;
-        let mut pages = wanted.next_power_of_two().clamp(LEAST_PAGES, MOST_PAGES);
-        loop {
-            // SAFETY: a new mapping of an open event, of the size that it asks for.
-            let memory = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    page * (1 + pages),
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED,
-                    event.as_raw_fd(),
-                    0,
-                )
-            };
-            if memory != libc::MAP_FAILED {
-                return Ok(Self {
-                    memory: NonNull::new(memory).ok_or(io::ErrorKind::OutOfMemory)?,
-                    page,
-                    pages,
-                    cpu,
-                    read: 0,
-                    event,
-                });
-            }
-            // An ordinary user may not lock as much.
-            if pages <= LEAST_PAGES {
-                return Err(io::Error::last_os_error());
-            }
-            pages /= 2;
-        }
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE + 1;
+        let most = wanted.next_power_of_two().clamp(LEAST_PAGES, MOST_PAGES);
+        // An ordinary user may not lock as much.
+        let fewer = |pages: &usize| (*pages > LEAST_PAGES).then_some(pages / 2);
+        let records = perf::Ring::new(event, std::iter::successors(Some(most), fewer))?;
+        Ok(Self { cpu, records })
     }
 
     /// Takes what has been written since; how many samples found no room.
     fn drain(&mut self, samples: &mut Vec<Sample>) -> u64 {
-        let head = self.memory.cast::<perf_event_mmap_page>().as_ptr();
-        // SAFETY: the mapping begins with this structure, which lives as long as it. The
-        // kernel writes the first number as one word after the records before it, and
-        // reads the second before it writes over what was read.
-        let (head, tail) = unsafe {
-            (
-                AtomicU64::from_ptr((&raw mut (*head).data_head).cast()),
-                AtomicU64::from_ptr((&raw mut (*head).data_tail).cast()),
-            )
-        };
-        let written = head.load(Ordering::Acquire);
-        // SAFETY: the pages behind the first. What lies between `read` and `written` is
-        // not touched by the kernel until the tail says so, and only that is looked at.
-        let data = unsafe {
-            let start = self.memory.as_ptr().cast::<u8>().add(self.page);
-            std::slice::from_raw_parts(start, self.page * self.pages)
-        };
         let mut lost = 0;
-        while written - self.read >= 8 {
-            let [kind, size] = header(data, self.read);
-            let size = u64::from(size);
-            if size < 8 || size > written - self.read {
-                // Damaged: nobody knows where the next one begins.
-                self.read = written;
-                break;
-            }
-            let body = copied(data, self.read + 8, size - 8);
-            match kind {
-                RECORD_SAMPLE => samples.extend(sample(&body)),
-                LOST => lost += word(&body, 1).unwrap_or(0),
-                _ => {}
-            }
-            self.read += size;
-        }
-        tail.store(self.read, Ordering::Release);
+        self.records.each(|head, body| match head.kind {
+            perf::SAMPLE => samples.extend(sample(body)),
+            perf::LOST => lost += word(body, 1).unwrap_or(0),
+            _ => {}
+        });
         lost
     }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing refers to it any more.
-        unsafe { libc::munmap(self.memory.as_ptr(), self.page * (1 + self.pages)) };
-    }
-}
-
-/// Bytes of a ring, which goes on at its beginning.
-fn copied(data: &[u8], from: u64, length: u64) -> Vec<u8> {
-    let size = data.len();
-    let from = usize::try_from(from % size as u64).unwrap_or(0);
-    let length = usize::try_from(length).unwrap_or(0).min(size);
-    let first = length.min(size - from);
-    let mut bytes = data[from..from + first].to_vec();
-    bytes.extend_from_slice(&data[..length - first]);
-    bytes
-}
-
-/// The kind of a record and its size, bytes.
-fn header(data: &[u8], at: u64) -> [u32; 2] {
-    let bytes = copied(data, at, 8);
-    let (Some(kind), Some(size)) = (bytes.first_chunk(), bytes.last_chunk()) else {
-        return [0, 0];
-    };
-    [u32::from_ne_bytes(*kind), u16::from_ne_bytes(*size).into()]
 }
 
 fn word(body: &[u8], index: usize) -> Option<u64> {
@@ -362,13 +254,5 @@ mod tests {
         assert_eq!(sample(&words(&[ids, 55, 0, 0])), None);
         let huge = words(&[ids, 55, 2, 0xb, 0x5, 0x1, u64::MAX]);
         assert_eq!(sample(&huge), None);
-    }
-
-    #[test]
-    fn records_go_on_at_the_beginning_of_the_ring() {
-        let data: Vec<u8> = (0..16).collect();
-        assert_eq!(copied(&data, 14, 4), [14, 15, 0, 1]);
-        assert_eq!(copied(&data, 32, 2), [0, 1]);
-        assert_eq!(header(&[9, 0, 0, 0, 1, 0, 24, 0], 0), [9, 24]);
     }
 }

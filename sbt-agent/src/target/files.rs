@@ -170,7 +170,7 @@ impl ProbedFile {
     }
 
     /// Whether it uses a function of another file that has one of these names.
-    pub(super) fn imports_any(&self, names: &HashSet<String>) -> bool {
+    pub fn imports_any(&self, names: &HashSet<String>) -> bool {
         self.image()
             .is_ok_and(|image| elf::imports_any(&image, names))
     }
@@ -185,6 +185,11 @@ impl ProbedFile {
             _ => false,
         };
         self.is_library && self.points.iter().any(is_barrier)
+    }
+
+    /// Whether programs link to it.
+    pub fn is_library(&self) -> bool {
+        self.is_library
     }
 
     /// Whether it is the library of OpenMP.

@@ -43,6 +43,11 @@ pub fn step(id: Id, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SINGLESTEP, id, 0, number(signal))
 }
 
+/// Lets one go on until it calls the kernel or comes back from there, with a signal or 0.
+pub fn resume_to_call(id: Id, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, id, 0, number(signal))
+}
+
 /// Leaves one stopped that a signal such as SIGSTOP has stopped, until another lets it go on.
 pub fn listen(id: Id) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, id, 0, 0)

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 const ROUNDS: u32 = 2000;
 const THREADS: u32 = 2;
 
-const BACKENDS: [(&str, &str); 2] = [("ebpf", "on"), ("ptrace", "on")];
+const BACKENDS: [(&str, &str); 3] = [("ebpf", "on"), ("perf", "off"), ("ptrace", "on")];
 
 /// Measures it, in turns without sbt and with each.
 pub fn rungs(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
@@ -30,7 +30,7 @@ pub fn rungs(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) 
         out,
         "\n## Ways to watch\n\n\
          tests/programs/truth.c: {THREADS} threads that only come to a barrier, {ROUNDS} times; from its own log. \
-         Every arrival and departure is watched (`--budget off --departures on`). What that takes more for each arrival, and \
+         Every arrival and departure is watched (`--budget off --departures on`), by perf arrivals alone. What that takes more for each arrival, and \
          how often that is as much as with the first.\n\n\
          | `--backend` | a round without, µs | more an arrival, µs | × | pairs, µs |\n|---|---|---|---|---|"
     )?;

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::target::trace::Registers;
 
+/// Barriers of which the count is kept, at most.
+const MOST_COUNTS: usize = 65_536;
+
 /// Who has called, and what is known of it.
 #[derive(Clone, Copy)]
 struct Caller {
@@ -72,6 +75,8 @@ impl Programs {
                 }),
             _ => return,
         };
+        let kept = self.counts.get(&(hit.slot.space, object));
+        let count = kept.copied().unwrap_or(count);
         // Without its round it is as one of musl's.
         let layout = if self.reads_late {
             layout::MUSL
@@ -88,6 +93,20 @@ impl Programs {
             round,
             arrived,
         });
+    }
+
+    /// Keeps what a barrier is initialised with, if its memory will be read late.
+    pub(super) fn keep_count(&mut self, hit: &Hit<'_, impl Machine>) {
+        let registers = hit.machine.registers();
+        let count = low(registers.rdx);
+        if !self.reads_late || count == 0 {
+            return;
+        }
+        if self.counts.len() >= MOST_COUNTS {
+            self.counts.clear();
+        }
+        let at = (hit.slot.space, registers.rdi);
+        self.counts.insert(at, count);
     }
 
     fn tell_arrival(&mut self, arrival: &Arrival, caller: Caller, hit: &mut Hit<'_, impl Machine>) {
@@ -217,7 +236,12 @@ impl Programs {
         }
         hit.slot.enter();
         if count != 0 {
-            let layout = arrival.cookie.layout;
+            // A round that is read late is another one.
+            let layout = if self.reads_late {
+                layout::OPAQUE
+            } else {
+                arrival.cookie.layout
+            };
             hit.slot.has_read(layout, arrival.object);
             tell::count(layout, arrival.object, (count, round), hit);
         }

@@ -10,14 +10,17 @@
 //! return: [`Slot::returns`].
 
 mod arrivals;
+mod places;
 mod records;
 mod slot;
 mod tell;
 mod walk;
 
+use rustc_hash::FxHashMap;
 use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, kind};
 use serde::{Deserialize, Serialize};
 
+pub use places::{Place, places};
 pub use records::{Records, each};
 pub use slot::{Slot, Told};
 pub use tell::{end as tell_end, head, mapping as tell_mapping};
@@ -118,8 +121,11 @@ pub struct Programs {
     /// How callers are found.
     pub walks: Walks,
     /// Whether a barrier's memory is read long after the hit: the round that it shows then
-    /// is another one.
+    /// is another one, and so may be the count.
     pub reads_late: bool,
+    /// For how many threads barriers were initialised, where memory is read late: by memory
+    /// and address.
+    counts: FxHashMap<(u32, u64), u32>,
 }
 
 /// A thread that has hit something, and where to say what it did.
@@ -145,6 +151,14 @@ impl<M: Machine> Hit<'_, M> {
 }
 
 impl Programs {
+    /// For hits of which one learns long after: see [`Programs::reads_late`].
+    pub fn reading_late() -> Self {
+        Self {
+            reads_late: true,
+            ..Self::default()
+        }
+    }
+
     /// Runs a program for a hit. `cookie`: what the probe tells it.
     pub fn run(&mut self, (program, cookie): (Program, u64), hit: &mut Hit<'_, impl Machine>) {
         hit.slot.announce(hit.now, hit.out);
@@ -162,7 +176,10 @@ impl Programs {
                 }
             }
             Program::Mark => tell::mark(MarkCookie::unpack(cookie), hit),
-            Program::Init => tell::init(hit),
+            Program::Init => {
+                self.keep_count(hit);
+                tell::init(hit);
+            }
             Program::Mapped => {
                 self.walks.renew();
                 tell_mapping(kind::MAPPED, false, 0, hit.slot, hit.now, hit.out);

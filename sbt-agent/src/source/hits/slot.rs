@@ -44,6 +44,8 @@ pub struct Slot {
     pub announced: bool,
     /// Where on its stack addresses lie to which it is to return from what it may leave.
     pub returns: Returns,
+    /// What it is told of as when it is too late to ask.
+    pub known: Told,
     tell: fn(u32, u32) -> Told,
     born_ns: u64,
     seq: u32,
@@ -82,6 +84,7 @@ impl Slot {
             space,
             announced: false,
             returns: Returns::default(),
+            known: Told::default(),
             tell,
             born_ns,
             seq: 0,
@@ -98,6 +101,11 @@ impl Slot {
             return;
         }
         let told = (self.tell)(self.process, self.tid);
+        let told = if told.comm == [0; 2] {
+            self.known
+        } else {
+            told
+        };
         out.push(&Thread {
             head: head(kind::THREAD, 0, self.tid, 0),
             clocks: now,
@@ -122,6 +130,11 @@ impl Slot {
         self.call_at = 0;
         self.returns = Returns::default();
         self.read.clear();
+    }
+
+    /// Something that it did may have been lost.
+    pub const fn miss(&mut self) {
+        self.seq = self.seq.wrapping_add(1);
     }
 
     pub(super) const fn next_seq(&mut self) -> u32 {

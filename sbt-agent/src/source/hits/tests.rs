@@ -143,6 +143,35 @@ fn an_arrival_comes_with_its_barrier_and_its_clocks() {
 }
 
 #[test]
+fn what_is_read_late_does_not_count_for_more_than_what_was_seen() {
+    let mut programs = Programs::reading_late();
+    let (mut slot, mut out) = (slot(), Records::default());
+    let mut thread = Thread::at(STACK);
+    let mut run = |program, count| {
+        thread.registers.rdx = count;
+        let mut at = Hit {
+            machine: &thread,
+            slot: &mut slot,
+            now: now(5),
+            out: &mut out,
+        };
+        programs.run((program, COOKIE.pack()), &mut at);
+    };
+    run(Program::Arrive, 0);
+    // By now its memory says 3 again, or still.
+    run(Program::Init, 2);
+    run(Program::Arrive, 0);
+    run(Program::Init, 0);
+    run(Program::Arrive, 0);
+    let memory = events(&out).into_iter().filter_map(|event| match event {
+        Event::Memory { count, round, .. } => Some((count, round)),
+        _ => None,
+    });
+    let all: Vec<_> = memory.collect();
+    assert_eq!(all, [(3, None), (2, None), (2, None)]);
+}
+
+#[test]
 fn who_returns_departs_and_who_only_comes_along_does_not() {
     let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
     let mut run = |program, rsp, time| {

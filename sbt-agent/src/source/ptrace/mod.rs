@@ -26,11 +26,11 @@ use anyhow::Context as _;
 use sbt_common::{Code, Kmp, Rule};
 
 mod calibrate;
-mod clocks;
+pub(super) mod clocks;
 mod counters;
 mod displaced;
 mod space;
-mod stop;
+pub(super) mod stop;
 mod tracer;
 mod wire;
 
@@ -39,17 +39,16 @@ mod tests;
 
 pub use tracer::run as trace;
 
-use wire::{Answer, Done, Lesson, Line, Order, Place, Watched};
+use wire::{Answer, Done, Lesson, Line, Order, Watched};
 
 use super::{
     BATCH, Baselines, Batch, Files, Measurement, Sink, Source, Totals,
     ebpf::{
         decode::{Decoder, Start},
         drain::hand_over,
-        points::cookie,
         raw::Raw,
     },
-    hits::{self, Program},
+    hits::{self, places},
     measurement,
 };
 use crate::{
@@ -57,7 +56,7 @@ use crate::{
     model::cost::{CLASSES, Tariff},
     session::States,
     settings::Settings,
-    target::{elf::Function, files::ProbedFile, process},
+    target::{files::ProbedFile, process},
 };
 
 /// What sbt is called with to be the process that traces: no command that a user would type.
@@ -192,37 +191,12 @@ impl Ptrace {
 
     /// Where a file is watched.
     fn watched(&mut self, file: &ProbedFile) -> Watched {
-        let mut places = Vec::new();
-        for point in &file.points {
-            if let Function::Kmp(place) = point.function
-                && !self.ways.contains(&place.way)
-            {
-                self.ways.push(place.way);
-            }
-            let ways = &self.ways;
-            let way = |way: &Kmp| {
-                let index = ways.iter().position(|known| known == way)?;
-                u16::try_from(index).ok()
-            };
-            for program in Program::of(point.function) {
-                let (offset, stack_moved) = match program {
-                    // On its entry one sees where it returns to.
-                    Program::Leave => (point.return_offset, 0),
-                    _ => (point.entry_offset, point.stack_moved),
-                };
-                places.push(Place {
-                    offset,
-                    program: *program,
-                    // Nothing is single-stepped.
-                    cookie: cookie(point, stack_moved, (false, 0), way),
-                    for_departures: program.is_for_departures(point),
-                });
-            }
-        }
+        let ways = &mut self.ways;
+        let places = file.points.iter().flat_map(|point| places(point, ways));
         Watched {
             device: file.id.device,
             inode: file.id.inode,
-            places,
+            places: places.collect(),
         }
     }
 }

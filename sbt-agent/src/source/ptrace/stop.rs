@@ -22,6 +22,8 @@ pub enum Why {
     },
     /// It has made one instruction, as it was told to.
     Stepped,
+    /// It calls the kernel, or comes back from there: with `PTRACE_O_TRACESYSGOOD`.
+    Called,
     /// It has started another thread or process.
     Started(Id),
     /// It has executed a program. The thread that did it bore this number.
@@ -29,6 +31,9 @@ pub enum Why {
     /// It is about to end.
     Ends,
 }
+
+/// What stands in the place of a signal's number there.
+const CALLED: i32 = libc::SIGTRAP | 0x80;
 
 /// See above.
 #[derive(Debug)]
@@ -87,6 +92,7 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     let message = || Id::try_from(trace::message(id).unwrap_or(0)).unwrap_or(0);
     let number = libc::WSTOPSIG(status);
     let why = match status >> 16 {
+        0 if number == CALLED => Why::Called,
         0 => signalled(id, number),
         libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
             Why::Started(message())
@@ -145,6 +151,16 @@ impl Stop {
     pub fn resume(self) {
         // An error means that it is being killed.
         let _gone = trace::resume(self.id, 0);
+        mem::forget(self);
+    }
+
+    /// As [`Stop::pass`], but it stops when it calls the kernel next, or comes back.
+    pub fn pass_to_call(self) {
+        // An error means that it is being killed.
+        let _gone = match self.why {
+            Why::Group => trace::listen(self.id),
+            _ => trace::resume_to_call(self.id, self.signal()),
+        };
         mem::forget(self);
     }
 

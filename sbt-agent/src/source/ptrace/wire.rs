@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{counters::Plan, source::hits::Program};
+use crate::{counters::Plan, source::hits::Place};
 
 /// What is to be done.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,19 +67,6 @@ pub struct Watched {
     pub inode: u64,
     /// Where.
     pub places: Vec<Place>,
-}
-
-/// A place in a file.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Place {
-    /// Offset in the file, bytes.
-    pub offset: u64,
-    /// What is done there.
-    pub program: Program,
-    /// What that is told.
-    pub cookie: u64,
-    /// Only while departures are watched.
-    pub for_departures: bool,
 }
 
 /// [`Kmp`], for serde.

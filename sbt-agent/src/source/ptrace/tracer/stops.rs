@@ -69,7 +69,7 @@ impl Tracer {
                 self.tell_end(stop.id());
                 self.go_on(stop, true);
             }
-            Why::Asked | Why::Stepped => self.go_on(stop, true),
+            Why::Asked | Why::Stepped | Why::Called => self.go_on(stop, true),
             Why::Group | Why::Signal { .. } => self.go_on(stop, false),
         }
     }

@@ -1,0 +1,167 @@
+//! A process while it loads its program: the libraries lie elsewhere each time, and the
+//! places in them must be watched before the first barrier.
+//!
+//! For so long, and no longer, the process is traced: it stops where it calls the kernel, as
+//! it does to map each library. What it has mapped is watched then. When the first call comes
+//! that the dynamic linker has not made, the program runs, and is let go for good. Nothing is
+//! written into its memory: should sbt end meanwhile, the kernel lets the process go on.
+//!
+//! Tracing belongs to a thread: this is one of its own, and all that it traces is let go when
+//! it ends, in whatever way.
+
+use std::{
+    fs, io,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+};
+
+use super::watch::Watch;
+use crate::{
+    source::ptrace::stop::{self, News, Stop, Why},
+    target::{
+        process,
+        trace::{self, Id},
+    },
+};
+
+/// What the kernel is to tell of.
+const OPTIONS: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
+
+/// `AT_BASE`: where the dynamic linker lies (getauxval(3)).
+const BASE: u64 = 7;
+
+/// What to say where nobody could be as fast.
+const LATE: &str = "a program that another one executed ran already when it could be watched: its \
+    first barriers may be missing; --backend ptrace misses none";
+
+/// Follows a process until its program runs. `held`: it has not executed it yet, and waits
+/// until it may; else it has, and is asked to stop. Returns when it is traced.
+///
+/// # Errors
+/// It may not be traced, or has ended.
+pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<()> {
+    let id = Id::try_from(process).map_err(io::Error::other)?;
+    let (tell, told) = mpsc::channel();
+    let traced = move || {
+        let seized = trace::seize(id, OPTIONS)
+            .and_then(|()| if held { Ok(()) } else { trace::interrupt(id) });
+        let works = seized.is_ok();
+        // Whoever asks waits for it.
+        let _unheard = tell.send(seized);
+        if works {
+            // It has ended, at most.
+            let _gone = load(id, held, &watch);
+        }
+    };
+    std::thread::Builder::new()
+        .name("sbt-load".into())
+        .spawn(traced)?;
+    told.recv()
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+}
+
+fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
+    let process = id.cast_unsigned();
+    let mut linker = None;
+    while let Some(stop) = next(id)? {
+        let watch = || watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_linker = |stop: &Stop, linker: Option<(u64, u64)>| {
+            let (Some((from, until)), Ok(registers)) = (linker, stop.registers()) else {
+                return false;
+            };
+            (from..until).contains(&registers.rip)
+        };
+        match stop.why() {
+            // It was stopped by a signal and goes on.
+            Why::Asked if held => stop.pass(),
+            Why::Executed(_) | Why::Asked => {
+                held = false;
+                linker = linker_of(process);
+                watch().begin_program(process);
+                if !is_linker(&stop, linker) {
+                    if stop.why() == Why::Asked {
+                        watch().note(LATE);
+                    }
+                    stop.let_go(true);
+                    return Ok(());
+                }
+                stop.pass_to_call();
+            }
+            Why::Called => {
+                if !is_linker(&stop, linker) {
+                    watch().try_to_place(process);
+                    stop.let_go(true);
+                    return Ok(());
+                }
+                let call = stop.registers().map_or(0, |registers| registers.orig_rax);
+                if call == libc::SYS_mmap.cast_unsigned() {
+                    watch().try_to_place(process);
+                }
+                stop.pass_to_call();
+            }
+            _ if held => stop.pass(),
+            _ => stop.pass_to_call(),
+        }
+    }
+    Ok(())
+}
+
+/// Where it stands next; `None` if it has ended, which is for its parent to hear.
+fn next(id: Id) -> io::Result<Option<Stop>> {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    loop {
+        // SAFETY: the kernel writes into a structure of ours.
+        let result = unsafe { libc::waitid(libc::P_PID, id.cast_unsigned(), &raw mut info, how) };
+        if result == 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    }
+    if [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED].contains(&info.si_code) {
+        return Ok(None);
+    }
+    match stop::wait_for(id)? {
+        News::Stopped(stop) => Ok(Some(stop)),
+        News::Ended(_) => Ok(None),
+    }
+}
+
+/// From where to where the dynamic linker's code lies in a process; `None` if it has none.
+fn linker_of(process: u32) -> Option<(u64, u64)> {
+    let vector = fs::read(process::folder(process).join("auxv")).ok()?;
+    let base = base(&vector)?;
+    let mappings = process::mappings(process).into_iter();
+    let mapping = mappings
+        .filter(|it| it.start >= base)
+        .min_by_key(|it| it.start)?;
+    Some((mapping.start, mapping.end))
+}
+
+/// Where the dynamic linker lies, as the kernel has told the program.
+fn base(vector: &[u8]) -> Option<u64> {
+    let (words, _) = vector.as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let mut pairs = pairs.iter().map(|pair| pair.map(u64::from_ne_bytes));
+    let [_, base] = pairs.find(|[name, _]| *name == BASE)?;
+    (base != 0).then_some(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_linker_is_where_the_kernel_says() {
+        let vector = |words: &[u64]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        };
+        assert_eq!(base(&vector(&[3, 7, 7, 0x7000, 0, 0])), Some(0x7000));
+        assert_eq!(base(&vector(&[3, 7, 7, 0, 0, 0])), None, "a static program");
+        assert_eq!(base(&vector(&[3, 7, 7])), None);
+        assert_eq!(base(&[]), None);
+    }
+}

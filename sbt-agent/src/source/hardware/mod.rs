@@ -1,0 +1,388 @@
+//! Breakpoints of the processor, sampled by the kernel: nobody stops, and no privilege is
+//! needed beyond that the processes are the user's own.
+//!
+//! A thread that comes to one of four addresses leaves its registers and the top of its stack
+//! in a ring, and goes on. What the kernel's own programs would have made of that is made
+//! here, a moment later, with the same records (`hits/`). What is different from those: there
+//! is room for four addresses; departures and futexes are not seen; memory is read late.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sbt_common::{Code, Rule};
+use tokio::sync::mpsc::error::TrySendError;
+
+mod calibrate;
+mod events;
+mod load;
+mod place;
+mod record;
+mod refused;
+mod run;
+mod space;
+mod watch;
+
+use events::Events;
+use watch::Watch;
+
+use super::{
+    BATCH, Baselines, Batch, Measurement, Sink, Source, Totals,
+    ebpf::{
+        decode::{Decoder, Start},
+        raw::Raw,
+    },
+    hits, measurement,
+};
+use crate::{
+    counters::{self, Plan},
+    model::cost::{CLASSES, Tariff},
+    session::{Departures, States},
+    settings::Settings,
+    target::{files::ProbedFile, process},
+};
+
+/// What happens is taken after so long: of a program that has just begun, and later. Memory
+/// is to be read soon, and each look costs.
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_millis(20);
+
+/// Events that wait for who takes them, while more is read: the rings are not to run full.
+const MOST_HELD: usize = 16 * BATCH;
+
+/// So many looks are soon.
+const FIRST: u32 = 200;
+
+/// The breakpoints of one target.
+pub struct Hardware {
+    pid: u32,
+    children: bool,
+    watch: Arc<Mutex<Watch>>,
+    states: States,
+    counters: Plan,
+    cost: Arc<measurement::Shared>,
+    lost: Arc<AtomicU64>,
+    stopping: Arc<AtomicBool>,
+    drain: Option<JoinHandle<Option<String>>>,
+    notes: Vec<String>,
+}
+
+impl Hardware {
+    /// Begins to hear of a process. `runs`: it runs its own program already.
+    ///
+    /// # Errors
+    /// It may not be watched so: the line says why, and what would help.
+    pub fn begin(
+        pid: u32,
+        runs: bool,
+        children: bool,
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let refused = |error: io::Error| anyhow!("{}", refused::why(&error, refused::paranoid()));
+        allow_files();
+        let hit_ns = calibrate::hit_ns().map_err(refused)?;
+        let states = if settings.states == States::Off {
+            States::Off
+        } else {
+            States::Light
+        };
+        let cpus = counters::online();
+        let events = Events::new(&cpus, children, states != States::Off).map_err(refused)?;
+        let mut watch = Watch::new(pid, events, children);
+        watch.hear_of(pid, runs).map_err(refused)?;
+        let this = Self {
+            pid,
+            children,
+            watch: Arc::new(Mutex::new(watch)),
+            states,
+            counters: Plan::default(),
+            cost: Arc::default(),
+            lost: Arc::default(),
+            stopping: Arc::default(),
+            drain: None,
+            notes: without(settings),
+        };
+        let tariff = Tariff {
+            each: [hit_ns; CLASSES],
+            ..Tariff::default()
+        };
+        let _first = this.cost.outcome.set(Ok(tariff));
+        if !runs {
+            load::follow(pid, true, Arc::clone(&this.watch))
+                .map_err(|error| super::refused::explain(pid, &error.into()))?;
+        }
+        Ok(this)
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        lock(&self.watch)
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Watch) -> io::Result<()>) -> anyhow::Result<()> {
+        let changed = change(&mut self.watch());
+        changed.map_err(|error| anyhow!("{}", refused::why(&error, refused::paranoid())))
+    }
+}
+
+/// What is asked for, and not to be had.
+fn without(settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if settings.states == States::Full {
+        notes.push("--states full needs --backend ebpf: states are as with --states light".into());
+    }
+    if !settings.events.is_empty() {
+        notes.push("counters need --backend ebpf or ptrace: none is counted".into());
+    }
+    if settings.departures == Departures::On {
+        notes.push(
+            "departures need --backend ebpf or ptrace: breakpoints of the processor are for \
+             arrivals"
+                .into(),
+        );
+    }
+    notes
+}
+
+/// Each thread takes some files for each CPU: as many as the user may have.
+fn allow_files() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Then it has to do with what there is.
+        let _as_it_is = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Source for Hardware {
+    fn name(&self) -> &'static str {
+        "perf"
+    }
+
+    fn method(&self) -> String {
+        "breakpoints of the processor".into()
+    }
+
+    fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
+        self.watch().begin(time_ns, &baselines);
+        let start = Start {
+            time_ns,
+            // Switches tell it as it is.
+            run_offset: (self.states != States::Off).then_some(0),
+            baselines,
+            pid: self.pid,
+            shared: self.children.then_some(process::memory_at),
+            ..Start::default()
+        };
+        let drain = Drain {
+            watch: Arc::clone(&self.watch),
+            decoder: Decoder::new(start),
+            sink,
+            lost: Arc::clone(&self.lost),
+            stopping: Arc::clone(&self.stopping),
+        };
+        self.drain = Some(
+            std::thread::Builder::new()
+                .name("sbt-drain".into())
+                .spawn(move || drain.run())
+                .context("starting the thread that reads records")?,
+        );
+        Ok(())
+    }
+
+    fn stop(&mut self) -> anyhow::Result<Totals> {
+        self.watch().leave();
+        self.stopping.store(true, Ordering::Release);
+        let mut notes = std::mem::take(&mut self.notes);
+        if let Some(drain) = self.drain.take() {
+            let note = drain
+                .join()
+                .map_err(|_| anyhow!("the thread that reads records failed"))?;
+            notes.extend(note);
+        }
+        notes.append(&mut self.watch().notes);
+        Ok(Totals {
+            lost: self.lost(),
+            notes,
+        })
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
+        self.change(|watch| watch.attach(files))
+    }
+
+    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        self.watch().learn(changes);
+        Ok(())
+    }
+
+    fn measure_costs(&self) -> Measurement {
+        Measurement::elsewhere(Arc::clone(&self.cost))
+    }
+
+    fn states(&self) -> States {
+        self.states
+    }
+
+    fn counters(&self) -> &Plan {
+        &self.counters
+    }
+
+    fn has_children(&self) -> bool {
+        self.children
+    }
+
+    fn follow(&mut self, process: u32) -> anyhow::Result<()> {
+        self.change(|watch| match watch.hear_of(process, true) {
+            // It has ended meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            other => other,
+        })
+    }
+
+    fn has_departures(&self) -> bool {
+        false
+    }
+
+    fn set_departures(&mut self, _on: bool) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        self.change(|watch| watch.set_condvars(on))
+    }
+
+    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !on,
+            "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
+             nothing else, and locks, are not seen"
+        );
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        self.watch().pause(true);
+    }
+
+    fn resume(&mut self) -> anyhow::Result<()> {
+        self.watch().pause(false);
+        Ok(())
+    }
+}
+
+impl Drop for Hardware {
+    fn drop(&mut self) {
+        // Not stopped in order.
+        self.watch().leave();
+        self.stopping.store(true, Ordering::Release);
+        if let Some(drain) = self.drain.take() {
+            let _note = drain.join();
+        }
+    }
+}
+
+/// The thread that reads what has happened.
+struct Drain {
+    watch: Arc<Mutex<Watch>>,
+    decoder: Decoder,
+    sink: Sink,
+    lost: Arc<AtomicU64>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Drain {
+    /// Reads until told to stop, and then what is left; what the user should know.
+    fn run(mut self) -> Option<String> {
+        let mut batch = Batch::new();
+        let mut looks = 0;
+        loop {
+            let last = self.stopping.load(Ordering::Acquire);
+            let (bytes, executed, descriptors) = self.pass(last);
+            // It does not wait.
+            for process in executed {
+                self.follow(process);
+            }
+            hits::each(&bytes, |record| {
+                if let Some(raw) = Raw::parse(record) {
+                    self.decoder.decode(&raw, &mut batch);
+                }
+            });
+            self.hand_over(&mut batch, last);
+            if last {
+                return self.decoder.note();
+            }
+            looks += 1;
+            sleep(&descriptors, if looks < FIRST { SOON } else { LATER });
+        }
+    }
+
+    /// Hands over what there is, if it is taken; else more of it is, later.
+    fn hand_over(&self, batch: &mut Batch, last: bool) {
+        if batch.is_empty() {
+            return;
+        }
+        match self.sink.try_send(std::mem::take(batch)) {
+            Err(TrySendError::Full(all)) if all.len() < MOST_HELD && !last => *batch = all,
+            // Fails only if the reader is gone, and then nobody wants it.
+            Err(TrySendError::Full(all)) => drop(self.sink.blocking_send(all)),
+            Ok(()) | Err(TrySendError::Closed(_)) => {}
+        }
+    }
+
+    fn pass(&self, last: bool) -> (Vec<u8>, Vec<u32>, Vec<i32>) {
+        let mut watch = lock(&self.watch);
+        watch.pass(last);
+        self.lost.store(watch.lost, Ordering::Relaxed);
+        (
+            std::mem::take(&mut watch.out.bytes),
+            std::mem::take(&mut watch.executed),
+            watch.descriptors(),
+        )
+    }
+
+    /// Looks after a process that has executed a program.
+    fn follow(&self, process: u32) {
+        let Err(error) = load::follow(process, false, Arc::clone(&self.watch)) else {
+            return;
+        };
+        let mut watch = lock(&self.watch);
+        if error.raw_os_error() != Some(libc::ESRCH) {
+            watch.note(&format!(
+                "a program that another one executed could not be held while it was loaded \
+                 ({error}): its first barriers may be missing"
+            ));
+        }
+        watch.try_to_place(process);
+    }
+}
+
+/// Sleeps, but wakes when a ring asks for it.
+fn sleep(descriptors: &[i32], time: Duration) {
+    let mut polls: Vec<libc::pollfd> = descriptors
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: *fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let count = polls.len() as libc::nfds_t;
+    let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: `polls` is an array of `count` initialised elements. An error (a signal) only
+    // ends the sleep early.
+    unsafe { libc::poll(polls.as_mut_ptr(), count, millis) };
+}

@@ -1,0 +1,278 @@
+//! Which places are watched: the processor has room for four addresses. Pure, but for
+//! [`groups`], which asks the files what they use of each other.
+
+use std::collections::{BTreeSet, HashSet};
+
+use sbt_common::layout;
+
+use crate::{
+    place::printable,
+    source::hits::{Place, Program},
+    target::{
+        elf::{Function, Point},
+        files::ProbedFile,
+    },
+};
+
+/// Addresses that one thread can be watched at: the debug registers of x86.
+pub const ROOM: usize = 4;
+
+/// What is wanted most comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// What the user has named.
+    Named,
+    /// Barriers that the program uses, as far as that can be known.
+    Barrier,
+    /// Condition variables that it uses: barriers may be made of them.
+    Condvar,
+    /// What tells how many threads a barrier is for: its memory may be gone when it is read.
+    Init,
+    /// What is seldom a part of barriers made of condition variables.
+    CondvarRest,
+    /// Barriers of a library that nobody asks for by name.
+    Unused,
+}
+
+/// Places of a file that are watched all or not at all: who sees a part of them sees wrong
+/// episodes, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// See there.
+    pub rank: Rank,
+    /// What it is to the user, who may have to be told that it is not watched.
+    pub name: String,
+    /// Which of the files.
+    pub file: usize,
+    /// The places.
+    pub places: Vec<Place>,
+}
+
+impl Group {
+    fn addresses(&self) -> BTreeSet<(usize, u64)> {
+        let places = self.places.iter();
+        places.map(|place| (self.file, place.offset)).collect()
+    }
+}
+
+/// Those that there is room for, and those for which there is none.
+pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
+    // Of those that are wanted alike the most.
+    groups.sort_by_key(|group| (group.rank, group.addresses().len()));
+    let mut taken = BTreeSet::new();
+    groups.into_iter().partition(|group| {
+        let more: BTreeSet<_> = taken.union(&group.addresses()).copied().collect();
+        let fits = more.len() <= room;
+        if fits {
+            taken = more;
+        }
+        fits
+    })
+}
+
+/// What to say of groups for which there is no room; `None` if nobody misses them.
+pub fn missed(left: &[Group]) -> Option<String> {
+    let mut names: Vec<String> = Vec::new();
+    for group in left {
+        let is_missed = !matches!(group.rank, Rank::Init | Rank::Unused);
+        if is_missed && !names.contains(&group.name) {
+            names.push(group.name.clone());
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "the processor watches {ROOM} addresses at once, and there is no room for {}: not seen; \
+         --backend ptrace sees all",
+        names.join(", ")
+    ))
+}
+
+/// What there is to watch in files, which are those of one process. `places`: what is put
+/// where for a point.
+pub fn groups<'a>(
+    files: &'a [&'a ProbedFile],
+    condvars: bool,
+    mut places: impl FnMut(&'a Point) -> Vec<Place>,
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let others = files
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        let others: Vec<&ProbedFile> = others.map(|(_, other)| *other).collect();
+        // What is linked into a program is there because it uses it.
+        let is_used = |symbol: &str| {
+            let names = HashSet::from([symbol.to_owned()]);
+            !file.is_library() || others.iter().any(|other| other.imports_any(&names))
+        };
+        for point in &file.points {
+            let Some((rank, name)) = kind(point, &file.shown.to_string_lossy(), is_used) else {
+                continue;
+            };
+            if matches!(rank, Rank::Condvar | Rank::CondvarRest) && !condvars {
+                continue;
+            }
+            let new = places(point).into_iter().filter(|place| {
+                // Who leaves is not seen.
+                !place.for_departures && place.program != Program::CallExit
+            });
+            let same = |group: &&mut Group| group.file == index && group.name == name;
+            match groups.iter_mut().find(same) {
+                Some(group) => group.places.extend(new),
+                None => groups.push(Group {
+                    rank,
+                    name,
+                    file: index,
+                    places: new.collect(),
+                }),
+            }
+        }
+    }
+    groups.retain(|group| !group.places.is_empty());
+    groups
+}
+
+/// How much a point is wanted, and what it belongs to by name. `None`: not at all.
+fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Rank, String)> {
+    let symbol = printable(&point.symbol);
+    let file = printable(file.rsplit('/').next().unwrap_or_default());
+    Some(match point.function {
+        Function::Call { .. } if point.layout == layout::MPI => (Rank::Barrier, symbol),
+        Function::Call { .. } => (Rank::Named, symbol),
+        Function::Mark(number) => (Rank::Named, format!("--mark number {}", number + 1)),
+        Function::BarrierWait | Function::BarrierInit if !is_used(&point.symbol) => {
+            (Rank::Unused, symbol)
+        }
+        Function::BarrierWait => (Rank::Barrier, symbol),
+        Function::Team(_) if point.layout == layout::RUST => {
+            (Rank::Barrier, format!("the barriers of Rust in {file}"))
+        }
+        Function::Team(_) if point.is_of_language() => {
+            (Rank::Barrier, format!("std::barrier in {file}"))
+        }
+        Function::Team(_) | Function::Kmp(_) => {
+            (Rank::Barrier, format!("the barriers of OpenMP in {file}"))
+        }
+        Function::CondWait | Function::CondWake { .. } if !is_used(&point.symbol) => return None,
+        Function::CondWake { most: 0 } => (Rank::Condvar, CONDVARS.into()),
+        Function::CondWait if point.symbol.ends_with("pthread_cond_wait") => {
+            (Rank::Condvar, CONDVARS.into())
+        }
+        Function::CondWait | Function::CondWake { .. } => (Rank::CondvarRest, symbol),
+        Function::BarrierInit => (Rank::Init, symbol),
+        Function::LinkerMapped | Function::CallExit | Function::TeamEnd | Function::Region => {
+            return None;
+        }
+    })
+}
+
+const CONDVARS: &str = "barriers made of condition variables";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(rank: Rank, name: &str, file: usize, offsets: &[u64]) -> Group {
+        let place = |offset: &u64| Place {
+            offset: *offset,
+            program: Program::Arrive,
+            cookie: 0,
+            for_departures: false,
+        };
+        Group {
+            rank,
+            name: name.into(),
+            file,
+            places: offsets.iter().map(place).collect(),
+        }
+    }
+
+    fn names(groups: &[Group]) -> Vec<&str> {
+        groups.iter().map(|group| group.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_wanted_most_comes_first_and_whole() {
+        let (taken, left) = choose(
+            vec![
+                group(Rank::Unused, "unused", 0, &[1]),
+                group(Rank::Barrier, "many", 1, &[1, 2, 3, 4, 5]),
+                group(Rank::Init, "init", 0, &[2]),
+                group(Rank::Condvar, "condvars", 0, &[3, 4]),
+                group(Rank::Barrier, "one", 0, &[5]),
+                group(Rank::Named, "named", 2, &[1]),
+            ],
+            ROOM,
+        );
+        assert_eq!(names(&taken), ["named", "one", "condvars"]);
+        assert_eq!(names(&left), ["many", "init", "unused"]);
+        let told = missed(&left).unwrap();
+        assert!(told.contains("for many: not seen"), "{told}");
+        let rest = [group(Rank::CondvarRest, "rest", 0, &[1])];
+        assert!(missed(&rest).is_some());
+        assert_eq!(missed(&left[1..]), None, "nobody misses those");
+    }
+
+    #[test]
+    fn an_address_counts_once() {
+        let (taken, left) = choose(
+            vec![
+                group(Rank::Barrier, "four", 0, &[1, 2, 3, 4]),
+                group(Rank::Condvar, "same", 0, &[3, 4]),
+                group(Rank::Condvar, "elsewhere", 1, &[3]),
+            ],
+            ROOM,
+        );
+        assert_eq!(names(&taken), ["four", "same"]);
+        assert_eq!(names(&left), ["elsewhere"]);
+    }
+
+    fn point(function: Function, symbol: &str) -> Point {
+        Point {
+            function,
+            symbol: symbol.into(),
+            entry_offset: 1,
+            stack_moved: 0,
+            return_offset: 1,
+            entry_emulated: true,
+            layout: layout::GLIBC,
+        }
+    }
+
+    #[test]
+    fn what_nobody_uses_is_wanted_last() {
+        let rank = |function, symbol: &str, used| {
+            kind(&point(function, symbol), "/lib/libc.so.6", |_| used).map(|(rank, _)| rank)
+        };
+        let wait = |used| rank(Function::BarrierWait, "pthread_barrier_wait", used);
+        assert_eq!(
+            [wait(true), wait(false)],
+            [Some(Rank::Barrier), Some(Rank::Unused)]
+        );
+        let cond = |symbol: &str, used| rank(Function::CondWait, symbol, used);
+        assert_eq!(cond("pthread_cond_wait", true), Some(Rank::Condvar));
+        assert_eq!(
+            cond("pthread_cond_timedwait", true),
+            Some(Rank::CondvarRest)
+        );
+        assert_eq!(cond("pthread_cond_wait", false), None);
+        assert_eq!(
+            rank(Function::CallExit, "f", true),
+            None,
+            "who leaves is not seen"
+        );
+    }
+
+    #[test]
+    fn names_do_not_reach_the_terminal_as_they_are() {
+        let call = Function::Call {
+            object: 0,
+            count: 0,
+        };
+        let (_, name) = kind(&point(call, "f\x1b[2J"), "x", |_| true).unwrap();
+        assert!(!name.contains('\x1b'), "{name:?}");
+    }
+}

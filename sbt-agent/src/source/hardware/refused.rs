@@ -1,0 +1,61 @@
+//! Why the kernel does not watch, and what would help.
+
+use std::{fs, io};
+
+/// What the kernel lets ordinary users watch.
+pub fn paranoid() -> Option<i32> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    text.ok()?.trim().parse().ok()
+}
+
+/// One line of an error of the kernel, and what it lets ordinary users watch.
+pub fn why(error: &io::Error, paranoid: Option<i32>) -> String {
+    let number = error.raw_os_error().unwrap_or(0);
+    let reason = match (number, paranoid) {
+        (libc::EACCES | libc::EPERM, Some(level @ 3..)) => format!(
+            "this machine lets ordinary users watch nothing (kernel.perf_event_paranoid is \
+             {level}): `sudo sysctl kernel.perf_event_paranoid=2`, or use --backend ptrace"
+        ),
+        (libc::EACCES, _) => "it belongs to another user, or has other privileges: use sudo".into(),
+        (libc::EPERM, _) => {
+            "a filter of system calls forbids it, as those of containers do, or no \
+             more memory may be locked (`ulimit -l`): use --backend ptrace"
+                .into()
+        }
+        (libc::ENOSPC, _) => "all the processor's breakpoints are in use (by a debugger, or \
+             another sbt): end that one, or use --backend ptrace"
+            .into(),
+        (libc::EMFILE | libc::ENFILE, _) => "it has more threads times CPUs than files may be \
+             open: raise `ulimit -n`, or use --backend ptrace"
+            .into(),
+        (libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT | libc::ENOSYS, _) => {
+            "this machine has no breakpoints for it (some virtual machines have none), or its \
+             kernel is older than 5.13: use --backend ptrace"
+                .into()
+        }
+        _ => format!("{error}: `sbt doctor` looks closer, and there is --backend ptrace"),
+    };
+    format!("cannot watch with the processor's breakpoints: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::why;
+
+    #[test]
+    fn each_reason_has_its_remedy() {
+        for (errno, paranoid, word) in [
+            (libc::EACCES, Some(4), "perf_event_paranoid=2"),
+            (libc::EACCES, Some(2), "use sudo"),
+            (libc::EPERM, None, "ulimit -l"),
+            (libc::ENOSPC, Some(2), "debugger"),
+            (libc::EMFILE, Some(2), "ulimit -n"),
+            (libc::EINVAL, Some(2), "5.13"),
+            (libc::EIO, Some(2), "sbt doctor"),
+        ] {
+            let line = why(&std::io::Error::from_raw_os_error(errno), paranoid);
+            assert!(line.contains(word), "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+}

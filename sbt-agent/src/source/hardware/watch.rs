@@ -1,0 +1,550 @@
+//! What is known of the target, and what comes of the kernel's records: threads, processes,
+//! what lies where in their memories, and the records that programs make of hits.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    os::fd::OwnedFd,
+    sync::Arc,
+};
+
+use sbt_common::{Clocks, UNKNOWN, kind};
+
+use super::{
+    events::Events,
+    record::{Record, Sample, What},
+    run::Run,
+    space::{Sampled, Space, plan},
+};
+use crate::{
+    clock,
+    source::{
+        Baselines, Files,
+        hits::{self, Hit, Programs, Records, Slot, Told},
+        perf,
+        ptrace::clocks::told,
+    },
+    target::{files::ProbedFile, process, trace::no_registers},
+};
+
+/// What stands for events that are of no address: of lives, and of switches.
+const LIFE: u64 = 0;
+/// See there.
+const SWITCHES: u64 = 1;
+
+/// What an event tells of, and on which CPU.
+type Of = (u64, u32);
+
+struct Thread {
+    slot: Slot,
+    run: Run,
+    /// Which event tells of an address on a CPU. A thread that has begun while events were
+    /// opened may have two.
+    tellers: Vec<(Of, u64)>,
+}
+
+impl Thread {
+    fn is_told_by(&mut self, of: Of, event: u64) -> bool {
+        let known = self.tellers.iter().find(|(other, _)| *other == of);
+        if let Some((_, teller)) = known {
+            return *teller == event;
+        }
+        self.tellers.push((of, event));
+        true
+    }
+}
+
+/// See above.
+pub struct Watch {
+    target: u32,
+    children: bool,
+    /// Gone when nothing is watched any more.
+    events: Option<Events>,
+    /// Of lives, by process.
+    lives: HashMap<u32, Vec<OwnedFd>>,
+    files: Files,
+    condvars: bool,
+    paused: bool,
+    programs: Programs,
+    threads: HashMap<u32, Thread>,
+    spaces: HashMap<u32, Space>,
+    last_space: u32,
+    /// A process that will stand still when it executes its program.
+    held: Option<u32>,
+    /// What programs have made of hits.
+    pub out: Records,
+    /// Records for which the kernel found no room.
+    pub lost: u64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Processes that have executed a program of which nobody knows yet.
+    pub executed: Vec<u32>,
+}
+
+impl Watch {
+    /// Of a process, to begin with.
+    pub fn new(target: u32, events: Events, children: bool) -> Self {
+        Self {
+            target,
+            children,
+            events: Some(events),
+            lives: HashMap::new(),
+            files: Files::default(),
+            condvars: true,
+            paused: false,
+            programs: Programs::reading_late(),
+            threads: HashMap::new(),
+            spaces: HashMap::new(),
+            last_space: 0,
+            held: None,
+            out: Records::default(),
+            lost: 0,
+            notes: Vec::new(),
+            executed: Vec::new(),
+        }
+    }
+
+    /// Begins to hear of a process and all that its threads start. `runs`: its memory is that
+    /// of its own program.
+    ///
+    /// # Errors
+    /// The kernel's; it has ended.
+    pub fn hear_of(&mut self, process: u32, runs: bool) -> io::Result<()> {
+        let number = self.next_space();
+        if runs {
+            let space = Space::new(number, 0);
+            self.spaces.insert(process, space);
+        } else {
+            self.held = Some(process);
+        }
+        let Some(events) = &self.events else {
+            return Ok(());
+        };
+        let opened = of_each_thread(process, |thread| events.tell_life(thread))?;
+        if opened.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        let mut all = Vec::new();
+        for (thread, events) in opened {
+            all.extend(events);
+            self.enlist(thread, process, number, (0, Run::UNKNOWN));
+            if let Some(new) = self.threads.get_mut(&thread) {
+                new.slot.known = told(process, thread);
+            }
+        }
+        self.lives.insert(process, all);
+        Ok(())
+    }
+
+    /// What threads have used that were there at a time, ns.
+    pub fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
+        for (tid, thread) in &mut self.threads {
+            let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
+            thread.run = Run::existing(run_ns, time_ns);
+        }
+    }
+
+    /// Watches files as well.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> io::Result<()> {
+        let (new, notes) = self.files.take(files);
+        self.notes.extend(notes);
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.place_all()
+    }
+
+    /// Watches condition variables, or no longer.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_condvars(&mut self, on: bool) -> io::Result<()> {
+        self.condvars = on;
+        self.place_all()
+    }
+
+    /// Watches nothing for a while, or all again.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        let request = if paused { perf::DISABLE } else { perf::ENABLE };
+        let spaces = self.spaces.values();
+        for event in spaces.flat_map(|space| space.events.values().flat_map(|all| all.iter())) {
+            // Of a thread that has ended there is nothing to switch.
+            let _gone = perf::control(event, request, 0);
+        }
+        if !paused {
+            for thread in self.threads.values_mut() {
+                thread.slot.begin_anew();
+            }
+        }
+    }
+
+    /// Learns how callers are found.
+    pub fn learn(&mut self, changes: &[(sbt_common::Code, Option<sbt_common::Rule>)]) {
+        self.programs.walks.learn(changes.iter().copied());
+    }
+
+    /// Leaves the target alone, for good: what has happened is still to be taken.
+    pub fn leave(&mut self) {
+        self.spaces
+            .values_mut()
+            .for_each(|space| space.events.clear());
+        self.lives.clear();
+        // Nor will anything be put on again.
+        self.files = Files::default();
+    }
+
+    /// What becomes readable when it is time to look.
+    pub fn descriptors(&self) -> Vec<i32> {
+        self.events
+            .as_ref()
+            .map_or_else(Vec::new, Events::descriptors)
+    }
+
+    /// Takes what has happened; with `last` all of it, and nothing more will.
+    pub fn pass(&mut self, last: bool) {
+        let Some(mut events) = self.events.take() else {
+            return;
+        };
+        let records = events.take(last);
+        if !last {
+            self.events = Some(events);
+        }
+        let mut changed = BTreeSet::new();
+        for record in records {
+            self.hear(record, &mut changed);
+        }
+        for process in changed {
+            self.try_to_place(process);
+        }
+    }
+
+    /// A process begins its own program, or another one, and stands still.
+    pub fn begin_program(&mut self, process: u32) {
+        self.held = None;
+        self.new_space(process, clock::now_ns());
+        let known = told(process, process);
+        self.call(process, known);
+        self.try_to_place(process);
+    }
+
+    /// Watches what there is to watch in a process now; what fails is a note.
+    pub fn try_to_place(&mut self, process: u32) {
+        if let Err(error) = self.place(process) {
+            let why = super::refused::why(&error, super::refused::paranoid());
+            self.note(&format!("process {process}: {why}"));
+        }
+    }
+
+    /// Keeps what the user should know, once.
+    pub fn note(&mut self, note: &str) {
+        if !self.notes.iter().any(|known| known == note) {
+            self.notes.push(note.to_owned());
+        }
+    }
+
+    fn next_space(&mut self) -> u32 {
+        self.last_space += 1;
+        self.last_space
+    }
+
+    fn new_space(&mut self, process: u32, since_ns: u64) {
+        let number = self.next_space();
+        let space = Space::new(number, since_ns);
+        self.spaces.insert(process, space);
+        self.programs.walks.renew();
+        for thread in self.threads.values_mut() {
+            if thread.slot.process == process {
+                thread.slot.space = number;
+            }
+        }
+    }
+
+    fn enlist(&mut self, tid: u32, process: u32, space: u32, (born_ns, run): (u64, Run)) {
+        let thread = Thread {
+            slot: Slot::new((process, tid, space), born_ns, told),
+            run,
+            tellers: Vec::new(),
+        };
+        self.threads.insert(tid, thread);
+    }
+
+    fn place_all(&mut self) -> io::Result<()> {
+        let processes: Vec<u32> = self.spaces.keys().copied().collect();
+        processes
+            .into_iter()
+            .try_for_each(|process| self.place(process))
+    }
+
+    /// Watches what there is to watch in a process now.
+    fn place(&mut self, process: u32) -> io::Result<()> {
+        let ways = &mut self.programs.kmp;
+        let Some(space) = self.spaces.get_mut(&process) else {
+            return Ok(());
+        };
+        let Some((points, note)) = plan(process, &self.files.watched, self.condvars, ways) else {
+            return Ok(());
+        };
+        let (new, gone) = space.change(points);
+        let threads = self.threads.values_mut();
+        for thread in threads.filter(|thread| thread.slot.process == process) {
+            thread.tellers.retain(|((at, _), _)| !gone.contains(at));
+        }
+        let Some(events) = &self.events else {
+            return Ok(());
+        };
+        for at in new {
+            let opened = of_each_thread(process, |thread| events.watch(thread, at, !self.paused))?;
+            let all = opened.into_iter().flat_map(|(_, events)| events).collect();
+            space.events.insert(at, Arc::new(all));
+        }
+        if let Some(note) = note {
+            self.note(&note);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, record: Record, changed: &mut BTreeSet<u32>) {
+        if let What::Lost(count) = record.what {
+            return self.lose(count);
+        }
+        let Record {
+            time_ns,
+            process,
+            thread: tid,
+            cpu,
+            event,
+            what,
+        } = record;
+        if process == 0 || tid == 0 {
+            // It has ended meanwhile, or is not to be seen from here.
+            return;
+        }
+        if let What::Hit(sample) = &what {
+            self.adopt(process, sample.registers.rip);
+        }
+        let number = self.spaces.get(&process).map_or(0, |space| space.number);
+        if !self.threads.contains_key(&tid) {
+            if matches!(what, What::Ended | What::Switched { .. }) {
+                return;
+            }
+            // What told of its beginning was lost.
+            self.enlist(tid, process, number, (0, Run::UNKNOWN));
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let of = match &what {
+            What::Hit(sample) => sample.registers.rip,
+            What::Switched { .. } => SWITCHES,
+            _ => LIFE,
+        };
+        let is_point = |space: &Space| space.points.contains_key(&of);
+        if let What::Hit(_) = &what
+            && !self.spaces.get(&process).is_some_and(is_point)
+        {
+            // It has been taken away meanwhile.
+            return;
+        }
+        if !thread.is_told_by((of, cpu), event) {
+            return;
+        }
+        match what {
+            What::Hit(sample) => self.hit(tid, time_ns, &sample),
+            What::Switched { on } => thread.run.switch(on, time_ns),
+            What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
+            What::Ended => self.ended(tid, time_ns),
+            What::Named { comm, executed } => {
+                thread.slot.known.comm = comm;
+                if executed {
+                    self.executed(tid, time_ns);
+                }
+            }
+            What::Mapped => {
+                if changed.insert(process) {
+                    self.programs.walks.renew();
+                    let (slot, now) = (&thread.slot, now(&thread.run, time_ns));
+                    hits::tell_mapping(kind::MAPPED, false, 0, slot, now, &mut self.out);
+                }
+            }
+            What::Lost(_) => {}
+        }
+    }
+
+    /// A process of which the beginning was lost was forked from one that is watched where
+    /// it is.
+    fn adopt(&mut self, process: u32, at: u64) {
+        if self.spaces.contains_key(&process) {
+            return;
+        }
+        let number = self.next_space();
+        let origin = self
+            .spaces
+            .values()
+            .find(|space| space.points.contains_key(&at));
+        if let Some(copy) = origin.map(|origin| origin.copied(number, origin.since_ns)) {
+            self.spaces.insert(process, copy);
+        }
+    }
+
+    /// Nobody knows whose.
+    fn lose(&mut self, count: u64) {
+        self.lost += count;
+        for thread in self.threads.values_mut() {
+            thread.slot.miss();
+            thread.run = Run::UNKNOWN;
+        }
+    }
+
+    fn hit(&mut self, tid: u32, time_ns: u64, sample: &Sample) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let space = self.spaces.get(&thread.slot.process);
+        let hits = space.and_then(|space| space.points.get(&sample.registers.rip));
+        let machine = Sampled {
+            sample,
+            threads: [tid, thread.slot.process],
+        };
+        let now = now(&thread.run, time_ns);
+        for hit in hits.into_iter().flatten() {
+            let how = &mut Hit {
+                machine: &machine,
+                slot: &mut thread.slot,
+                now,
+                out: &mut self.out,
+            };
+            self.programs.run(*hit, how);
+        }
+    }
+
+    fn started(&mut self, by: u32, (process, tid): (u32, u32), time_ns: u64) {
+        if self.threads.contains_key(&tid) {
+            return;
+        }
+        let Some(parent) = self.threads.get(&by) else {
+            return;
+        };
+        let (of, space) = (parent.slot.process, parent.slot.space);
+        let known = parent.slot.known;
+        let born = (time_ns, Run::BORN);
+        if process == of {
+            self.enlist(tid, process, space, born);
+            return self.call(tid, known);
+        }
+        if !self.children {
+            return;
+        }
+        let now = now(&parent.run, time_ns);
+        hits::tell_mapping(kind::FORK, false, process, &parent.slot, now, &mut self.out);
+        let number = self.next_space();
+        if let Some(space) = self.spaces.get(&of) {
+            let copy = space.copied(number, time_ns);
+            self.spaces.insert(process, copy);
+        }
+        self.enlist(tid, process, number, born);
+        self.call(tid, known);
+    }
+
+    /// What a thread has from who has started it.
+    fn call(&mut self, tid: u32, known: Told) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.slot.known = known;
+        }
+    }
+
+    fn ended(&mut self, tid: u32, time_ns: u64) {
+        let Some(mut thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        let process = thread.slot.process;
+        let now = now(&thread.run, time_ns);
+        // A child that has used no barrier is nobody's concern.
+        if process == self.target || thread.slot.announced {
+            let sample = Sample {
+                registers: no_registers(),
+                stack: Vec::new(),
+            };
+            let machine = Sampled {
+                sample: &sample,
+                threads: [tid, process],
+            };
+            hits::tell_end(&mut Hit {
+                machine: &machine,
+                slot: &mut thread.slot,
+                now,
+                out: &mut self.out,
+            });
+        }
+        let mut others = self.threads.values();
+        if others.any(|other| other.slot.process == process) {
+            return;
+        }
+        self.spaces.remove(&process);
+        self.lives.remove(&process);
+        if self.children && process != self.target {
+            hits::tell_mapping(kind::END, false, 0, &thread.slot, now, &mut self.out);
+        }
+    }
+
+    fn executed(&mut self, tid: u32, time_ns: u64) {
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        let process = thread.slot.process;
+        self.threads
+            .retain(|other, thread| *other == tid || thread.slot.process != process);
+        let space = self.spaces.get(&process);
+        // Else it stands still there, or somebody has looked around while it did.
+        let is_news = space.is_none_or(|space| space.since_ns < time_ns);
+        if is_news && self.held != Some(process) {
+            self.new_space(process, time_ns);
+            self.executed.push(process);
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.slot.begin_anew();
+            thread
+                .tellers
+                .retain(|((of, _), _)| [LIFE, SWITCHES].contains(of));
+            let now = now(&thread.run, time_ns);
+            hits::tell_mapping(kind::EXEC, false, 0, &thread.slot, now, &mut self.out);
+        }
+    }
+}
+
+/// For how long a thread waited for a CPU is not told.
+fn now(run: &Run, time_ns: u64) -> Clocks {
+    Clocks {
+        time_ns,
+        run_ns: run.at(time_ns),
+        delay_ns: UNKNOWN,
+    }
+}
+
+/// Opens something for each thread of a process, also for those that begin meanwhile.
+fn of_each_thread<T>(
+    process: u32,
+    open: impl Fn(u32) -> io::Result<T>,
+) -> io::Result<Vec<(u32, T)>> {
+    let mut opened = Vec::new();
+    let mut seen = BTreeSet::new();
+    loop {
+        let mut new: Vec<u32> = process::thread_ids(process).collect();
+        new.retain(|thread| seen.insert(*thread));
+        if new.is_empty() {
+            return Ok(opened);
+        }
+        for thread in new {
+            match (open(thread), opened.is_empty()) {
+                (Ok(all), _) => opened.push((thread, all)),
+                (Err(error), _) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                // It has inherited it meanwhile.
+                (Err(error), false) if error.raw_os_error() == Some(libc::ENOSPC) => {}
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+}

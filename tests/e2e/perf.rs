@@ -1,0 +1,139 @@
+//! Breakpoints of the processor: nobody stops, and no privilege is needed.
+
+use std::path::Path;
+
+use crate::{
+    attach::Patient,
+    harness::{Report, attach, needs_root, run, sbt, start, watch_with},
+    privilege::{Open, as_nobody},
+    programs::{Build, program},
+    ptrace::agree,
+};
+
+/// The same program by probes of the kernel and by breakpoints of the processor: the same is
+/// told but for departures.
+fn conforms(program: &Path) {
+    agree(["ebpf", "perf"], "off", program, &[]);
+}
+
+#[test]
+fn what_fits_into_four_addresses_conforms() {
+    needs_root!(alone);
+    for build in [
+        Build::of("processes.c"),
+        Build::of("forks.c"),
+        Build::of("family.c"),
+        Build::of("condbarrier.c"),
+        Build::of("comeandgo.c"),
+        Build::of("throws.cpp").compiler("g++").flags(&["-O2"]),
+    ] {
+        conforms(&build.path());
+    }
+}
+
+#[test]
+fn nobody_watches_from_the_first_barrier_on() {
+    needs_root!();
+    let open = Open::new();
+    let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
+    let json = open.path("report.json");
+    let mut command = as_nobody(&sbt);
+    command.args([
+        "run",
+        "--backend=perf",
+        "--budget=off",
+        "--json",
+        "--output",
+    ]);
+    command.arg(&json).arg("--").arg(&truth);
+    command.args([
+        "threads=3",
+        "rounds=60",
+        "base=2000",
+        "skew=1000",
+        "status=7",
+    ]);
+    let finished = run(command).expect(7);
+    assert_eq!(finished.stderr, "", "{finished}");
+    let report = Report::read(&json);
+    report.is_exactly(180, 60);
+    assert_eq!(report.0["backend"], "perf", "{report}");
+    assert_eq!(report.0["departures"], false, "{report}");
+    let site = &report.sites()[0];
+    assert_eq!(site["function"], "meet", "{report}");
+    assert_eq!(site["straggler"]["thread"], 2, "{report}");
+    // What it costs is known, and how long threads ran; for how long they were ready is not.
+    assert!(report.0["own_cost"]["share_pct"].is_number(), "{report}");
+    let thread = &report.0["threads"][0];
+    assert!(thread["running_ns"].is_number(), "{report}");
+    assert!(thread["ready_ns"].is_null(), "{report}");
+}
+
+#[test]
+fn nobody_attaches_and_leaves_without_a_trace() {
+    needs_root!();
+    let open = Open::new();
+    let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
+    let mut target = as_nobody(&truth);
+    target.args(["threads=3", "rounds=500", "base=2000"]);
+    let mut target = start(target);
+    target.wait_for("ready");
+    let json = open.path("report.json");
+    for _ in 0..2 {
+        let mut command = as_nobody(&sbt);
+        command.args([
+            "attach",
+            "--backend=perf",
+            "--duration=0.3",
+            "--json",
+            "--output",
+        ]);
+        command.arg(&json).arg(target.pid().to_string());
+        run(command).expect(0);
+        let report = Report::read(&json);
+        assert!(report.number("episodes") > 5, "{report}");
+        assert!(report.number("incomplete_episodes") <= 2, "{report}");
+        assert_eq!(report.number("lost_events"), 0, "{report}");
+    }
+    let finished = target.finish().expect(0);
+    assert!(finished.out().ends_with("done 1500\n"), "{finished}");
+}
+
+#[test]
+fn a_killed_sbt_leaves_nothing() {
+    needs_root!();
+    let patient = Patient::start(&["threads=3", "rounds=400", "base=1000"]);
+    let attached = attach(patient.target.pid(), &["--backend=perf"]);
+    attached.sbt.signal(libc::SIGKILL);
+    drop(attached);
+    // All the processor's breakpoints are to be had again.
+    let attached = attach(patient.target.pid(), &["--backend=perf", "--duration=0.2"]);
+    let report = attached.report();
+    assert!(report.number("episodes") > 5, "{report}");
+    patient.ended_untouched(1200);
+}
+
+#[test]
+fn what_there_is_no_room_for_is_told() {
+    needs_root!();
+    let openmp = Build::of("openmp.c").flags(&["-fopenmp"]).path();
+    let (_, report) = watch_with(&["--backend=perf"], &openmp, &[]);
+    let notes = report.0["notes"].as_array().unwrap();
+    let told = notes.iter().filter_map(|note| note.as_str());
+    let told: Vec<_> = told.filter(|note| note.contains("4 addresses")).collect();
+    assert_eq!(told.len(), 1, "{report}");
+    assert!(
+        told[0].contains("OpenMP") && told[0].contains("--backend ptrace"),
+        "{report}"
+    );
+}
+
+#[test]
+fn children_that_nobody_asks_for_are_left_alone() {
+    needs_root!();
+    let forks = program("forks.c");
+    let (finished, report) = watch_with(&["--backend=perf", "--no-children"], &forks, &[]);
+    assert_eq!(finished.expect(0).out(), "child 5\n");
+    // Those of the parent: 50 rounds of two threads, and of four.
+    report.is_exactly(300, 100);
+}
