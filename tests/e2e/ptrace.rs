@@ -1,6 +1,6 @@
 //! Without any privilege: threads stop at breakpoints, and what is told is the same.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, path::Path};
 
 use crate::{
     attach::Patient,
@@ -284,4 +284,53 @@ fn who_probes_the_same_places_is_noticed() {
         "{report}"
     );
     other.finish();
+}
+
+#[test]
+fn what_a_program_does_to_itself_is_its_own() {
+    needs_root!(alone);
+    let program = program("ownsteps.c");
+    let alone = run(command(&program, &[] as &[&str])).expect(0).out();
+    assert!(
+        alone.contains(" epoll 0") && !alone.contains("steps 0 "),
+        "{alone}"
+    );
+    let (finished, report) = watch_with(&["--backend=ptrace"], &program, &[]);
+    assert_eq!(finished.expect(0).out(), alone);
+    assert_eq!(report.number("episodes"), 2, "{report}");
+}
+
+#[test]
+fn threads_begin_and_end_while_one_attaches() {
+    needs_root!(alone);
+    let target = start(command(
+        program("comeandgo.c"),
+        &["waves=1000000", "threads=4", "rounds=2"],
+    ));
+    for _ in 0..8 {
+        attach(target.pid(), &["--backend=ptrace", "--duration=0.1"]).report();
+    }
+    target.signal(libc::SIGTERM);
+    assert_eq!(target.finish().status.signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn children_are_clean_whenever_they_begin() {
+    needs_root!(alone);
+    // Each child comes to a barrier of its own; the program says if one of them has not ended well.
+    let target = start(command(program("forkstorm.c"), &["children=1500"]));
+    for _ in 0..6 {
+        let pid = target.pid().to_string();
+        // It may have ended.
+        let sbt = [
+            "attach",
+            "--backend=ptrace",
+            "-q",
+            "--no-tui",
+            "--duration=0.05",
+            &pid,
+        ];
+        run(sbt_with(&sbt));
+    }
+    assert_eq!(target.finish().expect(5).out(), "failed 0\n");
 }

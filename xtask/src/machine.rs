@@ -31,17 +31,11 @@ pub const TESTED: &str = "tested";
 
 /// Builds sbt as it is released, and returns where it is.
 pub fn release_build(workspace: &Workspace) -> Result<PathBuf> {
-    build(workspace, "release")
-}
-
-/// Builds sbt by a profile, and returns where it is.
-pub fn build(workspace: &Workspace, profile: &str) -> Result<PathBuf> {
     let mut build = process::command(process::cargo());
     build
         .args([
             "build",
-            "--profile",
-            profile,
+            "--release",
             "--package",
             "sbt-agent",
             "--bin",
@@ -50,5 +44,5 @@ pub fn build(workspace: &Workspace, profile: &str) -> Result<PathBuf> {
         .current_dir(&workspace.root)
         .env("CARGO_TARGET_DIR", &workspace.target);
     process::run(&mut build)?;
-    Ok(workspace.target.join(profile).join("sbt"))
+    Ok(workspace.target.join("release/sbt"))
 }

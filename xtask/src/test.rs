@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 
 use crate::debian;
-use crate::machine::{TESTED, build};
+use crate::machine::TESTED;
 use crate::process;
 use crate::python;
 use crate::workspace::Workspace;
@@ -61,8 +61,10 @@ pub fn run(args: &Args) -> Result<()> {
             require_tools(&TOOLS)?;
             python::prepare(&workspace)
         });
+        // With them comes the binary, for the tests beside the library: built apart it would be
+        // another one, since some libraries have less features then, which are of no use to it.
         process::run(unit(&workspace).arg("--no-run"))?;
-        let sbt = build(&workspace, TESTED)?;
+        let sbt = workspace.target.join(TESTED).join("sbt");
         anyhow::Ok((sbt, tools.join().expect("no panic")?))
     })?;
 

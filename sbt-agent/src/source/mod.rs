@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sbt_common::{Code, Futex, Lock, Rule};
 use tokio::sync::mpsc;
 
@@ -76,6 +77,14 @@ pub enum Scope {
 /// Futexes on which threads have waited, and how many waits are in none of them for
 /// want of room.
 pub type Waited = (Vec<(Futex, Lock)>, u64);
+
+/// Each thread takes some files for each CPU: as many as the user may have.
+pub(crate) fn allow_files() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Then it has to do with what there is.
+        let _as_it_is = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
 
 /// Something that tells what happens in a target, while it happens.
 pub trait Source: Send {

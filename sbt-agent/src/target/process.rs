@@ -295,6 +295,40 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
         .collect()
 }
 
+/// Who traces a thread; `None` if nobody does, or it has ended.
+pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(folder(pid).join(format!("task/{tid}/status"))).ok()?;
+    let tracer = status_field(&status, "TracerPid:")?.parse().ok()?;
+    (tracer != 0).then_some(tracer)
+}
+
+/// Whether a thread has been sent a signal that it has not had yet; not one that any thread of
+/// its process may have.
+pub fn has_pending(tid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(folder(tid).join("status")).unwrap_or_default();
+    let pending = status_field(&status, "SigPnd:");
+    let pending = pending.and_then(|bits| u64::from_str_radix(bits, 16).ok());
+    pending.is_some_and(|bits| bits >> (signal - 1) & 1 == 1)
+}
+
+/// How many filters judge the system calls of a process; before Linux 5.9, whether any does.
+pub fn filters(pid: u32) -> u32 {
+    let status = fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
+    let number = |name| status_field(&status, name)?.parse().ok();
+    // The strict mode has no filter, and allows next to nothing.
+    match number("Seccomp:") {
+        Some(1) => u32::MAX,
+        mode => number("Seccomp_filters:").or(mode).unwrap_or(0),
+    }
+}
+
+fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
+}
+
 /// The same of one thread.
 pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
     kept_in(&folder(pid).join("task").join(tid.to_string()))

@@ -58,6 +58,16 @@ pub fn detach(id: Id, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, id, 0, number(signal))
 }
 
+/// Has the process of a thread stopped, as by a user.
+pub fn stop_process_of(id: Id) -> io::Result<()> {
+    // SAFETY: numbers only.
+    let result = unsafe { libc::syscall(libc::SYS_tkill, id, libc::SIGSTOP) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The registers of one that stands.
 pub fn registers(id: Id) -> io::Result<Registers> {
     let mut registers = no_registers();

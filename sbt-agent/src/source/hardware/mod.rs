@@ -17,7 +17,6 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sbt_common::{Code, Rule};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -87,7 +86,7 @@ impl Hardware {
         settings: &Settings,
     ) -> anyhow::Result<Self> {
         let refused = |error: io::Error| anyhow!("{}", refused::why(&error, refused::paranoid()));
-        allow_files();
+        super::allow_files();
         let hit_ns = calibrate::hit_ns().map_err(refused)?;
         let states = if settings.states == States::Off {
             States::Off
@@ -149,14 +148,6 @@ fn without(settings: &Settings) -> Vec<String> {
         );
     }
     notes
-}
-
-/// Each thread takes some files for each CPU: as many as the user may have.
-fn allow_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Then it has to do with what there is.
-        let _as_it_is = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
 }
 
 fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {

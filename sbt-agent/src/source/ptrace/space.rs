@@ -5,7 +5,7 @@
 //! away: it is known as stale by the byte that lies there then.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{File, OpenOptions},
     io,
     os::unix::fs::FileExt as _,
@@ -31,14 +31,24 @@ use crate::{
 
 const INT3: u8 = 0xcc;
 
+/// `int 3` with the number apart, which is not ours.
+const LONG_INT3: [u8; 2] = [0xcd, 3];
+
 /// Breakpoints of one memory: a program with more has been told to have them.
 const MOST: usize = 65_536;
 
 /// Code that is looked through for an instruction that calls the kernel, bytes.
 const SEARCHED: u64 = 4 << 20;
 
-/// How much is put elsewhere: a page, bytes.
+/// How much is put elsewhere at a time: a page, bytes.
 const PAGE: u64 = 4096;
+
+/// More of them no program needs.
+const MOST_PAGES: usize = 256;
+
+/// An instruction may mean something so far away from where it is, and so must lie near to
+/// where it was, bytes: addresses in it are 32 bits.
+const NEAR: u64 = 1 << 30;
 
 /// One place.
 #[derive(Debug)]
@@ -50,6 +60,8 @@ struct Breakpoint {
     /// Where the instruction lies elsewhere, and how long it is there.
     elsewhere: Option<(u64, u64)>,
     on: bool,
+    /// Whether it has ever been: a copy of the memory may have been taken then.
+    was_on: bool,
 }
 
 /// What is to be watched, and what of it at present.
@@ -84,10 +96,12 @@ pub struct Space {
     process: u32,
     memory: File,
     points: BTreeMap<u64, Breakpoint>,
-    /// Where instructions lie elsewhere, and how much of it is taken, bytes.
-    page: Option<(u64, u64)>,
-    /// None is to be had.
+    /// Where instructions lie elsewhere, and how much of each page is taken, bytes.
+    pages: Vec<(u64, u64)>,
+    /// None more is to be had.
     no_page: bool,
+    /// Where a breakpoint cannot be.
+    given_up: BTreeSet<u64>,
     /// Something else has breakpoints where ours belong, or has taken ours away.
     disturbed: bool,
 }
@@ -105,26 +119,33 @@ impl Space {
             process,
             memory: open(process)?,
             points: BTreeMap::new(),
-            page: None,
+            pages: Vec::new(),
             no_page: false,
+            given_up: BTreeSet::new(),
             disturbed: false,
         })
     }
 
     /// That of a process that was forked from one with this memory: a copy.
     pub fn copied(&self, process: u32) -> io::Result<Self> {
-        let copy = |point: &Breakpoint| Breakpoint {
-            hits: point.hits.clone(),
-            ..*point
+        let memory = open(process)?;
+        // What lies in the copy is what lay here when it was made, which is over.
+        let copy = |(at, point): (&u64, &Breakpoint)| {
+            let on = point.was_on && is_at(&memory, *at, INT3);
+            let copy = Breakpoint {
+                hits: point.hits.clone(),
+                on,
+                ..*point
+            };
+            (*at, copy)
         };
+        let points = self.points.iter().map(copy).collect();
         Ok(Self {
             process,
-            memory: open(process)?,
-            points: self
-                .points
-                .iter()
-                .map(|(at, point)| (*at, copy(point)))
-                .collect(),
+            memory,
+            points,
+            pages: self.pages.clone(),
+            given_up: self.given_up.clone(),
             ..*self
         })
     }
@@ -223,7 +244,7 @@ impl Space {
             }
             return true;
         }
-        if self.points.len() >= MOST {
+        if self.points.len() >= MOST || self.given_up.contains(&at) {
             return false;
         }
         let mut bytes = [0; LONGEST];
@@ -245,6 +266,7 @@ impl Space {
             hits: vec![(program, cookie)],
             elsewhere: None,
             on: false,
+            was_on: false,
         };
         self.points.insert(at, point);
         true
@@ -262,14 +284,20 @@ impl Space {
 
     /// What is done where a thread has hit `int3`, which lies at this address. `None` if it
     /// is the program's own; nothing if the breakpoint has been taken away meanwhile.
-    pub fn hits(&self, at: u64) -> Option<Vec<(Program, u64)>> {
-        match self.points.get(&at) {
+    pub fn hits(&mut self, at: u64) -> Option<Vec<(Program, u64)>> {
+        let memory = &self.memory;
+        match self.points.get_mut(&at) {
             Some(point) if point.on => Some(point.hits.clone()),
-            Some(_) => Some(Vec::new()),
+            Some(point) => {
+                // It lies there, in whatever way it came to: the thread must get past it.
+                point.on = is_at(memory, at, INT3);
+                Some(Vec::new())
+            }
             None => {
-                let mut byte = [0];
-                let read = self.memory.read_at(&mut byte, at);
-                let own = read.is_ok() && byte == [INT3];
+                // Also as an instruction of two bytes.
+                let is_long = is_at(memory, at, LONG_INT3[1])
+                    && is_at(memory, at.wrapping_sub(1), LONG_INT3[0]);
+                let own = is_long || is_at(memory, at, INT3);
                 (!own).then(Vec::new)
             }
         }
@@ -301,18 +329,22 @@ impl Space {
         }
         let stop = self.make_room(stop, registers, at)?;
         let none = "there is no room for the instruction in the place of which one stands";
-        let Some((page, taken)) = self.page else {
+        let Some(index) = self.room_for(at) else {
+            let memory = Words64(&self.memory);
+            if displaced::emulate_return(&instruction, registers, &memory) {
+                return Ok(stop);
+            }
             return Err((Some(stop), none.into()));
         };
-        let place = page + taken;
-        let encoded = displaced::elsewhere(&instruction, place);
-        let Some((bytes, length)) = encoded.filter(|_| taken + ROOM as u64 <= PAGE) else {
+        let (page, taken) = &mut self.pages[index];
+        let place = *page + *taken;
+        let Some((bytes, length)) = displaced::elsewhere(&instruction, place) else {
             return Err((Some(stop), none.into()));
         };
         if let Err(error) = self.memory.write_all_at(&bytes, place) {
             return Err((Some(stop), error.to_string()));
         }
-        self.page = Some((page, taken + ROOM as u64));
+        *taken += ROOM as u64;
         if let Some(point) = self.points.get_mut(&at) {
             point.elsewhere = Some((place, length));
         }
@@ -322,6 +354,7 @@ impl Space {
 
     /// Takes one away for good, since the thread that has hit it could not get past it.
     pub fn give_up(&mut self, at: u64) {
+        self.given_up.insert(at);
         if let Some(mut point) = self.points.remove(&at) {
             let _gone = switch(&self.memory, at, &mut point, false);
         }
@@ -329,10 +362,8 @@ impl Space {
 
     /// Where a thread stands in the program's own code, that stands elsewhere.
     pub fn home(&self, rip: u64) -> Option<u64> {
-        let (page, taken) = self.page?;
-        if !(page..page + taken).contains(&rip) {
-            return None;
-        }
+        let mut pages = self.pages.iter();
+        pages.find(|(page, taken)| (*page..page + taken).contains(&rip))?;
         let (at, point) = self.points.iter().find(|(_, point)| {
             let Some((place, _)) = point.elsewhere else {
                 return false;
@@ -355,7 +386,13 @@ impl Space {
         registers: &Registers,
         near: u64,
     ) -> Result<Stop, (Option<Stop>, String)> {
-        if self.page.is_some() || self.no_page {
+        if self.room_for(near).is_some() || self.no_page || self.pages.len() == MOST_PAGES {
+            return Ok(stop);
+        }
+        // A filter of its own may end it for a call that it does not make itself. One that we
+        // have as well, as all of a container have, lets it be.
+        if process::filters(self.process) > process::filters(std::process::id()) {
+            self.no_page = true;
             return Ok(stop);
         }
         let Some(call) = self.finds_call(near) else {
@@ -364,14 +401,25 @@ impl Space {
         };
         let lost = |error: io::Error| (None, error.to_string());
         let id = stop.id();
-        // No signal may come between.
-        let mask = trace::mask(id).map_err(lost)?;
-        trace::set_mask(id, trace::ALL_SIGNALS).map_err(lost)?;
+        // No signal may come between, but that of the step: to have it blocked would have the
+        // kernel forget what the program does with it.
+        let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
+        let masked = trace::mask(id).and_then(|mask| {
+            trace::set_mask(id, all)?;
+            Ok(mask)
+        });
+        let mask = match masked {
+            Ok(mask) => mask,
+            Err(error) => return Err((Some(stop), error.to_string())),
+        };
+        // Where it is taken already, some place else.
+        let below = (self.pages.len() as u64 + 1) * PAGE;
+        let wish = (near & !0xfff_ffff).saturating_sub(below);
         let asking = Registers {
             rip: call,
             rax: libc::SYS_mmap.cast_unsigned(),
             orig_rax: u64::MAX,
-            rdi: near & !(PAGE - 1) & !0xfff_ffff,
+            rdi: wish,
             rsi: PAGE,
             rdx: (libc::PROT_READ | libc::PROT_EXEC) as u64,
             r10: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
@@ -388,9 +436,16 @@ impl Space {
         if page == 0 || page % PAGE != 0 || page > u64::MAX - PAGE {
             self.no_page = true;
         } else {
-            self.page = Some((page, 0));
+            self.pages.push((page, 0));
         }
         Ok(stop)
+    }
+
+    /// Which page has room for an instruction, and is near enough to it.
+    fn room_for(&self, at: u64) -> Option<usize> {
+        let fits =
+            |(page, taken): &(u64, u64)| taken + ROOM as u64 <= PAGE && page.abs_diff(at) < NEAR;
+        self.pages.iter().position(fits)
     }
 
     /// Where an instruction lies that calls the kernel.
@@ -423,6 +478,7 @@ fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Resul
             memory.write_all_at(&[to], at)?;
         }
         point.on = on;
+        point.was_on |= on;
     }
     Ok(())
 }

@@ -25,7 +25,12 @@ pub enum Why {
     /// It calls the kernel, or comes back from there: with `PTRACE_O_TRACESYSGOOD`.
     Called,
     /// It has started another thread or process.
-    Started(Id),
+    Started {
+        /// That one.
+        new: Id,
+        /// It waits until that gives its memory back.
+        borrows: bool,
+    },
     /// It has executed a program. The thread that did it bore this number.
     Executed(Id),
     /// It is about to end.
@@ -94,8 +99,11 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     let why = match status >> 16 {
         0 if number == CALLED => Why::Called,
         0 => signalled(id, number),
-        libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
-            Why::Started(message())
+        event @ (libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
+            Why::Started {
+                new: message(),
+                borrows: event == libc::PTRACE_EVENT_VFORK,
+            }
         }
         libc::PTRACE_EVENT_EXEC => Why::Executed(message()),
         libc::PTRACE_EVENT_EXIT => Why::Ends,
@@ -129,6 +137,22 @@ impl Stop {
     /// Why it stands.
     pub const fn why(&self) -> Why {
         self.why
+    }
+
+    /// Whether it stands by something that would not have woken it, were it not traced: what
+    /// was asked of it, or a signal, of which nobody knows yet whether it is handled.
+    pub const fn interrupts_calls(&self) -> bool {
+        match self.why {
+            Why::Asked => true,
+            Why::Signal { number, trap } => {
+                let stops = matches!(
+                    number,
+                    libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+                );
+                !trap && !stops
+            }
+            _ => false,
+        }
     }
 
     /// Its registers.
@@ -165,18 +189,36 @@ impl Stop {
     }
 
     /// It makes one instruction, and is waited for meanwhile. The next value is of the same
-    /// thread.
+    /// thread. What comes between and cannot be held back, SIGSTOP and SIGCONT, is done after.
     ///
     /// # Errors
     /// It has ended.
     pub fn step(self) -> io::Result<Self> {
         let id = self.id;
         mem::forget(self);
-        trace::step(id, 0)?;
-        match wait_for(id)? {
-            News::Stopped(stop) => Ok(stop),
-            News::Ended(_) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        let mut stopped = false;
+        let stop = loop {
+            trace::step(id, 0)?;
+            let News::Stopped(stop) = wait_for(id)? else {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            };
+            match stop.why {
+                // The kernel calls a step that was a system call another thing.
+                Why::Stepped
+                | Why::Signal {
+                    number: libc::SIGTRAP,
+                    ..
+                } => break stop,
+                Why::Ends => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Why::Group | Why::Signal { .. } => stopped = true,
+                _ => {}
+            }
+            mem::forget(stop);
+        };
+        if stopped {
+            trace::stop_process_of(id)?;
         }
+        Ok(stop)
     }
 
     /// It is traced no longer, and goes on as with [`Stop::pass`], but for `swallow`: then
@@ -191,6 +233,7 @@ impl Stop {
     const fn signal(&self) -> i32 {
         match self.why {
             Why::Signal { number, .. } => number,
+            Why::Stepped => libc::SIGTRAP,
             _ => 0,
         }
     }

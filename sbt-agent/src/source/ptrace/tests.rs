@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use super::displaced::{Words, decode, elsewhere, emulate};
+use super::displaced::{Words, decode, elsewhere, emulate, emulate_return};
 use crate::target::trace::{Registers, no_registers};
 
 #[derive(Default)]
@@ -53,6 +53,18 @@ fn simple_instructions_are_done() {
     let after = done(&[0xff, 0x50, 8], |it| it.rax = 0x900, &memory).unwrap();
     assert_eq!(after.rip, 0x1234);
     assert_eq!(memory.read(0x7ff8), Some(AT + 3));
+}
+
+#[test]
+fn a_return_goes_where_the_stack_says() {
+    let memory = Memory::default();
+    memory.write(0x8000, 0x1234);
+    let mut registers = no_registers();
+    (registers.rip, registers.rsp) = (AT, 0x8000);
+    let [push, ret] = [&[0x41, 0x54][..], &[0xc3]].map(|bytes| decode(bytes, AT).unwrap());
+    assert!(!emulate_return(&push, &mut registers, &memory));
+    assert!(emulate_return(&ret, &mut registers, &memory));
+    assert_eq!((registers.rip, registers.rsp), (0x1234, 0x8008));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::{
         unix::net::UnixStream,
     },
     panic::{self, AssertUnwindSafe},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -41,6 +42,12 @@ use nix::{
 
 /// Bytes of records that wait for sbt to read them; what is more is counted as lost.
 const MOST_PENDING: usize = 8 << 20;
+
+/// So many breakpoints that had to be taken away are told one by one.
+const TOLD_APART: u32 = 3;
+
+/// Threads that are to be let go are waited for no longer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Stops that are served before orders are looked for.
 const AT_ONCE: u32 = 256;
@@ -95,8 +102,12 @@ struct Tracer {
     notes: Vec<String>,
     /// That has been said.
     disturbed: bool,
+    /// Breakpoints without which threads had to go on.
+    taken_away: u32,
     /// The target is being let go; what is to be said afterwards.
     leaving: bool,
+    /// Since when.
+    left: Option<Instant>,
 }
 
 /// Traces as it is told by the socket that is its standard input; records go to its standard
@@ -116,6 +127,8 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
     // Larger ones need a privilege beyond some limit.
     let _as_it_is = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
     listen_to_signals()?;
+    // One for each memory, and some for threads.
+    crate::source::allow_files();
     // Else it would be called as the link by which it was started.
     let _as_it_is = nix::sys::prctl::set_name(c"sbt-trace");
     let mut tracer = Tracer {
@@ -138,7 +151,9 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
         told_lost: 0,
         notes: Vec::new(),
         disturbed: false,
+        taken_away: 0,
         leaving: false,
+        left: None,
     };
     // A mistake of ours must not be the target's end.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| tracer.work()));
@@ -163,6 +178,13 @@ fn listen_to_signals() -> io::Result<()> {
         Signal::SIGHUP,
         Signal::SIGQUIT,
         Signal::SIGPIPE,
+        // A limit of CPU time may be inherited.
+        Signal::SIGXCPU,
+        Signal::SIGALRM,
+        Signal::SIGVTALRM,
+        Signal::SIGPROF,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
         Signal::SIGTSTP,
         Signal::SIGTTIN,
         Signal::SIGTTOU,
@@ -194,7 +216,10 @@ impl Tracer {
                 heard += 1;
             }
             self.write();
-            if self.leaving && self.threads.is_empty() {
+            // Who does not stop, as one that waits for a child that has borrowed its memory,
+            // is let go by the kernel when we end.
+            let is_late = self.left.is_some_and(|since| since.elapsed() > PATIENCE);
+            if self.leaving && (self.threads.is_empty() || is_late) {
                 self.release_orphans();
                 return self.end();
             }
@@ -210,7 +235,11 @@ impl Tracer {
                 polls.push(PollFd::new(self.pipe.as_fd(), PollFlags::POLLOUT));
             }
             // Interrupted by a stop, or else there is something to hear or room to write.
-            let timeout = (heard == AT_ONCE).then(|| TimeSpec::new(0, 0));
+            let timeout = match self.left {
+                _ if heard == AT_ONCE => Some(TimeSpec::new(0, 0)),
+                Some(_) => Some(TimeSpec::from_duration(PATIENCE)),
+                None => None,
+            };
             let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
             let is_ready = |poll: &PollFd<'_>| poll.revents().is_some_and(|it| !it.is_empty());
             let [ordered, gone] = match &polls[..] {
@@ -305,7 +334,8 @@ impl Tracer {
             let mut some = false;
             for tid in process::thread_ids(pid) {
                 let id = Id::try_from(tid)?;
-                if self.threads.contains_key(&id) {
+                // One may have said that it begins before we are told who has started it.
+                if self.threads.contains_key(&id) || self.early.contains_key(&id) {
                     continue;
                 }
                 match trace::seize(id, OPTIONS) {
@@ -316,8 +346,9 @@ impl Tracer {
                     }
                     // It has ended, maybe before the others of its process.
                     Err(_) if !process::has_thread(pid, tid) => {}
-                    // It has begun meanwhile, and is traced already.
-                    Err(_) if self.early.contains_key(&id) || some => {
+                    // It has begun meanwhile, and is traced by us already.
+                    Err(_) if process::tracer(pid, tid) == Some(std::process::id()) => {
+                        some = true;
                         while let Ok(Some(news)) = stop::next() {
                             self.hear(news);
                         }
@@ -381,6 +412,7 @@ impl Tracer {
     /// Begins to let all go.
     fn leave(&mut self) {
         self.leaving = true;
+        self.left.get_or_insert_with(Instant::now);
         for space in self.spaces.values_mut() {
             // Where that fails nobody is left.
             let _gone = space.clean();
@@ -416,6 +448,11 @@ impl Tracer {
     fn end(&mut self) -> anyhow::Result<()> {
         fcntl(&self.pipe, FcntlArg::F_SETFL(OFlag::empty()))?;
         self.write();
+        if let Some(more @ 1..) = self.taken_away.checked_sub(TOLD_APART) {
+            self.notes.push(format!(
+                "{more} more breakpoints had to be taken away, for the same reasons"
+            ));
+        }
         let done = Done {
             notes: std::mem::take(&mut self.notes),
             hit_ns: None,

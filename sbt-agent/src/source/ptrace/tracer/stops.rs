@@ -8,7 +8,7 @@ use super::{
         space::Standing,
         stop::{self, News, Stop, Why},
     },
-    MOST_PENDING, Slot, Space, Traced, Tracer,
+    MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
 };
 use crate::{
     source::hits::{self, Hit, Machine as _, Program},
@@ -63,32 +63,47 @@ impl Tracer {
     fn stopped(&mut self, stop: Stop) {
         match stop.why() {
             Why::Signal { trap: true, .. } => self.hit(stop),
-            Why::Started(new) => self.started(stop, new),
+            Why::Started { new, borrows } => self.started(stop, new, borrows),
             Why::Executed(former) => self.executed(stop, former),
             Why::Ends => {
                 self.tell_end(stop.id());
                 self.go_on(stop, true);
             }
-            Why::Asked | Why::Stepped | Why::Called => self.go_on(stop, true),
-            Why::Group | Why::Signal { .. } => self.go_on(stop, false),
+            Why::Asked | Why::Called => self.go_on(stop, true),
+            // Our own steps are waited for where they are made.
+            Why::Group | Why::Stepped | Why::Signal { .. } => self.go_on(stop, false),
         }
     }
 
     /// Lets a thread go on, or go for good. `ours`: what it was stopped by was for us alone.
     fn go_on(&mut self, stop: Stop, ours: bool) {
-        if !self.leaving {
-            return if ours { stop.resume() } else { stop.pass() };
+        if self.leaving {
+            return self.let_go(stop, ours);
         }
-        self.let_go(stop, ours);
+        if stop.interrupts_calls()
+            && let Ok(mut registers) = stop.registers()
+            && trace::begin_again(&mut registers)
+        {
+            let _gone = stop.set_registers(&registers);
+        }
+        if ours { stop.resume() } else { stop.pass() }
     }
 
     fn let_go(&mut self, stop: Stop, ours: bool) {
         let id = stop.id();
+        // It has hit a breakpoint and not said so yet, which would be its end: it is let go when
+        // it has.
+        if matches!(stop.why(), Why::Asked | Why::Group)
+            && self.threads.contains_key(&id)
+            && process::has_pending(id.cast_unsigned(), libc::SIGTRAP)
+        {
+            return stop.pass();
+        }
         let traced = self.threads.remove(&id);
         let space = traced.and_then(|traced| self.spaces.get(&traced.space?));
         if let Ok(mut registers) = stop.registers() {
             let home = space.and_then(|space| space.home(registers.rip));
-            let again = stop.why() == Why::Asked && trace::begin_again(&mut registers);
+            let again = stop.interrupts_calls() && trace::begin_again(&mut registers);
             if home.is_some() || again {
                 registers.rip = home.unwrap_or(registers.rip);
                 let _gone = stop.set_registers(&registers);
@@ -155,9 +170,12 @@ impl Tracer {
             Ok(stop) => stop,
             Err((stop, why)) => {
                 space.give_up(at);
-                self.notes.push(format!(
-                    "a breakpoint at {at:#x} had to be taken away: {why}"
-                ));
+                self.taken_away += 1;
+                if self.taken_away <= TOLD_APART {
+                    self.notes.push(format!(
+                        "a breakpoint at {at:#x} had to be taken away: {why}"
+                    ));
+                }
                 let Some(stop) = stop else { return };
                 registers.rip = at;
                 stop
@@ -168,7 +186,8 @@ impl Tracer {
     }
 
     /// A thread has started another one, or a process.
-    fn started(&mut self, stop: Stop, new: Id) {
+    /// `borrows`: by `vfork`, so that it mostly has the same memory.
+    fn started(&mut self, stop: Stop, new: Id, borrows: bool) {
         let time_ns = now_ns();
         let parent = stop.id();
         let Some(traced) = self.threads.get(&parent) else {
@@ -181,7 +200,7 @@ impl Tracer {
             self.enlist(new, (process, space), time_ns, heard);
             self.counters.begin(new, true);
         } else {
-            let shared = shares_memory(parent, new);
+            let shared = shares_memory(parent, new).unwrap_or(borrows);
             let space = if shared {
                 space
             } else {
@@ -269,6 +288,8 @@ impl Tracer {
             traced.space = space;
             traced.slot.space = space.unwrap_or(0);
             traced.slot.begin_anew();
+            // It may have taken the number of the first thread, which has.
+            traced.ended = false;
             let replaced = former != id;
             hits::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
         }
@@ -355,11 +376,12 @@ fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Optio
     }
 }
 
-/// Whether two processes have one memory: a `vfork` does that.
-fn shares_memory(one: Id, other: Id) -> bool {
+/// Whether two processes have one memory: a `vfork` does that. `None` if the kernel does not
+/// tell, as in containers with a filter.
+fn shares_memory(one: Id, other: Id) -> Option<bool> {
     /// `KCMP_VM` (linux/kcmp.h)
     const VM: i32 = 1;
     // SAFETY: numbers only.
     let result = unsafe { libc::syscall(libc::SYS_kcmp, one, other, VM, 0, 0) };
-    result == 0
+    (result >= 0).then_some(result == 0)
 }
