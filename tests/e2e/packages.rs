@@ -43,8 +43,8 @@ fn every_collective_of_hpc_challenge_is_counted() {
             calls.iter().sum::<u64>(),
             "{report}"
         );
-        // A fault that is known and open: once in some fifteen runs on a busy machine, episodes of a
-        // communicator come out incomplete, though all arrivals are there.
+        // A communicator that is freed before sbt has read what it is stands for itself in each
+        // rank (docs/limits.md): once in some fifteen runs on a busy machine. All arrivals are there.
         let incomplete = report.number("incomplete_episodes");
         if incomplete > 0 {
             return Err(format!("{incomplete} incomplete episodes"));
