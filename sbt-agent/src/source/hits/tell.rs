@@ -52,6 +52,16 @@ pub(super) fn count(
     (count, round): (u32, u32),
     hit: &mut Hit<'_, impl Machine>,
 ) {
+    memory(layout, object, [count, round, 0], hit);
+}
+
+/// Sends what a barrier holds: for how many threads it is, its round, and how many have come.
+fn memory(
+    layout: u8,
+    object: u64,
+    [count, round, arrived]: [u32; 3],
+    hit: &mut Hit<'_, impl Machine>,
+) {
     hit.out.push(&Memory {
         head: head(kind::MEMORY, layout, hit.slot.tid, 0),
         time_ns: hit.now.time_ns,
@@ -59,7 +69,7 @@ pub(super) fn count(
         seq: hit.slot.next_seq(),
         count,
         round,
-        arrived: 0,
+        arrived,
     });
 }
 
@@ -94,20 +104,12 @@ pub fn end(hit: &mut Hit<'_, impl Machine>) {
         let Some([first, second, third]) = hit.machine.halves(object) else {
             continue;
         };
-        let (count, round, arrived) = match layout {
-            layout::GLIBC => (third, second, first),
-            layout::GOMP => (first, second, 0),
+        let held = match layout {
+            layout::GLIBC => [third, second, first],
+            layout::GOMP => [first, second, 0],
             _ => continue,
         };
-        hit.out.push(&Memory {
-            head: head(kind::MEMORY, layout, hit.slot.tid, 0),
-            time_ns: hit.now.time_ns,
-            object,
-            seq: hit.slot.next_seq(),
-            count,
-            round,
-            arrived,
-        });
+        memory(layout, object, held, hit);
     }
     clocks(kind::EXIT, 0, 0, hit);
 }
