@@ -28,6 +28,7 @@ use sbt::{
     demo::barrier::Barrier,
     source::ebpf::{
         PROGRAMS, bpf,
+        configure::configure,
         loader::{self, Loaded},
         raw::Raw,
         ring::Rings,
@@ -66,7 +67,7 @@ fn main() {
         .find_map(|argument| argument.parse().ok())
         .unwrap_or(9);
     let mut target = Target::start();
-    let config = loader::configure(target.pid(), false);
+    let config = configure(target.pid(), false);
     let mut wanted = PROGRAMS.to_vec();
     wanted.extend(["empty", "empty_return"]);
     let mut loaded = loader::load(config, bpf::ProgramKind::UprobeMulti, &wanted).unwrap();
@@ -99,7 +100,7 @@ fn main() {
         }
         stop.store(true, Ordering::Release);
     });
-    println!("{{\"lost\":{}}}", loaded.lost().unwrap());
+    println!("{{\"lost\":{}}}", loaded.maps.lost().unwrap());
 }
 
 /// System calls of the child, and the last one of ourselves.

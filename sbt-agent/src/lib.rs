@@ -10,6 +10,7 @@ pub mod check;
 pub mod ci;
 pub mod cli;
 pub mod clock;
+pub mod commands;
 pub mod compare;
 pub mod counters;
 pub mod demo;

@@ -13,6 +13,7 @@ mod config;
 mod cookie;
 pub mod kmp;
 mod maps;
+pub mod mpi;
 mod plain;
 mod record;
 mod walk;
@@ -24,7 +25,8 @@ pub use maps::{
     Counted, Futex, LEFT_SLOTS, Left, Lock, MAX_COUNTED, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS,
     MAX_RINGS, MAX_RULES, MAX_SILENCED, PROCESS_SHIFT, RING_BYTES, name,
 };
-pub use plain::{Plain, read};
+pub use mpi::Mpi;
+pub use plain::{Plain, bytes, read};
 pub use record::{
     Arrive, Away, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
     MAX_EVENTS, Mapping, Memory, Reading, STEPPED, Sums, TASK_COUNTS, Taker, Thread, UNKNOWN,

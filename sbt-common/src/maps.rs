@@ -28,6 +28,8 @@ pub mod name {
     pub const RULES: &str = "RULES";
     /// Array of [`crate::Kmp`], [`super::MAX_KMP`] of them.
     pub const KMP: &str = "KMP";
+    /// [`crate::Mpi`]: the array at index 0.
+    pub const MPI: &str = "MPI";
     /// Perf events, each CPU's of the first, then of the second, and so on.
     pub const EVENTS: &str = "EVENTS";
     /// Thread → [`super::Counted`]

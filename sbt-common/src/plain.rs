@@ -2,8 +2,8 @@
 
 use super::{
     Arrive, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart,
-    Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Reading, Rule,
-    State, Sums, TASK_COUNTS, Taker, Thread,
+    Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi, Outer,
+    Reading, Rule, State, Sums, TASK_COUNTS, Taker, Thread,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -37,6 +37,12 @@ unsafe impl Plain for Depart {}
 // SAFETY: as above.
 unsafe impl Plain for Memory {}
 // SAFETY: as above.
+unsafe impl Plain for Mpi {}
+// SAFETY: as above.
+unsafe impl Plain for Outer {}
+// SAFETY: as above.
+unsafe impl Plain for Kmp {}
+// SAFETY: as above.
 unsafe impl Plain for Init {}
 // SAFETY: as above.
 unsafe impl Plain for Thread {}
@@ -66,6 +72,14 @@ pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
+/// A value as its bytes.
+#[must_use]
+pub fn bytes<T: Plain>(value: &T) -> &[u8] {
+    let start = core::ptr::from_ref(value).cast();
+    // SAFETY: Plain types are without padding, so every byte is initialised.
+    unsafe { core::slice::from_raw_parts(start, size_of::<T>()) }
+}
+
 const _: () = {
     assert!(size_of::<Head>() == 8);
     assert!(size_of::<Clocks>() == 24);
@@ -76,6 +90,7 @@ const _: () = {
     assert!(size_of::<Code>() == 8 + 2 * CODE_AROUND);
     assert!(size_of::<Depart>() == 40);
     assert!(size_of::<Memory>() == 40);
+    assert!(size_of::<Mpi>() == 8);
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);

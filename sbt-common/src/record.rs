@@ -201,6 +201,9 @@ pub struct Condvar {
 /// Sent when the thread first meets the object, after any object was
 /// initialised, after a loss, at the thread's end, and now and then: enough to know count and
 /// round at every moment without reading the target's memory each time.
+///
+/// Of a communicator of MPI ([`crate::layout::MPI`]) it is sent whenever it is not the one
+/// that was met last at its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Memory {
@@ -212,9 +215,10 @@ pub struct Memory {
     /// Number of participants; 0 if the object could not be read.
     pub count: u32,
     /// glibc: the number of the running round, a multiple of `count`. GNU OpenMP: the
-    /// barrier's `generation`.
+    /// barrier's `generation`. MPI: the number that the ranks have agreed on.
     pub round: u32,
-    /// glibc: how many had arrived in all rounds so far. Elsewhere equal to `round`.
+    /// glibc: how many had arrived in all rounds so far. MPI: the first of the ranks, by its
+    /// number in the world. Elsewhere 0.
     pub arrived: u32,
 }
 

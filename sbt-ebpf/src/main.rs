@@ -13,6 +13,7 @@ mod condvar;
 mod counters;
 mod futex;
 mod kmp;
+mod mpi;
 mod ring;
 mod switches;
 mod target;
@@ -147,6 +148,19 @@ fn tell_count(
     (count, round): (u32, u32),
 ) -> bool {
     let seq = slot.next_seq();
+    tell_held(task, cookie, object, seq, [count, round, 0])
+}
+
+/// Sends what a barrier holds: for how many threads it is, its round, and how many have
+/// come; see [`Memory`]. Whether there was room.
+#[inline(always)]
+fn tell_held(
+    task: &Task,
+    cookie: Cookie,
+    object: u64,
+    seq: u32,
+    [count, round, arrived]: [u32; 3],
+) -> bool {
     send(Wake::at(seq), || Memory {
         head: head(kind::MEMORY, cookie.layout, task.tid()),
         time_ns: task::now(),
@@ -154,7 +168,7 @@ fn tell_count(
         seq,
         count,
         round,
-        arrived: 0,
+        arrived,
     })
 }
 
@@ -193,14 +207,8 @@ pub fn call(ctx: ProbeContext) -> u32 {
         tell_count(&task, slot, cookie, object, (count, 0));
     }
     let callers = walk::callers(&task, slot, at, caller, regs.rbp);
-    // What a communicator is stands in the target's memory, for how long nobody knows:
-    // it is to be looked at before it is freed.
-    let trust = thread::trust();
-    let is_new = cookie.layout == layout::MPI && slot.must_tell(object, trust);
-    if is_new {
-        slot.has_read(object, trust, layout::MPI);
-    }
-    tell_arrival_and_wake(&task, slot, cookie, object, callers, (0, is_new));
+    let now = cookie.layout == layout::MPI && mpi::tell(&task, slot, cookie, object);
+    tell_arrival_and_wake(&task, slot, cookie, object, callers, (0, now));
     0
 }
 

@@ -271,6 +271,16 @@ fn ranks_are_grouped_by_communicator() {
 }
 
 #[test]
+fn communicators_that_are_freed_at_once_are_known() {
+    needs_root!();
+    let report = watch_ranks(&[], &Build::of("mpi_short.c"));
+    // Each round has two halves.
+    report.is_exactly(RANKS * (ROUNDS + 1), 2 * ROUNDS + 1);
+    let site = report.site_at(line("mpi_short.c", "SITE some"));
+    assert_eq!(number(site, "episodes"), 2 * ROUNDS, "{report}");
+}
+
+#[test]
 fn the_barrier_of_a_fortran_program_is_where_the_program_calls_it() {
     needs_root!();
     let report = watch_ranks(&[], &Build::of("mpi_fortran.c").flags(&["-lmpi_mpifh"]));

@@ -4,9 +4,7 @@
 //! that neither nightly nor a tool beside cargo is needed.
 
 use std::fs::{self, File};
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -24,7 +22,7 @@ pub struct Args {
     /// Same inputs in every run, as CI has them; by default others each time
     #[arg(long)]
     seed: Option<u32>,
-    /// The target; all of them, as many at once as there are CPUs, if none is named
+    /// The target; all of them side by side, if none is named
     target: Option<String>,
 }
 
@@ -65,24 +63,20 @@ pub fn run(args: &Args) -> Result<()> {
                 folder.join("rustc-with-counters"),
             ),
     )?;
-    let next = Mutex::new(chosen.into_iter());
-    let one_after_the_other = || {
-        let mut broken = Vec::new();
-        while let Some(target) = { next.lock().ok().and_then(|mut next| next.next()) } {
-            if let Err(error) = fuzz(&workspace, &folder, target, args) {
-                eprintln!("{error:#}");
-                broken.push(target.as_str());
-            }
-        }
-        broken
-    };
-    let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+    // All at once, also where there are fewer CPUs: each has its time.
     let broken: Vec<&str> = thread::scope(|scope| {
-        let all: Vec<_> = (0..at_once)
-            .map(|_| scope.spawn(one_after_the_other))
+        let (workspace, folder) = (&workspace, &folder);
+        let all: Vec<_> = chosen
+            .into_iter()
+            .map(|target| scope.spawn(move || (target, fuzz(workspace, folder, target, args))))
             .collect();
-        let ended = all.into_iter().map(|it| it.join().expect("no panic"));
-        ended.flatten().collect()
+        all.into_iter()
+            .filter_map(|it| {
+                let (target, ended) = it.join().expect("no panic");
+                eprintln!("{:#}", ended.err()?);
+                Some(target.as_str())
+            })
+            .collect()
     });
     if !broken.is_empty() {
         bail!("an input breaks {}", broken.join(", "));

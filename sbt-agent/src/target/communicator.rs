@@ -8,6 +8,11 @@
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
+use sbt_common::{
+    Mpi,
+    mpi::{GROUP_RANKS, MOST_RANKS, PROCESS_NAME},
+};
+
 /// How much of a communicator is looked at, bytes.
 const SIZE: usize = 640;
 
@@ -25,67 +30,91 @@ const GROUP: usize = 64;
 /// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Communicator {
-    number: u32,
-    first: u32,
+    /// That number.
+    pub number: u32,
+    /// That rank, as the world numbers it.
+    pub first: u32,
 }
 
 /// What lies at an address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A communicator, and how many ranks it has.
-    Communicator(Communicator, u32),
+    /// A communicator, how many ranks it has, and where that stands.
+    Communicator(Communicator, u32, Mpi),
     /// None of Open MPI 4.
     Other,
     /// The process has ended, or its memory cannot be read.
     Unread,
 }
 
-/// Reads what should be a communicator.
-pub fn at(pid: u32, address: u64) -> Found {
+/// Reads what should be a communicator. `known`: what was found of another one.
+pub fn at(pid: u32, address: u64, known: Option<Mpi>) -> Found {
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else {
         return Found::Unread;
     };
     if memory.read_exact_at(&mut [0], address).is_err() {
         return Found::Unread;
     }
-    find(address, &|at, bytes| memory.read_exact_at(bytes, at).ok())
-        .map_or(Found::Other, |(communicator, size)| {
-            Found::Communicator(communicator, size)
-        })
+    let read: Read<'_> = &|at, bytes| memory.read_exact_at(bytes, at).ok();
+    read_as(address, known, read).map_or(Found::Other, |((communicator, ranks), mpi)| {
+        Found::Communicator(communicator, ranks, mpi)
+    })
+}
+
+/// What a communicator is, how many ranks it has, and where that stands: `known` of another
+/// one, which holds also for those to which the program has given another name.
+pub fn read_as(
+    address: u64,
+    known: Option<Mpi>,
+    read: Read<'_>,
+) -> Option<((Communicator, u32), Mpi)> {
+    let by_place = known.and_then(|known| Some((describe(address, known, read)?, known)));
+    by_place.or_else(|| find(address, read))
 }
 
 /// Reads memory into a buffer, all of it or nothing.
-type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
+pub type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
 
-fn find(address: u64, read: Read<'_>) -> Option<(Communicator, u32)> {
+fn describe(address: u64, at: Mpi, read: Read<'_>) -> Option<(Communicator, u32)> {
+    let mut bytes = [0; 8];
+    read(address.checked_add(at.number.into())?, &mut bytes)?;
+    let (number, rank) = (word(&bytes, 0)?, word(&bytes, 4)?);
+    read(address.checked_add(at.group.into())?, &mut bytes)?;
+    let (ranks, first) = group(pointer(&bytes, 0)?, rank, read)?;
+    Some((Communicator { number, first }, ranks))
+}
+
+/// By the name that the library has given it.
+fn find(address: u64, read: Read<'_>) -> Option<((Communicator, u32), Mpi)> {
     let mut bytes = [0; SIZE];
     read(address, &mut bytes)?;
     let begins = |at: &usize| NAMES.iter().any(|name| bytes[*at..].starts_with(name));
     let name = (0..SIZE - NAME - GROUP).step_by(4).find(begins)?;
-    let behind = &bytes[name + NAME..];
-    let number = word(behind, 0)?;
-    let rank = word(behind, 4)?;
+    let number = name + NAME;
     // Pointers are aligned, as the structure itself is.
-    let start = (name + NAME).next_multiple_of(8);
-    (start..start + GROUP).step_by(8).find_map(|at| {
-        let (size, first) = group(pointer(&bytes, at)?, rank, read)?;
-        Some((Communicator { number, first }, size))
+    let start = number.next_multiple_of(8);
+    (start..start + GROUP).step_by(8).find_map(|group| {
+        let mpi = Mpi {
+            number: u32::try_from(number).ok()?,
+            group: u32::try_from(group).ok()?,
+        };
+        Some((describe(address, mpi, read)?, mpi))
     })
 }
 
 /// The number of ranks of a group, and the first of them in the world; `None` if it
 /// is none in which this process has that rank.
 fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
-    let mut bytes = [0; 40];
+    let mut bytes = [0; 24];
     // Behind what all of the library's objects begin with: how many ranks, which of
     // them this is, a number for Fortran, and pointers to the ranks' processes.
-    read(address, &mut bytes)?;
-    let (size, mine) = (word(&bytes, 16)?, word(&bytes, 20)?);
-    if mine != rank || size == 0 || rank >= size || size > 1 << 24 {
+    read(address.checked_add(GROUP_RANKS)?, &mut bytes)?;
+    let (size, mine) = (word(&bytes, 0)?, word(&bytes, 4)?);
+    if mine != rank || rank >= size || size > MOST_RANKS {
         return None;
     }
     let mut first = [0; 8];
-    read(pointer(&bytes, 32)?, &mut first)?;
+    read(pointer(&bytes, 16)?, &mut first)?;
     let first = u64::from_ne_bytes(first);
     // Of a process that nobody has spoken to there is only the name, and the lowest
     // bit says so.
@@ -93,7 +122,7 @@ fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
         u32::try_from(first >> 1 & u64::from(u32::MAX)).ok()?
     } else {
         let mut name = [0; 8];
-        read(first.checked_add(40)?, &mut name)?;
+        read(first.checked_add(PROCESS_NAME)?, &mut name)?;
         word(&name, 4)?
     };
     Some((size, first))
@@ -137,12 +166,28 @@ mod tests {
         memory
     }
 
-    fn found(memory: &[u8]) -> Option<(Communicator, u32)> {
-        find(AT, &|at, bytes| {
+    /// Reads it.
+    fn reading(memory: &[u8]) -> impl Fn(u64, &mut [u8]) -> Option<()> {
+        |at, bytes| {
             let at = usize::try_from(at.checked_sub(AT)?).ok()?;
             bytes.copy_from_slice(memory.get(at..at.checked_add(bytes.len())?)?);
             Some(())
-        })
+        }
+    }
+
+    fn found(memory: &[u8]) -> Option<(Communicator, u32)> {
+        Some(find(AT, &reading(memory))?.0)
+    }
+
+    #[test]
+    fn one_that_the_program_has_named_is_known_by_the_place() {
+        let (as_made, mpi) = find(AT, &reading(&memory(b"MPI_COMM_WORLD", true))).unwrap();
+        let named = memory(b"of the rows", true);
+        assert_eq!(found(&named), None);
+        let known = |at, mpi| read_as(at, Some(mpi), &reading(&named));
+        assert_eq!(known(AT, mpi), Some((as_made, mpi)));
+        assert_eq!(known(AT, Mpi::default()), None);
+        assert_eq!(known(u64::MAX, mpi), None);
     }
 
     #[test]

@@ -61,6 +61,7 @@ impl Ebpf {
                 self.kmp.push(place.way);
                 let index = u16::try_from(self.kmp.len() - 1)?;
                 self.loaded
+                    .maps
                     .set_kmp(index, place.way)
                     .context("telling the probes where LLVM's OpenMP keeps its teams")?;
             }
@@ -150,6 +151,7 @@ impl Ebpf {
             self.attach_file(&file)?;
         }
         self.loaded
+            .maps
             .set_generation(self.generation)
             .context("switching to another set of probes")
     }

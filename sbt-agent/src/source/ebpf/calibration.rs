@@ -206,7 +206,12 @@ impl Bench {
         let walk = (outer - bare - wait).max(0.0);
         // The last, since what is called from within one does not count.
         each[Class::Call as usize] = of(self, sbt_calibrate_call);
-        let sent = self.loaded.lost().context("reading the loss counter")? == 0;
+        let sent = self
+            .loaded
+            .maps
+            .lost()
+            .context("reading the loss counter")?
+            == 0;
         anyhow::ensure!(sent, "there was no room for the records of the measurement");
         anyhow::ensure!(wait > 0.0, "the probe was not hit");
         Ok(Tariff { each, step, walk })
@@ -255,7 +260,7 @@ impl Bench {
             cfa_offset: 16,
             rbp_offset: 0,
         };
-        self.loaded.change_rules(&[(code, Some(rule))])?;
+        self.loaded.maps.change_rules(&[(code, Some(rule))])?;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Which communicator of MPI is meant by its address in one of the processes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use sbt_common::{Memory, Mpi};
 
 use super::spaces::own;
 use crate::{
@@ -21,6 +22,10 @@ pub struct Communicators {
     met: FxHashMap<u64, Met>,
     /// Each job has a world of its own.
     objects: FxHashMap<(Option<Job>, Communicator), u64>,
+    /// The jobs of processes, by their numbers.
+    jobs: FxHashMap<u16, Option<Job>>,
+    /// Where it stands what a communicator is.
+    known: Option<Mpi>,
     /// Whether any was none that is known.
     has_others: bool,
 }
@@ -46,14 +51,18 @@ impl Communicators {
         if let Some(met) = self.met.get(&own).filter(|met| now_ns < met.until_ns) {
             return (met.object, met.count);
         }
-        let found = communicator::at(of.1, at);
+        let found = communicator::at(of.1, at, self.known);
         self.has_others |= found == Found::Other;
         let met = match (found, self.met.get(&own)) {
-            (Found::Communicator(communicator, size), _) => Met {
-                until_ns: now_ns.saturating_add(TRUSTED_NS),
-                object: self.object((process::job(of.1), communicator), at),
-                count: Some(size),
-            },
+            (Found::Communicator(communicator, size, mpi), _) => {
+                self.known.get_or_insert(mpi);
+                let job = self.job(of);
+                Met {
+                    until_ns: now_ns.saturating_add(TRUSTED_NS),
+                    object: self.object((job, communicator), at),
+                    count: Some(size),
+                }
+            }
             // The process may have ended since, or the communicator been freed.
             (_, Some(met)) => *met,
             (_, None) => Met {
@@ -66,8 +75,36 @@ impl Communicators {
         (met.object, met.count)
     }
 
+    /// A thread has read it with its arrival.
+    pub fn told(&mut self, of: (u16, u32), record: &Memory) {
+        let communicator = Communicator {
+            number: record.round,
+            first: record.arrived,
+        };
+        let job = self.job(of);
+        let met = Met {
+            // Another one would be told.
+            until_ns: u64::MAX,
+            object: self.object((job, communicator), record.object),
+            count: Some(record.count),
+        };
+        self.met.insert(own(of.0, record.object), met);
+    }
+
+    /// Where it stands in this library's communicators which one is meant, once that has
+    /// been found out.
+    pub const fn place(&self) -> Option<Mpi> {
+        self.known
+    }
+
+    fn job(&mut self, (space, process): (u16, u32)) -> Option<Job> {
+        let job = self.jobs.entry(space);
+        job.or_insert_with(|| process::job(process)).clone()
+    }
+
     /// Nothing lies any more where it lay in the memory of a process.
     pub fn forget(&mut self, space: u16) {
+        self.jobs.remove(&space);
         self.met.retain(|own, _| event::space(*own) != space);
     }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, Condvar, ENDS, Mapping, MarkCookie, Memory, STEPPED, Thread, UNKNOWN, evidence, kind,
-    layout,
+    Arrive, Condvar, ENDS, Mapping, MarkCookie, Memory, Mpi, STEPPED, Thread, UNKNOWN, evidence,
+    kind, layout,
 };
 
 mod chains;
@@ -235,6 +235,12 @@ impl Decoder {
         self.communicators.note()
     }
 
+    /// Where it stands in the memory of Open MPI which communicator is meant, once that is
+    /// known: the programs are to read it.
+    pub const fn mpi(&self) -> Option<Mpi> {
+        self.communicators.place()
+    }
+
     /// Appends what one record says to `out`.
     pub fn decode(&mut self, raw: &Raw, out: &mut Vec<Event>) {
         match raw {
@@ -287,6 +293,12 @@ impl Decoder {
             Raw::Memory(record) => {
                 let tid = record.head.tid;
                 let thread = self.check(tid, record.seq, out);
+                if record.head.layout == layout::MPI {
+                    // The arrival that comes next says so.
+                    let of = (thread.space, thread.process);
+                    self.communicators.told(of, record);
+                    return;
+                }
                 let unread = record.count == 0
                     && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
                 if record.head.detail != 0 || unread {

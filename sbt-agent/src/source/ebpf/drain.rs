@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use sbt_common::Mpi;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{
@@ -43,15 +44,18 @@ impl Pace {
     }
 }
 
-/// Reads until `stopping`, then what is left; closes the sink by dropping it. Gives
-/// the rings back, and what the user should know.
+/// Reads until `stopping`, then what is left; closes the sink by dropping it. What it
+/// learns of Open MPI's memory it hands to `teach`. Gives the rings back, and what the user
+/// should know.
 pub fn run(
     mut rings: Rings,
     start: Start,
     sink: &Sink,
     stopping: &AtomicBool,
+    teach: impl FnOnce(Mpi),
 ) -> (Rings, Option<String>) {
     let mut decoder = Decoder::new(start);
+    let mut teach = Some(teach);
     let mut raws: Vec<Raw> = Vec::new();
     let mut pace = Pace::default();
     let mut batch = Batch::new();
@@ -64,6 +68,11 @@ pub fn run(
         for chunk in raws.chunks(BATCH) {
             for raw in chunk {
                 decoder.decode(raw, &mut batch);
+            }
+            if let Some(mpi) = decoder.mpi()
+                && let Some(teach) = teach.take()
+            {
+                teach(mpi);
             }
             hand_over(sink, &mut batch, last);
         }

@@ -5,12 +5,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
-    io::{self, Read as _},
-    os::{
-        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::fs::MetadataExt as _,
-    },
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     sync::OnceLock,
 };
 
@@ -19,16 +15,12 @@ use aya_obj::{
     EbpfSectionKind, Object, ProgramSection,
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
-use memmap2::Mmap;
-use sbt_common::{
-    Code, Config, Futex, Kmp, Lock, MAX_LOCKS, MAX_RINGS, MAX_RULES, Plain, RING_BYTES, Rule,
-    State, name, read,
-};
+use sbt_common::{Config, RING_BYTES, bytes, name};
 use thiserror::Error;
 
 use super::{
     bpf::{self, MapSpec, ProgramKind},
-    btf::Btf,
+    maps::Maps,
 };
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
@@ -83,22 +75,8 @@ pub struct Loaded {
     /// one checked takes the kernel milliseconds. What it has refused it is not asked again.
     programs: HashMap<String, OnceLock<Answer>>,
     object: Object,
-    lost: OwnedFd,
-    state: OwnedFd,
-    silenced: OwnedFd,
-    passed: OwnedFd,
-    followed: OwnedFd,
-    rules: OwnedFd,
-    locks: OwnedFd,
-    unlisted: OwnedFd,
-    /// Since when futexes are watched, ns.
-    futexes_ns: u64,
-    /// Which probes count.
-    generation: u16,
-    /// What there are rules for to walk by.
-    known_rules: HashSet<Code>,
-    kmp: OwnedFd,
-    events: OwnedFd,
+    /// What is said through maps.
+    pub maps: Maps,
     /// The rings, to be drained.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
@@ -144,259 +122,6 @@ impl Loaded {
         let function = self.object.functions.get(&program.function_key())?;
         Some(function.instructions.len())
     }
-
-    /// Makes the probes of another generation count, at once.
-    pub fn set_generation(&mut self, generation: u16) -> io::Result<()> {
-        self.generation = generation;
-        self.renew_state()
-    }
-
-    /// Makes the programs forget what they know of barrier objects and of
-    /// return addresses, and take over what has been set.
-    fn renew_state(&self) -> io::Result<()> {
-        // A value never used before: everything is read afresh.
-        let now = crate::clock::now_ns();
-        let state = State {
-            trust: now,
-            generation: u64::from(self.generation),
-            epoch: now,
-            walks: if self.known_rules.is_empty() { 0 } else { now },
-            futexes: self.futexes_ns,
-        };
-        bpf::map_update(self.state.as_fd(), 0, &bytes(&state))
-    }
-
-    /// Waits on futexes count that begin from now on.
-    pub fn begin_futexes(&mut self) -> io::Result<()> {
-        self.futexes_ns = crate::clock::now_ns();
-        self.renew_state()
-    }
-
-    /// See [`name::LOCKS`], and [`name::UNLISTED`] over all CPUs.
-    pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
-        let map = self.locks.as_fd();
-        let mut found = Vec::new();
-        for key in self.futexes()? {
-            let mut value = [0; size_of::<Lock>()];
-            if bpf::map_read(map, &key, &mut value)? {
-                found.extend(read::<Futex>(&key).zip(read::<Lock>(&value)));
-            }
-        }
-        Ok((found, sum_per_cpu(self.unlisted.as_fd())?))
-    }
-
-    /// Forgets them, or those of a process.
-    pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
-        for key in self.futexes()? {
-            let futex = read::<Futex>(&key);
-            let is_other = |futex: Futex| process.is_some_and(|process| futex.process != process);
-            if !futex.is_some_and(is_other) {
-                // Absent is what it is to be.
-                let _absent = bpf::map_remove(self.locks.as_fd(), &key);
-            }
-        }
-        Ok(())
-    }
-
-    /// Keys come in no order, and again from the first where one has gone.
-    fn futexes(&self) -> io::Result<Vec<[u8; size_of::<Futex>()]>> {
-        let mut found = Vec::new();
-        let mut last = None;
-        while let Some(next) = bpf::map_next_key(self.locks.as_fd(), last)?
-            && found.len() < MAX_LOCKS as usize
-        {
-            found.push(next);
-            last = Some(next);
-        }
-        Ok(found)
-    }
-
-    /// Adds rules and takes others away, by the code around the return address.
-    /// Those in force before hold until all is done.
-    pub fn change_rules(&mut self, changes: &[(Code, Option<Rule>)]) -> io::Result<()> {
-        let map = self.rules.as_fd();
-        for (code, rule) in changes {
-            let key = bytes(code);
-            match rule {
-                // Without its rule a chain ends earlier.
-                Some(_)
-                    if self.known_rules.len() >= MAX_RULES as usize
-                        && !self.known_rules.contains(code) => {}
-                Some(rule) => {
-                    bpf::map_insert(map, &key, &bytes(rule))?;
-                    self.known_rules.insert(*code);
-                }
-                None => {
-                    // Absent is what it is to be.
-                    let _absent = bpf::map_remove(map, &key);
-                    self.known_rules.remove(code);
-                }
-            }
-        }
-        self.renew_state()
-    }
-
-    /// Tells how probes in LLVM's OpenMP find the team.
-    pub fn set_kmp(&self, index: u16, way: Kmp) -> io::Result<()> {
-        // SAFETY: Kmp is repr(C) of integers without padding, as its size shows.
-        let bytes: [u8; size_of::<Kmp>()] = unsafe { std::mem::transmute(way) };
-        bpf::map_update(self.kmp.as_fd(), index.into(), &bytes)
-    }
-
-    /// Lets the programs read perf events: for each the CPUs that have it, and the
-    /// descriptors, which must be kept.
-    pub fn set_events(&self, events: &[Vec<(u32, OwnedFd)>]) -> io::Result<()> {
-        for (event, all) in (0..).zip(events) {
-            for (cpu, fd) in all {
-                let index = event * self.config.cpus + cpu;
-                let fd = fd.as_raw_fd().cast_unsigned();
-                bpf::map_update(self.events.as_fd(), index, &fd.to_ne_bytes())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Records that found no room so far, over all CPUs.
-    pub fn lost(&self) -> io::Result<u64> {
-        sum_per_cpu(self.lost.as_fd())
-    }
-
-    /// See [`name::SILENCED`].
-    pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
-        bpf::map_insert(
-            self.silenced.as_fd(),
-            &key.to_ne_bytes(),
-            &until_ns.to_ne_bytes(),
-        )
-    }
-
-    /// See [`name::FOLLOWED`]: one that runs already.
-    pub fn follow(&self, process: u32) -> io::Result<()> {
-        let one = 1_u32.to_ne_bytes();
-        bpf::map_insert(self.followed.as_fd(), &process.to_ne_bytes(), &one)
-    }
-
-    /// See [`name::PASSED`], over all CPUs.
-    pub fn passed(&self) -> io::Result<u64> {
-        sum_per_cpu(self.passed.as_fd())
-    }
-}
-
-fn sum_per_cpu(map: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut per_cpu = vec![0; possible_cpus()];
-    bpf::map_lookup(map, 0, &mut per_cpu)?;
-    Ok(per_cpu.iter().sum())
-}
-
-fn possible_cpus() -> usize {
-    aya::util::nr_cpus().unwrap_or(1)
-}
-
-/// `PROC_PID_INIT_INO` of the kernel (`include/linux/proc_ns.h`).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-
-/// The settings for this kernel and this target. What cannot be found stays 0
-/// and is done without.
-/// `children`: whether processes that descend from the target are watched too.
-pub fn configure(target: u32, children: bool) -> Config {
-    let mut config = Config {
-        target,
-        ..Config::default()
-    };
-    if let Ok(namespace) = fs::metadata("/proc/self/ns/pid") {
-        config.ns_dev = namespace.dev();
-        config.ns_ino = namespace.ino();
-    }
-    let data = KernelBtf::open();
-    let data = data.as_ref().map_or(&[][..], KernelBtf::bytes);
-    let structures = [
-        "task_struct",
-        "sched_entity",
-        "sched_info",
-        "cfs_rq",
-        "rq",
-        "mm_struct",
-        "signal_struct",
-    ];
-    if let Ok(btf) = Btf::parse(data, &structures) {
-        let find = |structure, path: &[&str]| btf.offset(structure, path).unwrap_or(0);
-        config.run_delay = find("task_struct", &["sched_info", "run_delay"]);
-        config.start_time = find("task_struct", &["start_time"]);
-        config.mm = find("task_struct", &["mm"]);
-        config.pid = find("task_struct", &["pid"]);
-        config.any_tgid = find("task_struct", &["tgid"]);
-        if config.ns_ino == FIRST_PID_NAMESPACE {
-            config.tgid = config.any_tgid;
-        }
-        config.signal = find("task_struct", &["signal"]);
-        config.live = find("signal_struct", &["live"]);
-        let known = [config.pid, config.any_tgid, config.signal, config.live];
-        // Without these nobody would know them, or forget them when they end.
-        config.children = u32::from(children && known.iter().all(|offset| *offset != 0));
-        config.min_flt = find("task_struct", &["min_flt"]);
-        config.maj_flt = find("task_struct", &["maj_flt"]);
-        config.nvcsw = find("task_struct", &["nvcsw"]);
-        config.nivcsw = find("task_struct", &["nivcsw"]);
-        config.nr_migrations = find("task_struct", &["se", "nr_migrations"]);
-        config.comm = find("task_struct", &["comm"]);
-        config.last_queued = find("task_struct", &["sched_info", "last_queued"]);
-        config.last_arrival = find("task_struct", &["sched_info", "last_arrival"]);
-        config.flags = find("task_struct", &["flags"]);
-        if let Some((byte, bit)) = btf.bit("task_struct", "in_iowait") {
-            (config.iowait, config.iowait_bit) = (byte, bit);
-        }
-        config.start_code = find("mm_struct", &["start_code"]);
-        // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
-        // first; so 0 means absent for each of these.
-        let run = [
-            find("task_struct", &["se", "sum_exec_runtime"]),
-            find("task_struct", &["se", "exec_start"]),
-            find("task_struct", &["se", "cfs_rq"]),
-            find("cfs_rq", &["rq"]),
-            find("rq", &["clock"]),
-            find("rq", &["clock_task"]),
-        ];
-        if run.iter().all(|offset| *offset != 0) {
-            [
-                config.sum_exec_runtime,
-                config.exec_start,
-                config.cfs_rq,
-                config.rq,
-                config.clock,
-                config.clock_task,
-            ] = run;
-        }
-    }
-    config.cpus = u32::try_from(possible_cpus()).unwrap_or(1);
-    let rings = config.cpus.next_power_of_two().min(MAX_RINGS);
-    config.ring_mask = rings - 1;
-    config
-}
-
-/// The kernel's BTF: mapped where the kernel allows it (6.16), else read.
-enum KernelBtf {
-    Mapped(Mmap),
-    Read(Vec<u8>),
-}
-
-impl KernelBtf {
-    fn open() -> io::Result<Self> {
-        let mut file = fs::File::open("/sys/kernel/btf/vmlinux")?;
-        // SAFETY: the kernel never changes it.
-        if let Ok(map) = unsafe { Mmap::map(&file) } {
-            return Ok(Self::Mapped(map));
-        }
-        let mut data = Vec::new();
-        file.read_to_end(&mut data)?;
-        Ok(Self::Read(data))
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Read(data) => data,
-        }
-    }
 }
 
 /// Without these there is nothing to watch with; one of the others that a kernel
@@ -409,7 +134,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     let mut object = Object::parse(OBJECT).map_err(|e| LoadError::Object(e.to_string()))?;
     let settings = bytes(&config);
     object
-        .patch_map_data(HashMap::from([(name::CONFIG, (settings.as_slice(), true))]))
+        .patch_map_data(HashMap::from([(name::CONFIG, (settings, true))]))
         .map_err(|e| LoadError::Object(e.to_string()))?;
 
     let rings = create_rings(&config)?;
@@ -474,26 +199,12 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     filled
         .unwrap_or_else(|_| Err(io::Error::other("the thread that does it failed")))
         .map_err(LoadError::kernel("array of ring buffers"))?;
-    let mut take = |name: &str| {
-        maps.remove(name)
-            .ok_or_else(|| LoadError::Object(format!("no map {name}")))
-    };
+    let taken = Maps::take(&mut maps, config.cpus);
+    let taken = taken.map_err(|name| LoadError::Object(format!("no map {name}")))?;
     Ok(Loaded {
         programs,
         object,
-        lost: take(name::LOST)?,
-        state: take(name::STATE)?,
-        silenced: take(name::SILENCED)?,
-        passed: take(name::PASSED)?,
-        followed: take(name::FOLLOWED)?,
-        rules: take(name::RULES)?,
-        locks: take(name::LOCKS)?,
-        unlisted: take(name::UNLISTED)?,
-        futexes_ns: 0,
-        generation: 0,
-        known_rules: HashSet::new(),
-        kmp: take(name::KMP)?,
-        events: take(name::EVENTS)?,
+        maps: taken,
         rings,
         uprobes,
         config,
@@ -528,13 +239,6 @@ fn fill_array(array: BorrowedFd<'_>, rings: &[RingBuf<MapData>]) -> io::Result<(
         bpf::map_update(array, index, &fd.to_ne_bytes())?;
     }
     Ok(())
-}
-
-/// A value as its bytes.
-fn bytes<T: Plain>(value: &T) -> Vec<u8> {
-    let start = std::ptr::from_ref(value).cast::<u8>();
-    // SAFETY: Plain types are without padding, so every byte is initialised.
-    unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec()
 }
 
 fn create_rings(config: &Config) -> Result<Vec<RingBuf<MapData>>, LoadError> {

@@ -20,11 +20,13 @@ pub mod btf;
 pub mod calibration;
 mod calls;
 pub mod communicators;
+pub mod configure;
 pub mod counting;
 pub mod decode;
 pub mod drain;
 pub mod kernel;
 pub mod loader;
+pub mod maps;
 pub mod perf_uprobe;
 pub mod points;
 pub mod raw;
@@ -38,6 +40,7 @@ pub mod trial;
 
 use attach::detach;
 use bpf::ProgramKind;
+use configure::configure;
 use decode::{Baselines, Start};
 use loader::{LoadError, Loaded};
 use raw::Raw;
@@ -164,7 +167,7 @@ impl Ebpf {
         states: States,
         counters: &[Counter],
     ) -> Result<Self, LoadError> {
-        let mut config = loader::configure(pid, children);
+        let mut config = configure(pid, children);
         let states = set_states(states, &mut config);
         let opened = open_counters(counters, &mut config);
         let mut loaded = loader::load(config, ProgramKind::of_uprobes(), &PROGRAMS)?;
@@ -237,6 +240,7 @@ impl Ebpf {
         }
         let begun = self
             .loaded
+            .maps
             .set_events(&self.counters.events)
             .and_then(|()| {
                 let program = self.loaded.program("switch").map_err(io::Error::other)?;
@@ -328,42 +332,43 @@ impl Ebpf {
     /// Watches a child of the target that runs already, as the kernel's first pid
     /// namespace numbers it.
     pub fn follow(&self, process: u32) -> io::Result<()> {
-        self.loaded.follow(process)
+        self.loaded.maps.follow(process)
     }
 
     /// The futexes on which threads have waited, and how many waits are in none of
     /// them for want of room.
     pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
-        self.loaded.locks()
+        self.loaded.maps.locks()
     }
 
     /// Begins to count those waits anew, all or those of a process.
     pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
-        self.loaded.clear_locks(process)
+        self.loaded.maps.clear_locks(process)
     }
 
     /// Lets a condition variable or a futex pass unseen until a time, ns.
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
         if !self.has_children() {
-            return self.loaded.silence(key, until_ns);
+            return self.loaded.maps.silence(key, until_ns);
         }
         // The programs know it by its process too; those of children stay.
         if space(key) != 0 {
             return Ok(());
         }
         let key = key ^ u64::from(self.pid) << sbt_common::PROCESS_SHIFT;
-        self.loaded.silence(key, until_ns)
+        self.loaded.maps.silence(key, until_ns)
     }
 
     /// How many uses of condition variables have passed so.
     pub fn passed(&self) -> u64 {
-        self.loaded.passed().unwrap_or(0)
+        self.loaded.maps.passed().unwrap_or(0)
     }
 
     /// Adds rules by which callers of callers are found, and takes others away.
     /// What is remembered of return addresses is forgotten, even if there are none.
     pub fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
         self.loaded
+            .maps
             .change_rules(changes)
             .context("storing how to find the callers of functions")
     }
@@ -396,10 +401,11 @@ impl Ebpf {
             },
         };
         let stopping = Arc::clone(&self.stopping);
+        let teach = self.loaded.maps.mpi_teacher()?;
         self.drain = Some(
             std::thread::Builder::new()
                 .name("sbt-drain".into())
-                .spawn(move || drain::run(rings, start, &sink, &stopping))
+                .spawn(move || drain::run(rings, start, &sink, &stopping, teach))
                 .context("starting the thread that reads the ring buffers")?,
         );
         Ok(())
@@ -407,7 +413,7 @@ impl Ebpf {
 
     /// Records lost for want of room so far.
     pub fn lost(&self) -> u64 {
-        self.loaded.lost().unwrap_or(0)
+        self.loaded.maps.lost().unwrap_or(0)
     }
 }
 
@@ -440,7 +446,12 @@ impl Ebpf {
             notes.push("this kernel does not tell how long threads ran: no run times".into());
         }
         Ok(Totals {
-            lost: self.loaded.lost().context("reading the loss counter")? + unreadable,
+            lost: self
+                .loaded
+                .maps
+                .lost()
+                .context("reading the loss counter")?
+                + unreadable,
             notes,
         })
     }

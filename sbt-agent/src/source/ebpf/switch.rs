@@ -108,6 +108,7 @@ impl Ebpf {
 
     fn attach_futexes(&mut self) -> anyhow::Result<()> {
         self.loaded
+            .maps
             .begin_futexes()
             .context("telling the programs since when futexes are watched")?;
         // Who waited when they came off has not been seen to go on.

@@ -7,6 +7,7 @@ use sbt_common::MAX_EVENTS;
 
 use super::{
     bpf::{self, ProgramKind},
+    configure::configure,
     loader::{self, LoadError},
 };
 
@@ -28,7 +29,7 @@ pub struct Trial {
 ///
 /// What all programs need cannot be made: maps, rings.
 pub fn all() -> Result<Vec<Trial>, LoadError> {
-    let mut config = loader::configure(std::process::id(), true);
+    let mut config = configure(std::process::id(), true);
     config.switches = 1;
     config.counts = 1;
     config.events = u32::try_from(MAX_EVENTS).unwrap_or(1);

@@ -154,6 +154,9 @@ impl Programs {
             let count = register(registers, cookie.count);
             tell::count(cookie.layout, object, (low(count), 0), hit);
         }
+        if cookie.layout == layout::MPI && !self.reads_late {
+            tell::communicator(object, &mut self.mpi, hit);
+        }
         let arrival = Arrival {
             cookie,
             object,

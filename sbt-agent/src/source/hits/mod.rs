@@ -17,7 +17,7 @@ mod tell;
 mod walk;
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, kind};
+use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, kind};
 use serde::{Deserialize, Serialize};
 
 pub use places::{Place, places};
@@ -123,6 +123,8 @@ pub struct Programs {
     /// Whether a barrier's memory is read long after the hit: the round that it shows then
     /// is another one, and so may be the count.
     pub reads_late: bool,
+    /// Where it stands in the memory of Open MPI which communicator is meant.
+    mpi: Option<Mpi>,
     /// For how many threads barriers were initialised, where memory is read late: by memory
     /// and address.
     counts: FxHashMap<(u32, u64), u32>,

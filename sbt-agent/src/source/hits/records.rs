@@ -1,6 +1,6 @@
 //! Records one after the other: each with its length in front, 16 bits.
 
-use sbt_common::Plain;
+use sbt_common::{Plain, bytes};
 
 /// Records that wait to be read.
 #[derive(Debug, Default)]
@@ -16,10 +16,7 @@ impl Records {
         #[allow(clippy::cast_possible_truncation, reason = "asserted above")]
         let length = size_of::<T>() as u16;
         self.bytes.extend(length.to_ne_bytes());
-        let start = std::ptr::from_ref(record).cast::<u8>();
-        // SAFETY: Plain types are without padding, so every byte is initialised.
-        let bytes = unsafe { std::slice::from_raw_parts(start, size_of::<T>()) };
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes(record));
     }
 }
 

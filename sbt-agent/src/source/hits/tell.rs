@@ -1,8 +1,11 @@
 //! The records of what is not an arrival.
 
-use sbt_common::{Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, STEPPED, kind, layout};
+use sbt_common::{
+    Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, Mpi, STEPPED, kind, layout,
+};
 
 use super::{Hit, Machine, Records, Slot};
+use crate::target::communicator;
 
 /// Sends that a marked place was passed.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
@@ -53,6 +56,18 @@ pub(super) fn count(
     hit: &mut Hit<'_, impl Machine>,
 ) {
     memory(layout, object, [count, round, 0], hit);
+}
+
+/// Sends which communicator of MPI lies at an address: it may be freed right after this.
+/// `known`: where such a thing stands, once it has been found.
+pub(super) fn communicator(object: u64, known: &mut Option<Mpi>, hit: &mut Hit<'_, impl Machine>) {
+    let machine = &*hit.machine;
+    let read = |at, bytes: &mut [u8]| machine.read(at, bytes).then_some(());
+    if let Some(((communicator, ranks), mpi)) = communicator::read_as(object, *known, &read) {
+        *known = Some(mpi);
+        let held = [ranks, communicator.number, communicator.first];
+        memory(layout::MPI, object, held, hit);
+    }
 }
 
 /// Sends what a barrier holds: for how many threads it is, its round, and how many have come.

@@ -1,0 +1,109 @@
+//! `sbt check`: a program or a recording is judged.
+
+use std::{ffi::OsString, path::Path};
+
+use anyhow::Context as _;
+
+use super::chosen::{
+    BASELINE, SETTINGS, SettingsError, fresh, guard_watching, narration, recording, settings,
+};
+use crate::{
+    check::{Check, To},
+    cli::Options,
+    gate::{Asked, rule},
+    output::guard::{self, PROGRAM, READ},
+    record,
+    session::{self, Target},
+    settings::{self as all_settings, Environment},
+    target::{launch::Invoker, libraries},
+    usage::Usage,
+};
+
+/// Judges a recording or a report.
+pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {
+    if all_settings::say_how_to_watch(options) || options.record.is_some() || options.tui {
+        let text = "a recording is judged as it is: options that say how to watch belong to the \
+                    run that makes it; a program to be run goes after `--`";
+        return Err(Usage(text.into()).into());
+    }
+    let folder = std::env::current_dir().ok();
+    let none = Environment::default();
+    let effective = all_settings::effective(folder.as_deref(), none, options);
+    let effective = effective.map_err(Usage)?;
+    let asked = effective.settings.check.clone().with(typed);
+    let read = [
+        (READ, Some(path)),
+        (BASELINE, asked.baseline.as_deref()),
+        (SETTINGS, effective.file.as_deref().map(Path::new)),
+    ];
+    let written = [
+        ("--output", to.output.as_deref()),
+        ("--junit", to.junit.as_deref()),
+    ];
+    guard::check(&read, &written)?;
+    let check = Check::new(asked, to)?;
+    let report = record::report(path).context("a program to be run goes after `--`")?;
+    check.tell(&report)
+}
+
+/// Judges a run.
+pub fn program(
+    typed: Asked,
+    to: To,
+    options: &Options,
+    as_root: bool,
+    program: Vec<OsString>,
+) -> anyhow::Result<u8> {
+    if options.tui {
+        return Err(Usage("there is no live screen in a check; leave --tui out".into()).into());
+    }
+    let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let path = program
+        .first()
+        .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    // What is wrong with them is wrong with what was asked for, as if it had been typed.
+    let effective = settings(options, None).map_err(|error| match error.downcast() {
+        Ok(SettingsError(text)) => Usage(text).into(),
+        Err(other) => other,
+    })?;
+    let Some(effective) = effective else {
+        anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to check a program");
+    };
+    let asked = effective.settings.check.clone().with(typed);
+    let read = [
+        (PROGRAM, path.as_deref()),
+        (BASELINE, asked.baseline.as_deref()),
+    ];
+    let written = [("--junit", to.junit.as_deref())];
+    guard_watching(options, &effective, &read, &written)?;
+    let mut settings = effective.settings;
+    if let Some(limit) = asked.no_hang {
+        if settings.duration.is_some() {
+            let text = "--no-hang needs the program to be watched to its end, and --duration (or \
+                        `duration` in sbt.toml) stops before: leave one of them out";
+            return Err(Usage(text.into()).into());
+        }
+        // It has to be told before it is ended.
+        let look = rule::look_after(limit);
+        settings.hang_time = Some(settings.hang_time.map_or(look, |time| time.min(look)));
+        settings.end_hangs = Some(limit);
+    }
+    let _fresh = fresh(options);
+    let record = recording(options)?;
+    let check = Check::new(asked, to)?;
+    let target = Target::Run {
+        command: program,
+        invoker,
+        shown: None,
+    };
+    let narration = narration(options, &settings);
+    let mut found = None;
+    let status = session::watch(&target, settings, narration, record, None, |report| {
+        found = Some(report.clone());
+        Ok(())
+    })?;
+    let mut report = found.context("nothing was reported of the run")?;
+    // It may have ended only when it was no longer watched.
+    report.exit_status = status;
+    check.tell(&report)
+}

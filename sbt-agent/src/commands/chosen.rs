@@ -1,0 +1,160 @@
+//! What was chosen by options, settings and the terminal, for whatever is watched.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::Path,
+    time::Duration,
+};
+
+use crate::{
+    ci,
+    cli::Options,
+    output::{
+        self, Fresh,
+        guard::{self, Named},
+    },
+    place::printable,
+    record::{Keep, Sink},
+    screen::Look,
+    session::Narration,
+    settings::{self as all_settings, Detail, Effective, Environment, Settings},
+};
+
+/// A setting cannot be read, wherever it stands.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(pub String);
+
+/// Writes to standard error, which may be closed.
+pub fn say(text: &str) {
+    let text = ci::tame(text);
+    let _gone = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// What messages call files that are read, beside [`READ`] and [`PROGRAM`].
+pub const BASELINE: &str = "the baseline";
+pub const SETTINGS: &str = "the file of settings";
+
+/// Makes sure that watching replaces no file that is read, and writes nothing twice to one
+/// place. `read` and `written`: what there is beside the settings, the report, the recording
+/// and the stacks.
+pub fn guard_watching(
+    options: &Options,
+    effective: &Effective,
+    read: &[Named<'_>],
+    written: &[Named<'_>],
+) -> anyhow::Result<()> {
+    let file = effective.file.as_deref().map(Path::new);
+    let read = [read, &[(SETTINGS, file)]].concat();
+    let own = [
+        ("--output", options.output.as_deref()),
+        ("-o", options.record.as_deref()),
+        ("--folded", effective.settings.folded.as_deref()),
+    ];
+    guard::check(&read, &[&own, written].concat())
+}
+
+/// The effective settings, shown if the user wants to see them; `None` if
+/// nothing is to be watched at all. `hang_time`: what suits a demo, if nobody has said
+/// otherwise.
+pub fn settings(
+    options: &Options,
+    hang_time: Option<Duration>,
+) -> anyhow::Result<Option<Effective>> {
+    let environment = Environment::read(std::env::vars_os()).map_err(SettingsError)?;
+    if environment.no_debug {
+        return Ok(None);
+    }
+    let (mut effective, detail) = effective(options, environment)?;
+    if let Some(time) = hang_time {
+        effective.suggest_hang_time(time);
+    }
+    for note in &effective.notes {
+        say(&format!("sbt: {}\n", printable(note)));
+    }
+    say(&all_settings::table(&effective, detail));
+    Ok(Some(effective))
+}
+
+/// The effective settings, and how much of them is to be shown.
+pub fn effective(
+    options: &Options,
+    environment: Environment,
+) -> anyhow::Result<(Effective, Detail)> {
+    let detail = Detail::of(options.verbose, environment.options, environment.verbose);
+    let folder = std::env::current_dir().ok();
+    let effective =
+        all_settings::effective(folder.as_deref(), environment, options).map_err(SettingsError)?;
+    Ok((effective, detail))
+}
+
+/// How single episodes and warnings are told while the program runs. Who wants
+/// the report in a file wants nothing else on standard error than was asked for.
+pub fn narration(options: &Options, settings: &Settings) -> Narration {
+    let asked = settings.watch_all || settings.phase_times || !settings.watch.is_empty();
+    let terminal = std::io::stderr().is_terminal();
+    let tells = !options.quiet && (asked || options.output.is_none());
+    Narration {
+        style: tells.then(|| output::style(options.color, terminal)),
+        keep: options.json || options.record.is_some(),
+        run: None,
+    }
+}
+
+/// How the live screen looks, if there is to be one: on a terminal that is ours,
+/// unless something else is wanted.
+pub fn look(options: &Options) -> anyhow::Result<Option<Look>> {
+    if options.no_tui {
+        return Ok(None);
+    }
+    let terminal = output::has_terminal();
+    if options.tui {
+        anyhow::ensure!(
+            terminal,
+            "there is no terminal for the live screen; leave --tui out"
+        );
+    }
+    let stdout = std::io::stdout().is_terminal();
+    let wanted = options.tui || terminal && stdout && !options.quiet && !options.json;
+    Ok(wanted.then(|| output::style(options.color, true).into()))
+}
+
+/// The files that are written to, as far as they are not there yet.
+pub fn fresh(options: &Options) -> Fresh {
+    let all = [&options.record, &options.output, &options.folded];
+    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref))
+}
+
+/// The file of the recording, if there is to be one.
+pub fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
+    let Some(path) = &options.record else {
+        return Ok(None);
+    };
+    let file = output::for_recording(path)?;
+    let keep = match options.keep {
+        Some(time) => Some(Keep::Events(time)),
+        None => options.stats_only.then_some(Keep::Statistics),
+    };
+    Ok(Some(Sink::to(file, path, keep)?))
+}
+
+/// Where standard output is the program's.
+pub const JSON_NEEDS_FILE: &str =
+    "--json needs --output FILE here, since standard output belongs to the program";
+
+/// Where the report goes.
+pub fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {
+    if options.json && options.output.is_none() && !stdout_is_ours {
+        anyhow::bail!(JSON_NEEDS_FILE);
+    }
+    if let Some(path) = &options.output {
+        output::check_file(path)?;
+    }
+    Ok(output::Wish {
+        json: options.json,
+        file: options.output.clone(),
+        color: options.color,
+        quiet: options.quiet,
+        compensated: options.compensated,
+    })
+}

@@ -1,0 +1,185 @@
+//! What each command does, from what was typed to what is told.
+
+mod check;
+mod chosen;
+mod scale;
+mod watch;
+
+use std::{io::IsTerminal as _, path::Path};
+
+use anyhow::Context as _;
+
+pub use self::chosen::say;
+use crate::{
+    check::To,
+    cli::{self, Command, Exports},
+    compare, counters, demo, doctor, hang, look, manual,
+    output::{
+        self,
+        guard::{self, PROGRAM, READ},
+    },
+    place::printable,
+    record, replay, session,
+    target::{offers, process},
+    views::text,
+};
+
+fn write_manual(folder: &Path) -> anyhow::Result<u8> {
+    let shown = printable(&folder.to_string_lossy());
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {shown}"))?;
+    for page in manual::pages()? {
+        output::write_page(&folder.join(&page.name), &page.text)?;
+    }
+    Ok(0)
+}
+
+/// Does what was asked for, and tells with what status sbt ends.
+///
+/// # Errors
+/// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
+/// was asked for wrongly.
+pub fn act(command: Command) -> anyhow::Result<u8> {
+    if let Command::Hang { .. }
+    | Command::Report { .. }
+    | Command::Diff { .. }
+    | Command::Replay { .. } = &command
+    {
+        // They start nothing. What they read may be anybody's.
+        session::privilege::limit()?;
+    }
+    match command {
+        Command::Run {
+            options,
+            as_root,
+            program,
+        } => watch::run(program, None, as_root, &options, None),
+        Command::Attach { options, pid } => watch::attach(&options, pid),
+        Command::Demo {
+            options,
+            as_root,
+            threads,
+            scale,
+            name,
+        } => watch::demo(&name, threads, scale, as_root, &options),
+        Command::Hang { pid, children, to } => look_at(pid, children, &to),
+        Command::Report {
+            file,
+            compensated,
+            exports,
+            to,
+        } => report(&file, compensated, &exports, &to),
+        Command::Diff {
+            before,
+            after,
+            tolerance,
+            to,
+        } => {
+            let read = [before.as_path(), after.as_path()].map(|path| (READ, Some(path)));
+            guard::check(&read, &[("--output", to.output.as_deref())])?;
+            let (before, after) = (record::report(&before)?, record::report(&after)?);
+            let all = compare::compare(&before, &after);
+            output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
+            let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
+            Ok(u8::from(is_slower))
+        }
+        Command::Check {
+            rules,
+            junit,
+            options,
+            as_root,
+            file,
+            program,
+        } => {
+            let to = To {
+                json: options.json,
+                output: options.output.clone(),
+                junit,
+                color: options.color,
+                quiet: options.quiet,
+                stdout_is_ours: file.is_some(),
+            };
+            match file {
+                Some(file) => check::file((*rules).into(), to, &options, &file),
+                None => check::program((*rules).into(), to, &options, as_root, program),
+            }
+        }
+        Command::Scale(scale) => match (scale.one, &scale.into) {
+            (Some(threads), Some(into)) => scale::once(&scale, threads, into),
+            _ => scale::run(&scale),
+        },
+        Command::Replay { file, speed, color } => {
+            let terminal = std::io::stdout().is_terminal() && output::has_terminal();
+            let look = terminal.then(|| output::style(color, true).into());
+            replay::show(&file, speed, look)?;
+            Ok(0)
+        }
+        Command::List { of: None } => {
+            output::print(&counters::list::text(&counters::list::machine()))?;
+            Ok(0)
+        }
+        Command::List { of: Some(of) } => {
+            output::print(&offers::text(&of, &offers::files(&of)?))?;
+            Ok(0)
+        }
+        Command::Doctor { programs: true } => Ok(u8::from(!doctor::programs::examine()?)),
+        Command::Doctor { programs: false } => Ok(u8::from(!doctor::examine())),
+        Command::Completions { shell } => {
+            output::print(&manual::completions(shell)?)?;
+            Ok(0)
+        }
+        Command::Man { folder } => write_manual(&folder),
+        Command::DemoProgram {
+            name,
+            threads,
+            scale,
+            patient,
+        } => {
+            demo::run(&name, usize::try_from(threads)?, scale, patient)?;
+            Ok(0)
+        }
+    }
+}
+
+/// Looks at a process that does not go on.
+fn look_at(pid: u32, children: bool, to: &cli::Asked) -> anyhow::Result<u8> {
+    if let Some(path) = &to.output {
+        let program = process::folder(pid).join("exe");
+        guard::check(&[(PROGRAM, Some(&program))], &[("--output", Some(path))])?;
+        output::check_file(path)?;
+    }
+    let pid = process::find(pid)?.pid;
+    let all = if children {
+        look::family(pid)
+    } else {
+        vec![pid]
+    };
+    let scene = look::at(&all, &look::Looks::default())?;
+    let report = hang::report(&scene, pid);
+    output::deliver_asked(&report, to, text::look)?;
+    Ok(0)
+}
+
+/// Tells what a recording or a report has.
+fn report(
+    file: &Path,
+    compensated: bool,
+    exports: &Exports,
+    to: &cli::Asked,
+) -> anyhow::Result<u8> {
+    let mut written = vec![("--output", to.output.as_deref())];
+    written.extend(output::exports::written(exports));
+    guard::check(&[(READ, Some(file))], &written)?;
+    let report = if exports.any() {
+        let report = output::exports::write(file, exports)?;
+        if !to.json && to.output.is_none() {
+            return Ok(0);
+        }
+        report
+    } else {
+        record::report(file)?
+    };
+    output::deliver_asked(&report, to, |report, style| {
+        text::with(report, style, compensated)
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,130 @@
+//! `sbt scale`: a program is run at several numbers of threads.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::chosen::{JSON_NEEDS_FILE, effective, guard_watching, say, settings, wish};
+use crate::{
+    cli::Scale,
+    output::{self, guard::PROGRAM},
+    place::printable,
+    scale::{
+        counts,
+        series::{Series, which},
+    },
+    session::{self, Narration, Target, signals},
+    settings::Environment,
+    target::{launch::Invoker, libraries},
+    usage::Usage,
+    views::{scale_html, text},
+};
+
+/// Runs a program at several numbers of threads, and tells how it scales.
+pub fn run(scale: &Scale) -> anyhow::Result<u8> {
+    let options = &scale.options;
+    for (is_there, option, instead) in [
+        (
+            options.record.is_some(),
+            "-o",
+            "record one with `sbt run -o FILE`",
+        ),
+        (
+            options.folded.is_some(),
+            "--folded",
+            "take `sbt run --folded FILE`",
+        ),
+        (
+            options.duration.is_some(),
+            "--duration",
+            "each goes to its end",
+        ),
+        (options.tui, "--tui", "take `sbt run --tui`"),
+    ] {
+        if is_there {
+            return Err(Usage(format!("{option} is not for several runs; {instead}")).into());
+        }
+    }
+    if options.json && options.output.is_none() {
+        return Err(Usage(JSON_NEEDS_FILE.into()).into());
+    }
+    let program = scale.program.first();
+    let program =
+        program.and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    // What is wrong with them shows before anything runs.
+    let Some(mut effective) = settings(options, None)? else {
+        anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to see how a program scales");
+    };
+    let notes = effective.for_several_runs();
+    let read = [(PROGRAM, program.as_deref())];
+    let written = [("--html", scale.html.as_deref())];
+    guard_watching(options, &effective, &read, &written)?;
+    let series = Series {
+        counts: scale.counts.clone(),
+        repeat: scale.repeat,
+        program: scale.program.clone(),
+        variables: scale.variables.clone(),
+        quiet: options.quiet,
+        notes,
+        hang_time: effective.settings.hang_time,
+    };
+    series.check()?;
+    let wish = wish(options, false)?;
+    if let Some(path) = &scale.html {
+        output::check_file(path)?;
+    }
+    let outcome = series.run()?;
+    if let Some(found) = &outcome.scaling {
+        output::deliver_beside(found, &wish, text::scale)?;
+        if let Some(path) = &scale.html {
+            output::write_page(path, &scale_html::page(found))?;
+        }
+    }
+    if let Some(failure) = outcome.failure {
+        say(&format!("sbt: {}\n", printable(&failure)));
+    }
+    Ok(outcome.status)
+}
+
+/// One of those runs, in a process of its own.
+pub fn once(scale: &Scale, threads: u32, into: &Path) -> anyhow::Result<u8> {
+    signals::unblock().context("cannot let signals through")?;
+    let invoker = if scale.as_root {
+        None
+    } else {
+        Invoker::from_sudo()
+    };
+    let command = scale
+        .program
+        .iter()
+        .map(|it| counts::put(it, threads))
+        .collect();
+    let target = Target::Run {
+        command,
+        invoker,
+        shown: None,
+    };
+    let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
+    let (mut effective, _) = effective(&scale.options, environment)?;
+    // Whoever runs the series has told of them.
+    let _told = effective.for_several_runs();
+    // Single episodes of so many runs are for nobody to read; that one does not end is.
+    let run = which(threads, scale.run, scale.repeat);
+    let narration = Narration {
+        style: None,
+        keep: false,
+        run: (!scale.options.quiet).then_some(run),
+    };
+    let wish = output::Wish {
+        json: true,
+        file: Some(into.into()),
+        color: output::Color::Never,
+        quiet: true,
+        compensated: false,
+    };
+    let settings = effective.settings;
+    let status = session::watch(&target, settings, narration, None, None, |report| {
+        output::deliver(report, &wish)
+    })?;
+    Ok(status.unwrap_or(0))
+}

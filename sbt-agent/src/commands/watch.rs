@@ -1,0 +1,112 @@
+//! Programs that are started or joined, and watched.
+
+use std::{ffi::OsString, time::Duration};
+
+use anyhow::Context as _;
+
+use super::chosen::{fresh, guard_watching, look, narration, recording, settings, wish};
+use crate::{
+    cli::Options,
+    demo,
+    output::{self, guard::PROGRAM},
+    session::{self, Target},
+    target::{
+        launch::{self, Invoker},
+        libraries, process,
+    },
+};
+
+/// Joins a process.
+pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
+    let Some(effective) = settings(options, None)? else {
+        anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to attach to a process");
+    };
+    let program = process::folder(pid).join("exe");
+    guard_watching(options, &effective, &[(PROGRAM, Some(&program))], &[])?;
+    let _fresh = fresh(options);
+    let settings = effective.settings;
+    let wish = wish(options, true)?;
+    let record = recording(options)?;
+    let target = Target::Attach { pid };
+    let narration = narration(options, &settings);
+    let look = look(options)?;
+    session::watch(&target, settings, narration, record, look, |report| {
+        output::deliver(report, &wish)
+    })?;
+    Ok(0)
+}
+
+/// Starts one of the programs that sbt has in it.
+pub fn demo(
+    name: &str,
+    threads: u32,
+    scale: f64,
+    as_root: bool,
+    options: &Options,
+) -> anyhow::Result<u8> {
+    if name == "list" {
+        for (name, what) in demo::NAMES {
+            output::print(&format!("{name:<12} {what}\n"))?;
+        }
+        return Ok(0);
+    }
+    demo::check(name)?;
+    let binary = std::env::current_exe().context("cannot find sbt's own binary")?;
+    let hangs = name == demo::DEADLOCK;
+    let mut program = vec![
+        binary.into_os_string(),
+        "__demo".into(),
+        name.into(),
+        threads.to_string().into(),
+        scale.to_string().into(),
+    ];
+    if hangs && look(options)?.is_some() {
+        // Somebody wants to read what the screen has to say.
+        program.push("--patient".into());
+    }
+    let shown = vec!["sbt".into(), "demo".into(), name.to_owned()];
+    let hang_time = hangs.then_some(demo::HANG_TIME);
+    run(program, Some(shown), as_root, options, hang_time)
+}
+
+/// Starts a program. `shown`: what it is called instead of its command; `hang_time`: what
+/// suits it, if nobody has said otherwise.
+pub fn run(
+    command: Vec<OsString>,
+    shown: Option<Vec<String>>,
+    as_root: bool,
+    options: &Options,
+    hang_time: Option<Duration>,
+) -> anyhow::Result<u8> {
+    let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let path = command
+        .first()
+        .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    let Some(effective) = settings(options, hang_time)? else {
+        return Err(launch::become_program(
+            &command,
+            path.as_deref(),
+            invoker.as_ref(),
+        ));
+    };
+    guard_watching(options, &effective, &[(PROGRAM, path.as_deref())], &[])?;
+    let mut settings = effective.settings;
+    if shown.is_some() {
+        // A demo has none.
+        settings.children.get_or_insert(false);
+    }
+    let _fresh = fresh(options);
+    let wish = wish(options, false)?;
+    let record = recording(options)?;
+    let target = Target::Run {
+        command,
+        invoker,
+        shown,
+    };
+    let narration = narration(options, &settings);
+    let look = look(options)?;
+    let status = session::watch(&target, settings, narration, record, look, |report| {
+        output::deliver(report, &wish)
+    })?;
+    Ok(status.unwrap_or(0))
+}

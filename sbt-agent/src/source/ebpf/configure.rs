@@ -1,0 +1,124 @@
+//! What the programs are told of this kernel before they are loaded.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+};
+
+use memmap2::Mmap;
+use sbt_common::{Config, MAX_RINGS};
+
+use super::btf::Btf;
+
+/// `PROC_PID_INIT_INO` of the kernel (`include/linux/proc_ns.h`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// The settings for this kernel and this target. What cannot be found stays 0
+/// and is done without.
+/// `children`: whether processes that descend from the target are watched too.
+pub fn configure(target: u32, children: bool) -> Config {
+    let mut config = Config {
+        target,
+        ..Config::default()
+    };
+    if let Ok(namespace) = fs::metadata("/proc/self/ns/pid") {
+        config.ns_dev = namespace.dev();
+        config.ns_ino = namespace.ino();
+    }
+    let data = KernelBtf::open();
+    let data = data.as_ref().map_or(&[][..], KernelBtf::bytes);
+    let structures = [
+        "task_struct",
+        "sched_entity",
+        "sched_info",
+        "cfs_rq",
+        "rq",
+        "mm_struct",
+        "signal_struct",
+    ];
+    if let Ok(btf) = Btf::parse(data, &structures) {
+        let find = |structure, path: &[&str]| btf.offset(structure, path).unwrap_or(0);
+        config.run_delay = find("task_struct", &["sched_info", "run_delay"]);
+        config.start_time = find("task_struct", &["start_time"]);
+        config.mm = find("task_struct", &["mm"]);
+        config.pid = find("task_struct", &["pid"]);
+        config.any_tgid = find("task_struct", &["tgid"]);
+        if config.ns_ino == FIRST_PID_NAMESPACE {
+            config.tgid = config.any_tgid;
+        }
+        config.signal = find("task_struct", &["signal"]);
+        config.live = find("signal_struct", &["live"]);
+        let known = [config.pid, config.any_tgid, config.signal, config.live];
+        // Without these nobody would know them, or forget them when they end.
+        config.children = u32::from(children && known.iter().all(|offset| *offset != 0));
+        config.min_flt = find("task_struct", &["min_flt"]);
+        config.maj_flt = find("task_struct", &["maj_flt"]);
+        config.nvcsw = find("task_struct", &["nvcsw"]);
+        config.nivcsw = find("task_struct", &["nivcsw"]);
+        config.nr_migrations = find("task_struct", &["se", "nr_migrations"]);
+        config.comm = find("task_struct", &["comm"]);
+        config.last_queued = find("task_struct", &["sched_info", "last_queued"]);
+        config.last_arrival = find("task_struct", &["sched_info", "last_arrival"]);
+        config.flags = find("task_struct", &["flags"]);
+        if let Some((byte, bit)) = btf.bit("task_struct", "in_iowait") {
+            (config.iowait, config.iowait_bit) = (byte, bit);
+        }
+        config.start_code = find("mm_struct", &["start_code"]);
+        // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
+        // first; so 0 means absent for each of these.
+        let run = [
+            find("task_struct", &["se", "sum_exec_runtime"]),
+            find("task_struct", &["se", "exec_start"]),
+            find("task_struct", &["se", "cfs_rq"]),
+            find("cfs_rq", &["rq"]),
+            find("rq", &["clock"]),
+            find("rq", &["clock_task"]),
+        ];
+        if run.iter().all(|offset| *offset != 0) {
+            [
+                config.sum_exec_runtime,
+                config.exec_start,
+                config.cfs_rq,
+                config.rq,
+                config.clock,
+                config.clock_task,
+            ] = run;
+        }
+    }
+    config.cpus = u32::try_from(possible_cpus()).unwrap_or(1);
+    let rings = config.cpus.next_power_of_two().min(MAX_RINGS);
+    config.ring_mask = rings - 1;
+    config
+}
+
+/// The kernel's BTF: mapped where the kernel allows it (6.16), else read.
+enum KernelBtf {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl KernelBtf {
+    fn open() -> io::Result<Self> {
+        let mut file = fs::File::open("/sys/kernel/btf/vmlinux")?;
+        // SAFETY: the kernel never changes it.
+        if let Ok(map) = unsafe { Mmap::map(&file) } {
+            return Ok(Self::Mapped(map));
+        }
+        let mut data = Vec::new();
+        file.read_to_end(&mut data)?;
+        Ok(Self::Read(data))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Read(data) => data,
+        }
+    }
+}
+
+/// How many CPUs there may be.
+pub fn possible_cpus() -> usize {
+    aya::util::nr_cpus().unwrap_or(1)
+}

@@ -1,0 +1,210 @@
+//! What is said to the programs and asked of them through their maps.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+};
+
+use sbt_common::{
+    Code, Futex, Kmp, Lock, MAX_LOCKS, MAX_RULES, Mpi, Rule, State, bytes, name, read,
+};
+
+use super::{bpf, configure::possible_cpus};
+
+/// Those of the maps that the agent reads or writes, and what it has written.
+pub struct Maps {
+    lost: OwnedFd,
+    state: OwnedFd,
+    silenced: OwnedFd,
+    passed: OwnedFd,
+    followed: OwnedFd,
+    rules: OwnedFd,
+    locks: OwnedFd,
+    unlisted: OwnedFd,
+    kmp: OwnedFd,
+    mpi: OwnedFd,
+    events: OwnedFd,
+    /// See [`sbt_common::Config::cpus`].
+    cpus: u32,
+    /// Since when futexes are watched, ns.
+    futexes_ns: u64,
+    /// Which probes count.
+    generation: u16,
+    /// What there are rules for to walk by.
+    known_rules: HashSet<Code>,
+}
+
+impl Maps {
+    /// Takes them out of all; the name of one that is not there else.
+    pub fn take(all: &mut HashMap<String, OwnedFd>, cpus: u32) -> Result<Self, &'static str> {
+        let mut take = |name: &'static str| all.remove(name).ok_or(name);
+        Ok(Self {
+            lost: take(name::LOST)?,
+            state: take(name::STATE)?,
+            silenced: take(name::SILENCED)?,
+            passed: take(name::PASSED)?,
+            followed: take(name::FOLLOWED)?,
+            rules: take(name::RULES)?,
+            locks: take(name::LOCKS)?,
+            unlisted: take(name::UNLISTED)?,
+            kmp: take(name::KMP)?,
+            mpi: take(name::MPI)?,
+            events: take(name::EVENTS)?,
+            cpus,
+            futexes_ns: 0,
+            generation: 0,
+            known_rules: HashSet::new(),
+        })
+    }
+
+    /// Makes the probes of another generation count, at once.
+    pub fn set_generation(&mut self, generation: u16) -> io::Result<()> {
+        self.generation = generation;
+        self.renew_state()
+    }
+
+    /// Makes the programs forget what they know of barrier objects and of
+    /// return addresses, and take over what has been set.
+    fn renew_state(&self) -> io::Result<()> {
+        // A value never used before: everything is read afresh.
+        let now = crate::clock::now_ns();
+        let state = State {
+            trust: now,
+            generation: u64::from(self.generation),
+            epoch: now,
+            walks: if self.known_rules.is_empty() { 0 } else { now },
+            futexes: self.futexes_ns,
+        };
+        bpf::map_update(self.state.as_fd(), 0, bytes(&state))
+    }
+
+    /// Waits on futexes count that begin from now on.
+    pub fn begin_futexes(&mut self) -> io::Result<()> {
+        self.futexes_ns = crate::clock::now_ns();
+        self.renew_state()
+    }
+
+    /// See [`name::LOCKS`], and [`name::UNLISTED`] over all CPUs.
+    pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
+        let map = self.locks.as_fd();
+        let mut found = Vec::new();
+        for key in self.futexes()? {
+            let mut value = [0; size_of::<Lock>()];
+            if bpf::map_read(map, &key, &mut value)? {
+                found.extend(read::<Futex>(&key).zip(read::<Lock>(&value)));
+            }
+        }
+        Ok((found, sum_per_cpu(self.unlisted.as_fd())?))
+    }
+
+    /// Forgets them, or those of a process.
+    pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
+        for key in self.futexes()? {
+            let futex = read::<Futex>(&key);
+            let is_other = |futex: Futex| process.is_some_and(|process| futex.process != process);
+            if !futex.is_some_and(is_other) {
+                // Absent is what it is to be.
+                let _absent = bpf::map_remove(self.locks.as_fd(), &key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys come in no order, and again from the first where one has gone.
+    fn futexes(&self) -> io::Result<Vec<[u8; size_of::<Futex>()]>> {
+        let mut found = Vec::new();
+        let mut last = None;
+        while let Some(next) = bpf::map_next_key(self.locks.as_fd(), last)?
+            && found.len() < MAX_LOCKS as usize
+        {
+            found.push(next);
+            last = Some(next);
+        }
+        Ok(found)
+    }
+
+    /// Adds rules and takes others away, by the code around the return address.
+    /// Those in force before hold until all is done.
+    pub fn change_rules(&mut self, changes: &[(Code, Option<Rule>)]) -> io::Result<()> {
+        let map = self.rules.as_fd();
+        for (code, rule) in changes {
+            let key = bytes(code);
+            match rule {
+                // Without its rule a chain ends earlier.
+                Some(_)
+                    if self.known_rules.len() >= MAX_RULES as usize
+                        && !self.known_rules.contains(code) => {}
+                Some(rule) => {
+                    bpf::map_insert(map, key, bytes(rule))?;
+                    self.known_rules.insert(*code);
+                }
+                None => {
+                    // Absent is what it is to be.
+                    let _absent = bpf::map_remove(map, key);
+                    self.known_rules.remove(code);
+                }
+            }
+        }
+        self.renew_state()
+    }
+
+    /// Tells how probes in LLVM's OpenMP find the team.
+    pub fn set_kmp(&self, index: u16, way: Kmp) -> io::Result<()> {
+        bpf::map_update(self.kmp.as_fd(), index.into(), bytes(&way))
+    }
+
+    /// What tells the programs how to find out which communicator of MPI is meant, on
+    /// whatever thread.
+    pub fn mpi_teacher(&self) -> io::Result<impl FnOnce(Mpi) + Send + use<>> {
+        let map = self.mpi.try_clone()?;
+        Ok(move |mpi: Mpi| {
+            // Else the agent goes on reading them itself.
+            let _refused = bpf::map_update(map.as_fd(), 0, bytes(&mpi));
+        })
+    }
+
+    /// Lets the programs read perf events: for each the CPUs that have it, and the
+    /// descriptors, which must be kept.
+    pub fn set_events(&self, events: &[Vec<(u32, OwnedFd)>]) -> io::Result<()> {
+        for (event, all) in (0..).zip(events) {
+            for (cpu, fd) in all {
+                let index = event * self.cpus + cpu;
+                let fd = fd.as_raw_fd().cast_unsigned();
+                bpf::map_update(self.events.as_fd(), index, &fd.to_ne_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that found no room so far, over all CPUs.
+    pub fn lost(&self) -> io::Result<u64> {
+        sum_per_cpu(self.lost.as_fd())
+    }
+
+    /// See [`name::SILENCED`].
+    pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
+        bpf::map_insert(
+            self.silenced.as_fd(),
+            &key.to_ne_bytes(),
+            &until_ns.to_ne_bytes(),
+        )
+    }
+
+    /// See [`name::FOLLOWED`]: one that runs already.
+    pub fn follow(&self, process: u32) -> io::Result<()> {
+        let one = 1_u32.to_ne_bytes();
+        bpf::map_insert(self.followed.as_fd(), &process.to_ne_bytes(), &one)
+    }
+
+    /// See [`name::PASSED`], over all CPUs.
+    pub fn passed(&self) -> io::Result<u64> {
+        sum_per_cpu(self.passed.as_fd())
+    }
+}
+
+fn sum_per_cpu(map: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut per_cpu = vec![0; possible_cpus()];
+    bpf::map_lookup(map, 0, &mut per_cpu)?;
+    Ok(per_cpu.iter().sum())
+}
