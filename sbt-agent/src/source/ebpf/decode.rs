@@ -290,42 +290,7 @@ impl Decoder {
                     _ => Event::Depart { tid, clocks },
                 });
             }
-            Raw::Memory(record) => {
-                let tid = record.head.tid;
-                let thread = self.check(tid, record.seq, out);
-                if record.head.layout == layout::MPI {
-                    // The arrival that comes next says so.
-                    let of = (thread.space, thread.process);
-                    self.communicators.told(of, record);
-                    return;
-                }
-                let unread = record.count == 0
-                    && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
-                if record.head.detail != 0 || unread {
-                    self.spaces
-                        .meet(thread.space, thread.process, record.object);
-                }
-                if let Some(round) = turn(record) {
-                    out.push(Event::Turn {
-                        tid,
-                        object: self.spaces.object(thread.space, record.object),
-                        round,
-                    });
-                }
-                if record.count != 0 {
-                    let round = (record.head.layout == layout::GLIBC).then(|| Round {
-                        number: record.round,
-                        arrived: record.arrived.wrapping_sub(record.round),
-                    });
-                    out.push(Event::Memory {
-                        tid,
-                        time_ns: record.time_ns,
-                        object: self.spaces.object(thread.space, record.object),
-                        count: record.count,
-                        round,
-                    });
-                }
-            }
+            Raw::Memory(record) => self.memory(record, out),
             Raw::Init(record) => {
                 let tid = record.head.tid;
                 let thread = self.check(tid, record.seq, out);
@@ -347,6 +312,43 @@ impl Decoder {
             Raw::Sums(record) => self.counting.sums(record),
             Raw::Taker(record) => self.switches.taker(record),
             Raw::Away(record) => self.switches.back(record, out),
+        }
+    }
+
+    fn memory(&mut self, record: &Memory, out: &mut Vec<Event>) {
+        let tid = record.head.tid;
+        let thread = self.check(tid, record.seq, out);
+        if record.head.layout == layout::MPI {
+            // The arrival that comes next says so.
+            let of = (thread.space, thread.process);
+            self.communicators.told(of, record);
+            return;
+        }
+        let unread =
+            record.count == 0 && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
+        if record.head.detail != 0 || unread {
+            self.spaces
+                .meet(thread.space, thread.process, record.object);
+        }
+        if let Some(round) = turn(record) {
+            out.push(Event::Turn {
+                tid,
+                object: self.spaces.object(thread.space, record.object),
+                round,
+            });
+        }
+        if record.count != 0 {
+            let round = (record.head.layout == layout::GLIBC).then(|| Round {
+                number: record.round,
+                arrived: record.arrived.wrapping_sub(record.round),
+            });
+            out.push(Event::Memory {
+                tid,
+                time_ns: record.time_ns,
+                object: self.spaces.object(thread.space, record.object),
+                count: record.count,
+                round,
+            });
         }
     }
 

@@ -243,3 +243,53 @@ fn bytes_of_the_wrong_length_or_kind_are_refused() {
     bytes[0] = kind::EXEC;
     assert!(matches!(Raw::parse(&bytes), Some(Raw::Mapping(_))));
 }
+
+#[test]
+fn a_communicator_is_what_was_told_last_of_its_address() {
+    let at = |seq, time_ns| {
+        let Raw::Arrive(mut record) = arrive(7, seq, time_ns) else {
+            panic!("an arrival")
+        };
+        record.head.layout = layout::MPI;
+        Raw::Arrive(record)
+    };
+    let told = |seq, ranks, number, first| {
+        let mut record = sbt_common::Memory {
+            object: 0x1000,
+            seq,
+            count: ranks,
+            round: number,
+            arrived: first,
+            ..sbt_common::Memory::default()
+        };
+        (record.head.kind, record.head.layout, record.head.tid) = (kind::MEMORY, layout::MPI, 7);
+        Raw::Memory(record)
+    };
+    let out = decode(&[
+        told(0, 4, 3, 0),
+        at(1, 10),
+        // Longer than what was read of it would be trusted.
+        at(2, 9_000_000_000),
+        // Freed; another with that number is made there, of others.
+        told(3, 2, 3, 2),
+        at(4, 9_000_000_001),
+        told(5, 4, 3, 0),
+        at(6, 9_000_000_002),
+    ]);
+    let came: Vec<(u64, u32)> = out
+        .iter()
+        .filter_map(|event| match event {
+            Event::Memory { object, count, .. } => Some((*object, *count)),
+            _ => None,
+        })
+        .collect();
+    let [first, second] = [came[0].0, came[2].0];
+    assert_ne!(first, second);
+    assert_eq!(came, [(first, 4), (first, 4), (second, 2), (first, 4)]);
+    let arrived = out.iter().filter_map(|event| match event {
+        Event::Arrive { object, .. } => Some(*object),
+        _ => None,
+    });
+    assert_eq!(arrived.collect::<Vec<_>>(), [first, first, second, first]);
+    assert!(!out.iter().any(|event| matches!(event, Event::Lost { .. })));
+}

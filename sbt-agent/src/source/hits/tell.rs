@@ -61,7 +61,7 @@ pub(super) fn count(
 /// Sends which communicator of MPI lies at an address: it may be freed right after this.
 /// `known`: where such a thing stands, once it has been found.
 pub(super) fn communicator(object: u64, known: &mut Option<Mpi>, hit: &mut Hit<'_, impl Machine>) {
-    let machine = &*hit.machine;
+    let machine = hit.machine;
     let read = |at, bytes: &mut [u8]| machine.read(at, bytes).then_some(());
     if let Some(((communicator, ranks), mpi)) = communicator::read_as(object, *known, &read) {
         *known = Some(mpi);
