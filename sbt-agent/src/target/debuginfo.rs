@@ -31,7 +31,7 @@ pub(super) use gimli::Range;
 pub(super) use self::copies::{has_other_parameters, is_part};
 pub use self::lookup::{Line, Spot};
 use self::sections::Lines;
-use self::symbols::Symbols;
+use self::symbols::{ByAddress, Symbols};
 pub use self::symbols::{Symbol, TooMany};
 use crate::target::elf::{ElfError, load_segments, map, open_regular};
 
@@ -68,6 +68,8 @@ pub struct DebugInfo {
     lines: OnceCell<Option<Lines>>,
     /// The same with the locations of variables.
     located: OnceCell<Option<Lines>>,
+    /// The functions of the symbol tables.
+    functions: OnceCell<ByAddress>,
     file: Mmap,
     /// The separate debug file.
     separate: Option<Mmap>,
@@ -93,6 +95,7 @@ impl DebugInfo {
         let mut info = Self {
             lines: OnceCell::new(),
             located: OnceCell::new(),
+            functions: OnceCell::new(),
             file,
             separate: None,
             supplementary: None,
@@ -125,7 +128,7 @@ impl DebugInfo {
         };
         if frames.last().is_none_or(|outer| outer.function.is_none()) {
             // Without inlined frames in between, the symbol is the function.
-            let symbol = self.symbols().at(vaddr).map(|(_, name)| name);
+            let symbol = self.symbol_at(vaddr).map(|(_, name)| name);
             match frames.last_mut() {
                 Some(outer) => outer.function = symbol,
                 None if symbol.is_some() => frames.push(Frame {
@@ -140,7 +143,14 @@ impl DebugInfo {
 
     /// Where the function begins that spans the address, by the symbol tables.
     pub fn function_start(&self, vaddr: u64) -> Option<u64> {
-        self.symbols().at(vaddr).map(|(start, _)| start)
+        self.symbol_at(vaddr).map(|(start, _)| start)
+    }
+
+    /// By the symbol tables: where the function begins that spans the address, and its name.
+    fn symbol_at(&self, vaddr: u64) -> Option<(u64, String)> {
+        let symbols = self.symbols();
+        let functions = self.functions.get_or_init(|| symbols.by_address());
+        symbols.at(vaddr, functions)
     }
 
     /// The file that DWARF is read from.

@@ -249,7 +249,11 @@ impl Unwind {
     }
 
     /// Other addresses with the same low 12 bits and the same code around.
-    fn alike<'a>(&'a self, address: u64, bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+    fn alike<'a>(
+        &'a self,
+        address: u64,
+        bytes: &'a [u8; 2 * CODE_AROUND],
+    ) -> impl Iterator<Item = u64> + 'a {
         let segments = self.segments.iter().filter(|segment| segment.executable);
         segments.flat_map(move |segment| {
             let before = (address.wrapping_sub(segment.vaddr) & 0xfff) + segment.vaddr;
@@ -260,7 +264,8 @@ impl Unwind {
                     .and_then(|offset| usize::try_from(offset).ok());
                 *other != address
                     && around
-                        .and_then(|start| self.image.get(start..start.checked_add(bytes.len())?))
+                        .and_then(|start| self.image.get(start..)?.first_chunk())
+                        // As arrays: of slices the C library is asked each time.
                         .is_some_and(|found| found == bytes)
             })
         })

@@ -1,12 +1,13 @@
 //! The functions that symbol tables name.
 //!
-//! Tables are searched as they are: questions are few, and an index of a big
-//! program's symbols is not small.
+//! For names tables are searched as they are: such questions are few, and an index of a
+//! big program's symbols is not small. For addresses there is one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use object::LittleEndian;
+use object::SymbolIndex;
 use object::elf::{self, Sym64};
 use object::read::elf::{ElfFile64, Sym};
 
@@ -196,12 +197,51 @@ impl<'a> Symbols<'a> {
             .collect()
     }
 
+    /// Where the functions of each table are.
+    pub(super) fn by_address(&self) -> ByAddress {
+        ByAddress(self.tables().map(|(_, table)| spans(table)).collect())
+    }
+
     /// The function that spans the address, by the name that it is known by,
     /// and where it begins.
-    pub(super) fn at(&self, vaddr: u64) -> Option<(u64, String)> {
+    pub(super) fn at(&self, vaddr: u64, all: &ByAddress) -> Option<(u64, String)> {
         self.tables()
-            .find_map(|(file, table)| at(file, table, vaddr))
+            .zip(&all.0)
+            .find_map(|((file, table), spans)| at(file, table, spans, vaddr))
     }
+}
+
+/// Where functions are, by address: for each table one list.
+pub(super) struct ByAddress(Vec<Vec<Span>>);
+
+/// A function.
+struct Span {
+    start: u64,
+    /// The furthest end of all functions up to this one.
+    reach: u64,
+    /// Of its symbol.
+    index: SymbolIndex,
+}
+
+fn spans(table: &Table<'_>) -> Vec<Span> {
+    let functions = table.enumerate().filter(|(_, symbol)| {
+        let kind = symbol.st_type();
+        (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
+    });
+    let mut spans: Vec<Span> = functions
+        .map(|(index, symbol)| Span {
+            start: symbol.st_value(LE),
+            reach: symbol.st_value(LE).saturating_add(symbol.st_size(LE)),
+            index,
+        })
+        .collect();
+    spans.sort_by_key(|span| (span.start, span.index.0));
+    let mut reach = 0;
+    for span in &mut spans {
+        reach = reach.max(span.reach);
+        span.reach = reach;
+    }
+    spans
 }
 
 fn within_limit<'t, 'a>(
@@ -231,29 +271,38 @@ fn add(found: &mut BTreeMap<u64, Symbol>, symbol: &Sym64<LittleEndian>, name: &[
         .or_insert(new);
 }
 
-fn at(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, vaddr: u64) -> Option<(u64, String)> {
+fn at(
+    file: &ElfFile64<'_, LittleEndian>,
+    table: &Table<'_>,
+    spans: &[Span],
+    vaddr: u64,
+) -> Option<(u64, String)> {
     let names = strings(file, table.string_section());
-    let spans = |value: u64, size: u64| vaddr.checked_sub(value).is_some_and(|in_it| in_it < size);
-    table
-        .iter()
-        .filter(|symbol| {
-            let kind = symbol.st_type();
-            (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
-        })
-        .filter(|symbol| spans(symbol.st_value(LE), symbol.st_size(LE)))
-        .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
-        .filter(|(_, name)| !matches!(name.first(), None | Some(0)))
-        // The closest one; of several names for one function the public one.
-        .max_by_key(|(symbol, name)| {
-            let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
-            (
-                symbol.st_value(LE),
-                Reverse(symbol.st_size(LE)),
-                !symbol.is_local(),
-                Reverse(underscores.count()),
-            )
-        })
-        .map(|(symbol, name)| (symbol.st_value(LE), names::of_symbol(name)))
+    let before = &spans[..spans.partition_point(|span| span.start <= vaddr)];
+    // The closest one.
+    let closest = before
+        .chunk_by(|one, next| one.start == next.start)
+        .rev()
+        .take_while(|alike| alike.last().is_some_and(|span| vaddr < span.reach));
+    let mut named = closest.filter_map(|alike| {
+        alike
+            .iter()
+            .filter_map(|span| table.symbol(span.index).ok())
+            .filter(|symbol| vaddr - symbol.st_value(LE) < symbol.st_size(LE))
+            .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
+            .filter(|(_, name)| !matches!(name.first(), None | Some(0)))
+            // Of several names for one function the public one.
+            .max_by_key(|(symbol, name)| {
+                let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
+                (
+                    Reverse(symbol.st_size(LE)),
+                    !symbol.is_local(),
+                    Reverse(underscores.count()),
+                )
+            })
+    });
+    let (symbol, name) = named.next()?;
+    Some((symbol.st_value(LE), names::of_symbol(name)))
 }
 
 /// A name that is looked for among mangled ones.
@@ -298,4 +347,67 @@ impl<'a> Asked<'a> {
 fn holds(name: &[u8], part: &str) -> bool {
     name.windows(part.len())
         .any(|window| window == part.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found by looking at all symbols.
+    fn naive(symbols: &Symbols<'_>, vaddr: u64) -> Option<(u64, String)> {
+        symbols.tables().find_map(|(file, table)| {
+            let names = strings(file, table.string_section());
+            let spanning = table.iter().filter(|symbol| {
+                let kind = symbol.st_type();
+                let start = symbol.st_value(LE);
+                (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC)
+                    && !symbol.is_undefined(LE)
+                    && (start..start + symbol.st_size(LE)).contains(&vaddr)
+            });
+            let named = spanning
+                .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
+                .filter(|(_, name)| !matches!(name.first(), None | Some(0)));
+            let (symbol, name) = named.max_by_key(|(symbol, name)| {
+                let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
+                (
+                    symbol.st_value(LE),
+                    Reverse(symbol.st_size(LE)),
+                    !symbol.is_local(),
+                    Reverse(underscores.count()),
+                )
+            })?;
+            Some((symbol.st_value(LE), names::of_symbol(name)))
+        })
+    }
+
+    #[test]
+    fn addresses_are_found_as_if_all_symbols_were_looked_at() {
+        // With aliases, functions inside of others and such of no size.
+        for path in ["/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6"] {
+            let Ok(image) = std::fs::read(path) else {
+                continue;
+            };
+            let symbols = Symbols::of([&image[..]]);
+            let by_address = symbols.by_address();
+            let all: Vec<(u64, u64)> = symbols
+                .each()
+                .map(|(symbol, _)| (symbol.st_value(LE), symbol.st_size(LE)))
+                .collect();
+            assert!(all.len() > 100, "{path}");
+            for (start, size) in all.iter().step_by(all.len() / 50) {
+                for vaddr in [
+                    start.saturating_sub(1),
+                    *start,
+                    start + size / 2,
+                    start + size,
+                ] {
+                    assert_eq!(
+                        symbols.at(vaddr, &by_address),
+                        naive(&symbols, vaddr),
+                        "{path} {vaddr:#x}"
+                    );
+                }
+            }
+        }
+    }
 }
