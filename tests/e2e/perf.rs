@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::{
     attach::Patient,
-    harness::{Report, attach, needs_root, run, sbt, start, watch_with},
+    harness::{Report, attach, command, needs_root, pause, run, sbt, start, watch_with},
     privilege::{Open, as_nobody},
     programs::{Build, program},
-    ptrace::agree,
+    ptrace::{PLAIN, agree},
 };
 
 /// The same program by probes of the kernel and by breakpoints of the processor: the same is
@@ -19,14 +19,8 @@ fn conforms(program: &Path) {
 #[test]
 fn what_fits_into_four_addresses_conforms() {
     needs_root!(alone);
-    for build in [
-        Build::of("processes.c"),
-        Build::of("forks.c"),
-        Build::of("family.c"),
-        Build::of("condbarrier.c"),
-        Build::of("comeandgo.c"),
-        Build::of("throws.cpp").compiler("g++").flags(&["-O2"]),
-    ] {
+    let throws = Build::of("throws.cpp").compiler("g++").flags(&["-O2"]);
+    for build in PLAIN.map(Build::of).into_iter().chain([throws]) {
         conforms(&build.path());
     }
 }
@@ -136,4 +130,61 @@ fn children_that_nobody_asks_for_are_left_alone() {
     assert_eq!(finished.expect(0).out(), "child 5\n");
     // Those of the parent: 50 rounds of two threads, and of four.
     report.is_exactly(300, 100);
+}
+
+#[test]
+fn children_that_run_already_are_joined() {
+    needs_root!();
+    let processes = program("processes.c");
+    let mut target = start(command(
+        &processes,
+        &["rounds=1000", "us=2000", "processes=3"],
+    ));
+    pause(200);
+    let options = ["--backend=perf", "--children", "--duration=0.4"];
+    let report = attach(target.pid(), &options).report();
+    assert_eq!(report.list("processes").len(), 3, "{report}");
+    assert!(target.is_running());
+}
+
+#[test]
+fn who_has_lost_its_parent_is_still_heard_of() {
+    needs_root!();
+    let truth = program("truth.c");
+    // Executed when the shell that has forked it is gone.
+    let orphan = "sleep 0.2; exec \"$0\" threads=3 rounds=40 base=500 hold=50000";
+    let script = format!("({{ {orphan}; }} &); sleep 0.8");
+    let (_, report) = watch_with(
+        &["--backend=perf"],
+        "/bin/sh".as_ref(),
+        &["-c", &script, truth.to_str().unwrap()],
+    );
+    assert_eq!(report.number("arrivals"), 120, "{report}");
+    assert_eq!(report.number("episodes"), 40, "{report}");
+}
+
+#[test]
+fn who_finds_no_room_or_no_files_is_told() {
+    needs_root!();
+    let patient = Patient::start(&["threads=3", "rounds=900", "base=1000"]);
+    // Each takes two addresses.
+    let options = ["--backend=perf", "--duration=1"];
+    let both = [(), ()].map(|()| attach(patient.target.pid(), &options));
+    pause(500);
+    let pid = patient.target.pid().to_string();
+    let refused = |limit: &str| {
+        let script = format!("{limit} exec \"$0\" attach --backend=perf --duration=0.1 {pid}");
+        let mut shell = command("/bin/sh", &["-c", &script]);
+        shell.arg(sbt());
+        run(shell).expect(125).one_line().to_owned()
+    };
+    let line = refused("");
+    assert!(line.contains("are in use"), "{line}");
+    for one in both {
+        let report = one.report();
+        assert!(report.number("episodes") > 20, "{report}");
+    }
+    let line = refused("ulimit -n 40;");
+    assert!(line.contains("ulimit -Hn"), "{line}");
+    patient.ended_untouched(2700);
 }

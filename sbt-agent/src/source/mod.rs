@@ -16,6 +16,7 @@ mod files;
 pub mod hardware;
 pub mod hits;
 pub mod measurement;
+mod outside;
 pub(crate) mod perf;
 pub mod profile;
 pub mod ptrace;

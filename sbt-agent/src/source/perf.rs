@@ -26,6 +26,10 @@ pub const DISABLE: libc::Ioctl = 0x2401;
 /// See there.
 pub const SET_OUTPUT: libc::Ioctl = 0x2405;
 
+/// `PERF_FORMAT_LOST` (Linux 6.0): who reads an event is told how many of its records found
+/// no room.
+pub const FORMAT_LOST: u64 = 1 << 4;
+
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
@@ -81,6 +85,17 @@ pub fn control(event: &OwnedFd, request: libc::Ioctl, argument: i32) -> io::Resu
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// How many records of an event found no room, those of who has inherited it among them; 0 if
+/// it was not opened with [`FORMAT_LOST`] and no other format.
+pub fn lost(event: &OwnedFd) -> u64 {
+    let mut bytes = [0; 16];
+    // What it has counted comes first.
+    match nix::unistd::read(event, &mut bytes) {
+        Ok(16) => bytes.as_chunks().0.last().map_or(0, |lost| u64::from_ne_bytes(*lost)),
+        _ => 0,
+    }
 }
 
 fn open_for(attr: &perf_event_attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {

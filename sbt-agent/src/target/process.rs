@@ -298,7 +298,11 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
 /// Who traces a thread; `None` if nobody does, or it has ended.
 pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
     let status = fs::read_to_string(folder(pid).join(format!("task/{tid}/status"))).ok()?;
-    let tracer = status_field(&status, "TracerPid:")?.parse().ok()?;
+    tracer_in(&status)
+}
+
+fn tracer_in(status: &str) -> Option<u32> {
+    let tracer = field(status, "TracerPid:")?.parse().ok()?;
     (tracer != 0).then_some(tracer)
 }
 
@@ -306,27 +310,30 @@ pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
 /// its process may have.
 pub fn has_pending(tid: u32, signal: i32) -> bool {
     let status = fs::read_to_string(folder(tid).join("status")).unwrap_or_default();
-    let pending = status_field(&status, "SigPnd:");
+    is_pending(&status, signal)
+}
+
+fn is_pending(status: &str, signal: i32) -> bool {
+    let pending = field(status, "SigPnd:");
     let pending = pending.and_then(|bits| u64::from_str_radix(bits, 16).ok());
-    pending.is_some_and(|bits| bits >> (signal - 1) & 1 == 1)
+    let bit = u32::try_from(signal).ok().and_then(|it| it.checked_sub(1));
+    let bit = bit.and_then(|bit| 1_u64.checked_shl(bit));
+    pending.zip(bit).is_some_and(|(bits, bit)| bits & bit != 0)
 }
 
 /// How many filters judge the system calls of a process; before Linux 5.9, whether any does.
 pub fn filters(pid: u32) -> u32 {
     let status = fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
-    let number = |name| status_field(&status, name)?.parse().ok();
+    filters_in(&status)
+}
+
+fn filters_in(status: &str) -> u32 {
+    let number = |name| field(status, name)?.parse().ok();
     // The strict mode has no filter, and allows next to nothing.
     match number("Seccomp:") {
         Some(1) => u32::MAX,
         mode => number("Seccomp_filters:").or(mode).unwrap_or(0),
     }
-}
-
-fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = status.lines();
-    lines
-        .find_map(|line| line.strip_prefix(name))
-        .map(str::trim)
 }
 
 /// The same of one thread.
@@ -400,6 +407,38 @@ mod tests {
         );
         assert_eq!(job("SLURM_JOB_ID=7 SLURM_STEP_ID=0"), Some("7.0".into()));
         assert_eq!(job("SLURM_JOB_ID=7"), None);
+    }
+
+    #[test]
+    fn the_status_tells_who_traces() {
+        let tracer = |line: &str| tracer_in(&format!("Name:\tTracerPid: 3\n{line}Uid:\t0\n"));
+        assert_eq!(tracer("TracerPid:\t77\n"), Some(77));
+        assert_eq!(tracer("TracerPid:\t0\n"), None, "nobody");
+        assert_eq!(tracer("TracerPid:\t-1\n"), None);
+        assert_eq!(tracer(""), None);
+    }
+
+    #[test]
+    fn the_status_tells_which_signals_wait() {
+        let status = "SigQ:\t1/99\nSigPnd:\t8000000000000200\nShdPnd:\t0000000000000001\n";
+        for (signal, waits) in [(10, true), (64, true), (1, false), (9, false)] {
+            assert_eq!(is_pending(status, signal), waits, "{signal}");
+        }
+        // There are no such signals.
+        for signal in [0, -1, 65, i32::MAX, i32::MIN] {
+            assert!(!is_pending(status, signal), "{signal}");
+        }
+        assert!(!is_pending("SigPnd:\tmany\n", 10));
+        assert!(!is_pending("", 10));
+    }
+
+    #[test]
+    fn the_status_tells_how_many_filters_there_are() {
+        assert_eq!(filters_in("Seccomp:\t2\nSeccomp_filters:\t3\n"), 3);
+        assert_eq!(filters_in("Seccomp:\t0\nSeccomp_filters:\t0\n"), 0);
+        assert_eq!(filters_in("Seccomp:\t2\n"), 2, "before Linux 5.9");
+        assert_eq!(filters_in("Seccomp:\t1\nSeccomp_filters:\t0\n"), u32::MAX);
+        assert_eq!(filters_in("Name:\tx\n"), 0, "a kernel without");
     }
 
     #[test]

@@ -9,11 +9,19 @@
 use std::{
     io,
     os::fd::{AsRawFd as _, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use aya_obj::generated::{perf_event_attr, perf_type_id};
+use nix::sys::resource::{Resource, getrlimit};
 
-use super::record::{EACH, REGISTERS, Record, SAMPLE, STACK, What};
+use super::{
+    place::ROOM,
+    record::{EACH, REGISTERS, Record, SAMPLE, STACK, What},
+};
 use crate::{
     clock,
     source::perf::{self, Ring},
@@ -29,12 +37,62 @@ const EXECUTE: u32 = 4;
 /// lock on each CPU: half a MiB and a part of `ulimit -l` (`perf_event_open(2)`).
 const HIT_PAGES: [usize; 7] = [512, 256, 128, 64, 32, 16, 8];
 
-/// Pages of a ring of lives.
+/// Of all CPUs together: sbt is to stay small on machines with many.
+const MOST_PAGES: usize = 8192;
+
+/// Pages of a ring of lives, if those of hits are as many.
 const LIFE_PAGES: usize = 32;
+
+/// Files that are left to sbt for all else that it opens.
+const SPARE_FILES: i32 = 64;
 
 /// A record may be stamped so long before it can be read, ns: who writes it cannot be
 /// interrupted by other threads.
 const LATE_NS: u64 = 1_000_000;
+
+/// Events that are open, and are closed together.
+#[derive(Debug, Default)]
+pub struct Opened {
+    all: Vec<OwnedFd>,
+    /// How many of their records found no room, if they know: for the sum of all that were
+    /// closed.
+    lost: Option<Arc<AtomicU64>>,
+}
+
+impl Opened {
+    /// One more.
+    pub fn push(&mut self, event: OwnedFd) {
+        self.all.push(event);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Others too.
+    pub fn append(&mut self, mut others: Self) {
+        self.all.append(&mut others.all);
+    }
+
+    /// Turns them on or off.
+    pub fn switch(&self, on: bool) {
+        let request = if on { perf::ENABLE } else { perf::DISABLE };
+        for event in &self.all {
+            // Of a thread that has ended there is nothing to switch.
+            let _gone = perf::control(event, request, 0);
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(sum) = &self.lost {
+            let lost = self.all.iter().map(perf::lost).sum();
+            sum.fetch_add(lost, Ordering::Relaxed);
+        }
+    }
+}
 
 /// The rings of all CPUs, and what opens the events that write there.
 #[derive(Debug)]
@@ -42,6 +100,10 @@ pub struct Events {
     cpus: Vec<Cpu>,
     children: bool,
     switches: bool,
+    /// See [`Opened`]; none before Linux 6.0, where events do not know.
+    lost: Option<Arc<AtomicU64>>,
+    /// Files with higher numbers are for others.
+    last_file: i32,
     /// What was read, and may have others before it still.
     pending: Vec<Record>,
 }
@@ -61,12 +123,17 @@ impl Events {
     /// The kernel's: the user may not have them.
     pub fn new(cpus: &[u32], children: bool, switches: bool) -> io::Result<Self> {
         let mut last = io::ErrorKind::NotFound.into();
-        for pages in HIT_PAGES {
+        let counts_lost = perf::open(&attr_of_nothing(true)?, std::process::id()).is_ok();
+        let most = HIT_PAGES.iter().filter(|pages| {
+            let is_least = Some(*pages) == HIT_PAGES.last();
+            *pages * cpus.len() <= MOST_PAGES || is_least
+        });
+        for pages in most {
             let cpu = |number: &u32| {
                 Ok(Cpu {
                     number: *number,
-                    hits: own(*number, pages, pages * 1024)?,
-                    lives: own(*number, LIFE_PAGES, 1)?,
+                    hits: own(*number, *pages, pages * 1024)?,
+                    lives: own(*number, LIFE_PAGES.min(*pages), 1)?,
                 })
             };
             match cpus.iter().map(cpu).collect::<io::Result<Vec<_>>>() {
@@ -75,6 +142,8 @@ impl Events {
                         cpus: all,
                         children,
                         switches,
+                        lost: counts_lost.then(Arc::default),
+                        last_file: last_file(),
                         pending: Vec::new(),
                     });
                 }
@@ -85,50 +154,92 @@ impl Events {
         Err(last)
     }
 
-    /// Has a thread tell of its life, and those that it starts.
+    /// None yet.
+    pub fn none(&self) -> Opened {
+        Opened {
+            all: Vec::new(),
+            lost: self.lost.clone(),
+        }
+    }
+
+    /// How many records found no room of the events that have been closed: what the rings
+    /// tell of only when there is room again. 0 where the kernel does not say.
+    pub fn closed_lost(&self) -> u64 {
+        let lost = self.lost.as_ref();
+        lost.map_or(0, |lost| lost.load(Ordering::Relaxed))
+    }
+
+    /// Has a thread tell of its life, and those that it starts. `on`: also of its switches,
+    /// which are told of else when the events are turned on.
     ///
     /// # Errors
     /// The kernel's; `ESRCH`: it has ended.
-    pub fn tell_life(&self, thread: u32) -> io::Result<Vec<OwnedFd>> {
-        let mut attr = self.attr()?;
-        attr.type_ = perf::SOFTWARE;
-        attr.config = DUMMY;
-        attr.sample_type = EACH;
+    pub fn tell_life(&self, thread: u32, on: bool) -> io::Result<Opened> {
+        let mut all = self.none();
+        let mut attr = self.attr(attr_of_nothing(false)?);
         attr.set_task(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_mmap(1);
         attr.set_mmap2(1);
-        let lives = self.open(&attr, thread, |cpu| &cpu.lives)?;
-        if !self.switches {
-            return Ok(lives);
+        for cpu in &self.cpus {
+            all.push(self.open(&attr, thread, cpu, &cpu.lives)?);
         }
-        // These are many: they wake nobody.
-        let mut attr = self.attr()?;
-        attr.type_ = perf::SOFTWARE;
-        attr.config = DUMMY;
-        attr.sample_type = EACH;
-        attr.set_context_switch(1);
-        let mut all = self.open(&attr, thread, |cpu| &cpu.hits)?;
-        all.extend(lives);
+        if self.switches {
+            // These are many: they wake nobody.
+            let mut attr = self.attr(attr_of_nothing(false)?);
+            attr.set_context_switch(1);
+            attr.set_disabled(u64::from(!on));
+            for cpu in &self.cpus {
+                all.push(self.open(&attr, thread, cpu, &cpu.hits)?);
+            }
+        }
         Ok(all)
     }
 
-    /// Watches an address of a thread, and of those that it starts.
+    /// Watches an address of a thread, and of those that it starts, on one CPU, the first of
+    /// which is 0 whatever it is called.
     ///
     /// # Errors
     /// The kernel's; `ENOSPC`: as many are watched as can be.
-    pub fn watch(&self, thread: u32, address: u64, on: bool) -> io::Result<Vec<OwnedFd>> {
-        let mut attr = self.attr()?;
+    pub fn watch(&self, thread: u32, address: u64, cpu: usize, on: bool) -> io::Result<OwnedFd> {
+        let cpu = self.cpus.get(cpu).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut attr = self.attr(perf::attr()?);
         breakpoint(&mut attr, address);
         attr.set_disabled(u64::from(!on));
         // Something else lies there then.
         attr.set_remove_on_exec(1);
-        self.open(&attr, thread, |cpu| &cpu.hits)
+        self.open(&attr, thread, cpu, &cpu.hits)
     }
 
-    fn attr(&self) -> io::Result<perf_event_attr> {
+    /// For how many more addresses of a thread there is room, on each CPU.
+    ///
+    /// # Errors
+    /// The kernel's; `ESRCH`: it has ended.
+    pub fn room(&self, thread: u32) -> io::Result<Vec<usize>> {
         let mut attr = perf::attr()?;
+        // Whatever lies there: they are never on, nor does anybody inherit them.
+        breakpoint(&mut attr, 0);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_hv(1);
+        attr.set_disabled(1);
+        let room = |cpu: &Cpu| {
+            let mut trials = Vec::new();
+            while trials.len() < ROOM {
+                let trial = perf::open_at(&attr, thread, cpu.number);
+                match trial.and_then(|trial| self.spare(trial)) {
+                    Ok(trial) => trials.push(trial),
+                    Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(trials.len())
+        };
+        self.cpus.iter().map(room).collect()
+    }
+
+    /// As one of the target's.
+    fn attr(&self, mut attr: perf_event_attr) -> perf_event_attr {
         attr.set_exclude_kernel(1);
         attr.set_exclude_hv(1);
         attr.set_inherit(1);
@@ -136,22 +247,30 @@ impl Events {
         attr.set_sample_id_all(1);
         attr.set_use_clockid(1);
         attr.clockid = libc::CLOCK_MONOTONIC;
-        Ok(attr)
+        if self.lost.is_some() {
+            attr.read_format = perf::FORMAT_LOST;
+        }
+        attr
     }
 
-    fn open<'a>(
-        &'a self,
+    fn open(
+        &self,
         attr: &perf_event_attr,
         thread: u32,
-        ring: impl Fn(&'a Cpu) -> &'a Ring,
-    ) -> io::Result<Vec<OwnedFd>> {
-        let open = |cpu: &'a Cpu| {
-            let event = perf::open_at(attr, thread, cpu.number)?;
-            let to = ring(cpu).event().as_raw_fd();
-            perf::control(&event, perf::SET_OUTPUT, to)?;
-            Ok(event)
-        };
-        self.cpus.iter().map(open).collect()
+        cpu: &Cpu,
+        to: &Ring,
+    ) -> io::Result<OwnedFd> {
+        let event = self.spare(perf::open_at(attr, thread, cpu.number)?)?;
+        perf::control(&event, perf::SET_OUTPUT, to.event().as_raw_fd())?;
+        Ok(event)
+    }
+
+    /// One that leaves files to others.
+    fn spare(&self, event: OwnedFd) -> io::Result<OwnedFd> {
+        if event.as_raw_fd() > self.last_file {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        Ok(event)
     }
 
     /// What becomes readable when it is time to look.
@@ -161,44 +280,71 @@ impl Events {
     }
 
     /// Reads all rings; what is certain to come before all that is read later, in the order
-    /// of time. `last`: everything; and so if a program was executed, which cannot wait.
-    pub fn take(&mut self, last: bool) -> Vec<Record> {
+    /// of time. `all`: everything.
+    pub fn take(&mut self, all: bool) -> Vec<Record> {
         let now = clock::now_ns();
-        let pending = &mut self.pending;
-        for cpu in &mut self.cpus {
-            for ring in [&mut cpu.lives, &mut cpu.hits] {
-                ring.each(|head, body| {
-                    pending.extend(Record::parse(head, body, cpu.number));
-                });
-            }
-        }
-        let is_urgent = |record: &Record| matches!(record.what, What::Named { executed: true, .. });
-        let until = if last || pending.iter().any(is_urgent) {
-            u64::MAX
-        } else {
-            now.saturating_sub(LATE_NS)
+        self.read();
+        let executed = |record: &Record| {
+            let executed = matches!(record.what, What::Named { executed: true, .. });
+            executed.then_some(record.time_ns)
         };
+        let mut until = now.saturating_sub(LATE_NS);
+        if all {
+            until = u64::MAX;
+        } else if let Some(time_ns) = self.pending.iter().filter_map(executed).max() {
+            // It cannot wait, nor may what came before it and lies where was looked first.
+            self.read();
+            until = until.max(time_ns.saturating_add(1));
+        }
         // What comes of each ring is nearly sorted already, which this sort makes use of.
+        let pending = &mut self.pending;
         pending.sort_by_key(|record| record.time_ns);
         let ready = pending.partition_point(|record| record.time_ns < until);
         pending.drain(..ready).collect()
     }
+
+    fn read(&mut self) {
+        for cpu in &mut self.cpus {
+            for ring in [&mut cpu.lives, &mut cpu.hits] {
+                ring.each(|head, body| {
+                    self.pending.extend(Record::parse(head, body, cpu.number));
+                });
+            }
+        }
+    }
+}
+
+/// The last file that may be had for events.
+fn last_file() -> i32 {
+    let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(most, _)| most);
+    let most = i32::try_from(most).unwrap_or(i32::MAX);
+    most - SPARE_FILES.min(most / 4)
 }
 
 /// A ring of an event of our own, of so many pages; a reader is woken after so many bytes.
 fn own(cpu: u32, pages: usize, wake: usize) -> io::Result<Ring> {
-    let mut attr = perf::attr()?;
-    attr.type_ = perf::SOFTWARE;
-    attr.config = DUMMY;
-    attr.sample_type = EACH;
-    attr.set_exclude_kernel(1);
-    attr.set_exclude_hv(1);
+    let mut attr = attr_of_nothing(false)?;
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = u32::try_from(wake).unwrap_or(1);
     // Of the first thread, which lives as long as sbt.
     Ring::new(perf::open_at(&attr, std::process::id(), cpu)?, [pages])
+}
+
+/// An event that counts nothing, and may tell of something else. `lost`: it can be asked how
+/// many of its records found no room.
+fn attr_of_nothing(lost: bool) -> io::Result<perf_event_attr> {
+    let mut attr = perf::attr()?;
+    attr.type_ = perf::SOFTWARE;
+    attr.config = DUMMY;
+    attr.sample_type = EACH;
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    if lost {
+        attr.read_format = perf::FORMAT_LOST;
+    }
+    Ok(attr)
 }
 
 /// Makes an event one of an address that is executed.

@@ -12,15 +12,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use sbt_common::{Code, Rule};
 use tokio::sync::mpsc::error::TrySendError;
 
 mod calibrate;
+mod cover;
 mod events;
 mod load;
 mod place;
@@ -35,18 +35,15 @@ use watch::Watch;
 
 use super::{
     BATCH, Baselines, Batch, Measurement, Sink, Source, Totals,
-    ebpf::{
-        decode::{Decoder, Start},
-        raw::Raw,
-    },
-    hits, measurement,
+    ebpf::{decode::Decoder, raw::Raw},
+    hits,
+    outside::{Outside, set_futexes},
 };
 use crate::{
     counters::{self, Plan},
-    model::cost::{CLASSES, Tariff},
     session::{Departures, States},
     settings::Settings,
-    target::{files::ProbedFile, process},
+    target::files::ProbedFile,
 };
 
 /// What happens is taken after so long: of a program that has just begun, and later. Memory
@@ -62,16 +59,9 @@ const FIRST: u32 = 200;
 
 /// The breakpoints of one target.
 pub struct Hardware {
-    pid: u32,
-    children: bool,
+    outside: Outside,
     watch: Arc<Mutex<Watch>>,
-    states: States,
-    counters: Plan,
-    cost: Arc<measurement::Shared>,
-    lost: Arc<AtomicU64>,
     stopping: Arc<AtomicBool>,
-    drain: Option<JoinHandle<Option<String>>>,
-    notes: Vec<String>,
 }
 
 impl Hardware {
@@ -88,32 +78,18 @@ impl Hardware {
         let refused = |error: io::Error| anyhow!("{}", refused::why(&error, refused::paranoid()));
         super::allow_files();
         let hit_ns = calibrate::hit_ns().map_err(refused)?;
-        let states = if settings.states == States::Off {
-            States::Off
-        } else {
-            States::Light
-        };
-        let cpus = counters::online();
-        let events = Events::new(&cpus, children, states != States::Off).map_err(refused)?;
+        let mut outside = Outside::new(pid, children, settings);
+        outside.costs(Ok(hit_ns));
+        outside.notes.extend(without(settings));
+        let switches = outside.states != States::Off;
+        let events = Events::new(&counters::online(), children, switches).map_err(refused)?;
         let mut watch = Watch::new(pid, events, children);
         watch.hear_of(pid, runs).map_err(refused)?;
         let this = Self {
-            pid,
-            children,
+            outside,
             watch: Arc::new(Mutex::new(watch)),
-            states,
-            counters: Plan::default(),
-            cost: Arc::default(),
-            lost: Arc::default(),
             stopping: Arc::default(),
-            drain: None,
-            notes: without(settings),
         };
-        let tariff = Tariff {
-            each: [hit_ns; CLASSES],
-            ..Tariff::default()
-        };
-        let _first = this.cost.outcome.set(Ok(tariff));
         if !runs {
             load::follow(pid, true, Arc::clone(&this.watch))
                 .map_err(|error| super::refused::explain(pid, &error.into()))?;
@@ -134,9 +110,6 @@ impl Hardware {
 /// What is asked for, and not to be had.
 fn without(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
-    if settings.states == States::Full {
-        notes.push("--states full needs --backend ebpf: states are as with --states light".into());
-    }
     if !settings.events.is_empty() {
         notes.push("counters need --backend ebpf or ptrace: none is counted".into());
     }
@@ -165,50 +138,27 @@ impl Source for Hardware {
 
     fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
         self.watch().begin(time_ns, &baselines);
-        let start = Start {
-            time_ns,
-            // Switches tell it as it is.
-            run_offset: (self.states != States::Off).then_some(0),
-            baselines,
-            pid: self.pid,
-            shared: self.children.then_some(process::memory_at),
-            ..Start::default()
-        };
         let drain = Drain {
             watch: Arc::clone(&self.watch),
-            decoder: Decoder::new(start),
+            decoder: Decoder::new(self.outside.start(time_ns, baselines)),
             sink,
-            lost: Arc::clone(&self.lost),
+            lost: Arc::clone(&self.outside.lost),
             stopping: Arc::clone(&self.stopping),
         };
-        self.drain = Some(
-            std::thread::Builder::new()
-                .name("sbt-drain".into())
-                .spawn(move || drain.run())
-                .context("starting the thread that reads records")?,
-        );
-        Ok(())
+        self.outside.drain(move || drain.run())
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
         self.watch().leave();
         self.stopping.store(true, Ordering::Release);
-        let mut notes = std::mem::take(&mut self.notes);
-        if let Some(drain) = self.drain.take() {
-            let note = drain
-                .join()
-                .map_err(|_| anyhow!("the thread that reads records failed"))?;
-            notes.extend(note);
-        }
-        notes.append(&mut self.watch().notes);
-        Ok(Totals {
-            lost: self.lost(),
-            notes,
-        })
+        self.outside.end()?;
+        let mut totals = self.outside.totals();
+        totals.notes.append(&mut self.watch().notes);
+        Ok(totals)
     }
 
     fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.outside.lost()
     }
 
     fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
@@ -221,27 +171,24 @@ impl Source for Hardware {
     }
 
     fn measure_costs(&self) -> Measurement {
-        Measurement::elsewhere(Arc::clone(&self.cost))
+        self.outside.measure_costs()
     }
 
     fn states(&self) -> States {
-        self.states
+        self.outside.states
     }
 
     fn counters(&self) -> &Plan {
-        &self.counters
+        &self.outside.counters
     }
 
     fn has_children(&self) -> bool {
-        self.children
+        self.outside.children
     }
 
     fn follow(&mut self, process: u32) -> anyhow::Result<()> {
-        self.change(|watch| match watch.hear_of(process, true) {
-            // It has ended meanwhile.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-            other => other,
-        })
+        self.watch().follow(process);
+        Ok(())
     }
 
     fn has_departures(&self) -> bool {
@@ -257,12 +204,7 @@ impl Source for Hardware {
     }
 
     fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            !on,
-            "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
-             nothing else, and locks, are not seen"
-        );
-        Ok(())
+        set_futexes(on)
     }
 
     fn pause(&mut self) {
@@ -280,9 +222,7 @@ impl Drop for Hardware {
         // Not stopped in order.
         self.watch().leave();
         self.stopping.store(true, Ordering::Release);
-        if let Some(drain) = self.drain.take() {
-            let _note = drain.join();
-        }
+        let _failed = self.outside.end();
     }
 }
 
@@ -303,8 +243,8 @@ impl Drain {
         loop {
             let last = self.stopping.load(Ordering::Acquire);
             let (bytes, executed, descriptors) = self.pass(last);
-            // It does not wait.
-            for process in executed {
+            // It does not wait, but in the end it is left alone.
+            for process in executed.into_iter().filter(|_| !last) {
                 self.follow(process);
             }
             hits::each(&bytes, |record| {

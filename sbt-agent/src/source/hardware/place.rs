@@ -70,8 +70,8 @@ pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
     })
 }
 
-/// What to say of groups for which there is no room; `None` if nobody misses them.
-pub fn missed(left: &[Group]) -> Option<String> {
+/// What to say of groups for which there is no room, of so much; `None` if nobody misses them.
+pub fn missed(left: &[Group], room: usize) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
     for group in left {
         let is_missed = !matches!(group.rank, Rank::Init | Rank::Unused);
@@ -82,9 +82,13 @@ pub fn missed(left: &[Group]) -> Option<String> {
     if names.is_empty() {
         return None;
     }
+    let others = match ROOM.saturating_sub(room) {
+        0 => String::new(),
+        taken => format!(" (of which others use {taken}, a debugger or another sbt)"),
+    };
     Some(format!(
-        "the processor watches {ROOM} addresses at once, and there is no room for {}: not seen; \
-         --backend ptrace sees all",
+        "the processor watches {ROOM} addresses at once{others}, and there is no room for {}: not \
+         seen; --backend ptrace sees all",
         names.join(", ")
     ))
 }
@@ -209,11 +213,14 @@ mod tests {
         );
         assert_eq!(names(&taken), ["named", "one", "condvars"]);
         assert_eq!(names(&left), ["many", "init", "unused"]);
-        let told = missed(&left).unwrap();
+        let told = missed(&left, ROOM).unwrap();
+        assert!(told.contains("at once, and"), "{told}");
         assert!(told.contains("for many: not seen"), "{told}");
+        let told = missed(&left, 1).unwrap();
+        assert!(told.contains("others use 3"), "{told}");
         let rest = [group(Rank::CondvarRest, "rest", 0, &[1])];
-        assert!(missed(&rest).is_some());
-        assert_eq!(missed(&left[1..]), None, "nobody misses those");
+        assert!(missed(&rest, ROOM).is_some());
+        assert_eq!(missed(&left[1..], ROOM), None, "nobody misses those");
     }
 
     #[test]

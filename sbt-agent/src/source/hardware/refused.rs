@@ -17,16 +17,19 @@ pub fn why(error: &io::Error, paranoid: Option<i32>) -> String {
              {level}): `sudo sysctl kernel.perf_event_paranoid=2`, or use --backend ptrace"
         ),
         (libc::EACCES, _) => "it belongs to another user, or has other privileges: use sudo".into(),
-        (libc::EPERM, _) => {
-            "a filter of system calls forbids it, as those of containers do, or no \
-             more memory may be locked (`ulimit -l`): use --backend ptrace"
-                .into()
-        }
+        (libc::EPERM, _) => "a filter of system calls forbids it, as those of containers do, or no \
+             more memory may be locked (`ulimit -l`, `sysctl kernel.perf_event_mlock_kb`): use \
+             --backend ptrace"
+            .into(),
         (libc::ENOSPC, _) => "all the processor's breakpoints are in use (by a debugger, or \
              another sbt): end that one, or use --backend ptrace"
             .into(),
-        (libc::EMFILE | libc::ENFILE, _) => "it has more threads times CPUs than files may be \
-             open: raise `ulimit -n`, or use --backend ptrace"
+        (libc::EMFILE | libc::ENFILE, _) => "for its threads times CPUs more files have to be open \
+             than may be: raise `ulimit -Hn`, or use --backend ptrace"
+            .into(),
+        (libc::ESRCH, _) => "it has ended: there is nothing left to watch".into(),
+        _ if error.kind() == io::ErrorKind::ResourceBusy => "its threads begin faster than they \
+             can be watched: use --backend ebpf, or ptrace"
             .into(),
         (libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT | libc::ENOSYS, _) => {
             "this machine has no breakpoints for it (some virtual machines have none), or its \
@@ -40,7 +43,7 @@ pub fn why(error: &io::Error, paranoid: Option<i32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::why;
+    use super::{io, why};
 
     #[test]
     fn each_reason_has_its_remedy() {
@@ -49,13 +52,16 @@ mod tests {
             (libc::EACCES, Some(2), "use sudo"),
             (libc::EPERM, None, "ulimit -l"),
             (libc::ENOSPC, Some(2), "debugger"),
-            (libc::EMFILE, Some(2), "ulimit -n"),
+            (libc::EMFILE, Some(2), "ulimit -Hn"),
+            (libc::ESRCH, Some(2), "it has ended"),
             (libc::EINVAL, Some(2), "5.13"),
             (libc::EIO, Some(2), "sbt doctor"),
         ] {
-            let line = why(&std::io::Error::from_raw_os_error(errno), paranoid);
+            let line = why(&io::Error::from_raw_os_error(errno), paranoid);
             assert!(line.contains(word), "{line}");
             assert!(!line.contains('\n'), "{line}");
         }
+        let line = why(&io::ErrorKind::ResourceBusy.into(), Some(2));
+        assert!(line.contains("begin faster"), "{line}");
     }
 }

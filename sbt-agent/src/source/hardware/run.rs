@@ -40,6 +40,11 @@ impl Run {
         }
     }
 
+    /// Whether nothing is known of it.
+    pub const fn is_unknown(&self) -> bool {
+        self.before_ns.is_none()
+    }
+
     /// So far; [`UNKNOWN`] if that is not known.
     pub fn at(&self, time_ns: u64) -> u64 {
         let now = match self.cpu {

@@ -1,18 +1,17 @@
 //! The memory of a process: what lies where in it, and what is watched there.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    os::fd::OwnedFd,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use sbt_common::Kmp;
 
 use super::{
-    place::{ROOM, choose, groups, missed},
+    cover::Cover,
+    events::{Events, Opened},
+    place::{choose, groups, missed},
     record::Sample,
 };
 use crate::{
+    clock,
     source::hits::{Machine, Place, Program, places},
     target::{
         files::{FileId, ProbedFile},
@@ -26,7 +25,12 @@ use crate::{
 /// What is done at addresses, and what that is told.
 pub type Points = BTreeMap<u64, Vec<(Program, u64)>>;
 
+/// The events of an address. Those of forked processes belong to where they were inherited
+/// from: who closes them ends them for all.
+pub type Shared = Arc<Opened>;
+
 /// One memory.
+#[derive(Debug)]
 pub struct Space {
     /// Equal for threads that share it.
     pub number: u32,
@@ -34,9 +38,13 @@ pub struct Space {
     pub since_ns: u64,
     /// What is watched.
     pub points: Points,
-    /// The events of addresses. Those of forked processes belong to where they were
-    /// inherited from.
-    pub events: HashMap<u64, Arc<Vec<OwnedFd>>>,
+    /// Of each address that has some, in the order in which they were put on.
+    pub events: Vec<(u64, Shared)>,
+    /// For how many addresses there was room on each CPU when nothing was watched: others may
+    /// have some. Nothing if that is not known yet.
+    pub room: Vec<usize>,
+    /// Until when events were put on, ns: who was forked before may have only some of them.
+    pub put_ns: u64,
 }
 
 impl Space {
@@ -46,7 +54,9 @@ impl Space {
             number,
             since_ns,
             points: Points::new(),
-            events: HashMap::new(),
+            events: Vec::new(),
+            room: Vec::new(),
+            put_ns: 0,
         }
     }
 
@@ -57,29 +67,77 @@ impl Space {
             since_ns,
             points: self.points.clone(),
             events: self.events.clone(),
+            room: self.room.clone(),
+            put_ns: self.put_ns,
         }
     }
 
     /// Watches these points from now on. Which addresses are new, and have no events yet;
-    /// which are gone.
-    pub fn change(&mut self, points: Points) -> (Vec<u64>, Vec<u64>) {
-        let watched = self.events.keys().copied();
-        let gone: Vec<u64> = watched.filter(|at| !points.contains_key(at)).collect();
-        // There is room for others only when they are gone.
-        self.events.retain(|at, _| points.contains_key(at));
+    /// what is gone. There is room for others only when nobody has that any more.
+    pub fn change(&mut self, points: Points) -> (Vec<u64>, Vec<(u64, Shared)>) {
+        let is_gone = |(at, _): &mut (u64, Shared)| !points.contains_key(at);
+        let gone = self.events.extract_if(.., is_gone).collect();
         let wanted = points.keys().copied();
-        let new = wanted.filter(|at| !self.events.contains_key(at)).collect();
+        let new = wanted.filter(|at| !self.addresses().contains(at)).collect();
         self.points = points;
         (new, gone)
+    }
+
+    /// Puts events on addresses.
+    ///
+    /// # Errors
+    /// See [`Cover::put`].
+    pub fn put(&mut self, process: u32, cover: &Cover<'_>, events: &Events) -> io::Result<()> {
+        if cover.addresses.is_empty() {
+            return Ok(());
+        }
+        let opened = cover.put(process, events);
+        self.put_ns = clock::now_ns();
+        let opened = opened?.into_iter().map(Arc::new);
+        let events = cover.addresses.iter().copied().zip(opened);
+        self.events.extend(events.filter(|(_, events)| !events.is_empty()));
+        Ok(())
+    }
+
+    /// Lets go what another has let go of; whether it had any of that.
+    pub fn follow(&mut self, gone: &[(u64, Shared)]) -> bool {
+        let before = self.events.len();
+        for (at, other) in gone {
+            if self.events.iter().any(|(_, event)| Arc::ptr_eq(event, other)) {
+                // What it has there beside is not all that there has to be.
+                self.events.retain(|(address, _)| address != at);
+            }
+        }
+        self.events.len() < before
+    }
+
+    /// Which addresses have events, in the order in which they were put on.
+    pub fn addresses(&self) -> Vec<u64> {
+        let mut addresses = Vec::new();
+        for (at, _) in &self.events {
+            if !addresses.contains(at) {
+                addresses.push(*at);
+            }
+        }
+        addresses
+    }
+
+    /// For how many addresses more there is room on each CPU.
+    pub fn room_left(&self) -> Vec<usize> {
+        let taken = self.addresses().len();
+        let all = self.room.iter();
+        all.map(|room| room.saturating_sub(taken)).collect()
     }
 }
 
 /// What is to be watched in a process, of files, and what the user should know of that.
-/// `None` if it has mapped none of them, or is gone. `ways`: see [`places`].
+/// `None` if it has mapped none of them, or is gone. `room`: for so many addresses; `ways`:
+/// see [`places`].
 pub fn plan(
     process: u32,
     files: &[Arc<ProbedFile>],
     condvars: bool,
+    room: usize,
     ways: &mut Vec<Kmp>,
 ) -> Option<(Points, Option<String>)> {
     let mapped = mapped(process, files);
@@ -88,7 +146,7 @@ pub fn plan(
     }
     let files: Vec<&ProbedFile> = mapped.iter().map(|(file, _)| &**file).collect();
     let groups = groups(&files, condvars, |point| places(point, ways));
-    let (chosen, left) = choose(groups, ROOM);
+    let (chosen, left) = choose(groups, room);
     let mut points = Points::new();
     for group in &chosen {
         let (_, mappings) = &mapped[group.file];
@@ -101,7 +159,7 @@ pub fn plan(
             }
         }
     }
-    Some((points, missed(&left)))
+    Some((points, missed(&left, room)))
 }
 
 /// Which of the files a process has mapped, and where.
@@ -164,22 +222,50 @@ mod tests {
     use super::*;
     use crate::target::trace::no_registers;
 
+    fn points(addresses: &[u64]) -> Points {
+        let hits = |at: &u64| (*at, vec![(Program::Arrive, 0)]);
+        addresses.iter().map(hits).collect()
+    }
+
+    /// Puts on what is new; what is gone.
+    fn change(space: &mut Space, addresses: &[u64]) -> (Vec<u64>, Vec<(u64, Shared)>) {
+        let (new, gone) = space.change(points(addresses));
+        let events = new.iter().map(|at| (*at, Shared::default()));
+        space.events.extend(events);
+        (new, gone)
+    }
+
     #[test]
     fn what_is_gone_makes_room_for_what_is_new() {
-        let points = |addresses: &[u64]| -> Points {
-            let hits = |at: &u64| (*at, vec![(Program::Arrive, 0)]);
-            addresses.iter().map(hits).collect()
-        };
         let mut space = Space::new(1, 0);
-        assert_eq!(space.change(points(&[1, 2])), (vec![1, 2], vec![]));
-        for at in [1, 2] {
-            space.events.insert(at, Arc::default());
-        }
+        space.room = vec![4, 3];
+        let (new, gone) = change(&mut space, &[1, 5]);
+        assert_eq!((new, gone.len()), (vec![1, 5], 0));
+        assert_eq!(space.room_left(), [2, 1]);
+        let (new, gone) = change(&mut space, &[2, 3, 5]);
+        assert_eq!(new, [2, 3]);
+        assert_eq!((gone.len(), gone[0].0), (1, 1));
+        // In the order in which they were put on.
+        assert_eq!(space.addresses(), [5, 2, 3]);
+        assert_eq!(space.room_left(), [1, 0]);
+    }
+
+    #[test]
+    fn what_one_lets_go_is_gone_for_all_who_have_it() {
+        let mut space = Space::new(1, 0);
+        change(&mut space, &[1, 2]);
         let mut copy = space.copied(2, 7);
-        assert_eq!(space.change(points(&[2, 3])), (vec![3], vec![1]));
-        assert!(!space.events.contains_key(&1));
-        // Its own events stay as they are.
-        assert_eq!(copy.change(points(&[1, 2])), (vec![], vec![]));
+        change(&mut copy, &[1, 2, 3]);
+        let mut other = Space::new(3, 0);
+        change(&mut other, &[1]);
+        let (_, gone) = change(&mut space, &[2]);
+        assert!(!other.follow(&gone), "those are its own");
+        assert!(copy.follow(&gone));
+        assert!(!copy.follow(&gone), "no more");
+        assert_eq!(copy.addresses(), [2, 3]);
+        // They are put on again, for it alone.
+        assert_eq!(change(&mut copy, &[1, 2, 3]).0, [1]);
+        assert_eq!(copy.addresses(), [2, 3, 1]);
     }
 
     #[test]

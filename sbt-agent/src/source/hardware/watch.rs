@@ -4,33 +4,41 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io,
-    os::fd::OwnedFd,
     sync::Arc,
 };
 
 use sbt_common::{Clocks, UNKNOWN, kind};
 
+mod placing;
+
 use super::{
+    cover,
     events::Events,
     record::{Record, Sample, What},
     run::Run,
-    space::{Sampled, Space, plan},
+    space::{Sampled, Shared, Space},
 };
 use crate::{
     clock,
     source::{
         Baselines, Files,
         hits::{self, Hit, Programs, Records, Slot, Told},
-        perf,
         ptrace::clocks::told,
     },
-    target::{files::ProbedFile, process, trace::no_registers},
+    target::trace::no_registers,
 };
 
 /// What stands for events that are of no address: of lives, and of switches.
 const LIFE: u64 = 0;
 /// See there.
 const SWITCHES: u64 = 1;
+
+/// Threads that have begun while events of lives were opened have inherited them by then.
+const ROUNDS: usize = 16;
+
+/// It takes a process so long to be forked, ns, and mostly much less: what it has inherited
+/// then nobody says.
+const FORK_NS: u64 = 10_000_000;
 
 /// What an event tells of, and on which CPU.
 type Of = (u64, u32);
@@ -60,8 +68,8 @@ pub struct Watch {
     children: bool,
     /// Gone when nothing is watched any more.
     events: Option<Events>,
-    /// Of lives, by process.
-    lives: HashMap<u32, Vec<OwnedFd>>,
+    /// Of lives, by process; see [`Shared`].
+    lives: HashMap<u32, Shared>,
     files: Files,
     condvars: bool,
     paused: bool,
@@ -71,6 +79,10 @@ pub struct Watch {
     last_space: u32,
     /// A process that will stand still when it executes its program.
     held: Option<u32>,
+    /// When watching began, ns.
+    begun_ns: u64,
+    /// Processes that have inherited nobody knows what.
+    partial: BTreeSet<u32>,
     /// What programs have made of hits.
     pub out: Records,
     /// Records for which the kernel found no room.
@@ -91,12 +103,15 @@ impl Watch {
             lives: HashMap::new(),
             files: Files::default(),
             condvars: true,
-            paused: false,
+            // Until somebody takes what has happened.
+            paused: true,
             programs: Programs::reading_late(),
             threads: HashMap::new(),
             spaces: HashMap::new(),
             last_space: 0,
             held: None,
+            begun_ns: 0,
+            partial: BTreeSet::new(),
             out: Records::default(),
             lost: 0,
             notes: Vec::new(),
@@ -120,64 +135,34 @@ impl Watch {
         let Some(events) = &self.events else {
             return Ok(());
         };
-        let opened = of_each_thread(process, |thread| events.tell_life(thread))?;
-        if opened.is_empty() {
+        let mut all = events.none();
+        let mut threads = Vec::new();
+        cover::each_thread(process, ROUNDS, |thread, _| {
+            all.append(events.tell_life(thread, self.begun_ns != 0)?);
+            threads.push(thread);
+            Ok(true)
+        })?;
+        if threads.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        let mut all = Vec::new();
-        for (thread, events) in opened {
-            all.extend(events);
+        for thread in threads {
             self.enlist(thread, process, number, (0, Run::UNKNOWN));
-            if let Some(new) = self.threads.get_mut(&thread) {
-                new.slot.known = told(process, thread);
-            }
+            self.call(thread, told(process, thread));
         }
-        self.lives.insert(process, all);
+        self.lives.insert(process, Arc::new(all));
         Ok(())
     }
 
-    /// What threads have used that were there at a time, ns.
+    /// Begins to look at what happens: at a time, ns, and what threads had used by then that
+    /// were there.
     pub fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
+        self.begun_ns = time_ns;
+        self.lives.values().for_each(|lives| lives.switch(true));
+        self.pause(false);
         for (tid, thread) in &mut self.threads {
-            let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
-            thread.run = Run::existing(run_ns, time_ns);
-        }
-    }
-
-    /// Watches files as well.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> io::Result<()> {
-        let (new, notes) = self.files.take(files);
-        self.notes.extend(notes);
-        if new.is_empty() {
-            return Ok(());
-        }
-        self.place_all()
-    }
-
-    /// Watches condition variables, or no longer.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn set_condvars(&mut self, on: bool) -> io::Result<()> {
-        self.condvars = on;
-        self.place_all()
-    }
-
-    /// Watches nothing for a while, or all again.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        let request = if paused { perf::DISABLE } else { perf::ENABLE };
-        let spaces = self.spaces.values();
-        for event in spaces.flat_map(|space| space.events.values().flat_map(|all| all.iter())) {
-            // Of a thread that has ended there is nothing to switch.
-            let _gone = perf::control(event, request, 0);
-        }
-        if !paused {
-            for thread in self.threads.values_mut() {
-                thread.slot.begin_anew();
+            if thread.run.is_unknown() {
+                let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
+                thread.run = Run::existing(run_ns, time_ns);
             }
         }
     }
@@ -206,20 +191,27 @@ impl Watch {
 
     /// Takes what has happened; with `last` all of it, and nothing more will.
     pub fn pass(&mut self, last: bool) {
-        let Some(mut events) = self.events.take() else {
-            return;
-        };
-        let records = events.take(last);
-        if !last {
-            self.events = Some(events);
+        self.listen(last);
+        if last && let Some(events) = self.events.take() {
+            // What found no room in the end is told of by no record.
+            let unheard = events.closed_lost().saturating_sub(self.lost);
+            self.lose(unheard);
         }
+    }
+
+    /// Takes what has happened, and watches what has come with that. `all`: see
+    /// [`Events::take`].
+    fn listen(&mut self, all: bool) {
+        let records = self.events.as_mut().map(|events| events.take(all));
         let mut changed = BTreeSet::new();
-        for record in records {
+        for record in records.into_iter().flatten() {
             self.hear(record, &mut changed);
         }
+        changed.extend(&self.partial);
         for process in changed {
             self.try_to_place(process);
         }
+        self.partial.clear();
     }
 
     /// A process begins its own program, or another one, and stands still.
@@ -229,14 +221,6 @@ impl Watch {
         let known = told(process, process);
         self.call(process, known);
         self.try_to_place(process);
-    }
-
-    /// Watches what there is to watch in a process now; what fails is a note.
-    pub fn try_to_place(&mut self, process: u32) {
-        if let Err(error) = self.place(process) {
-            let why = super::refused::why(&error, super::refused::paranoid());
-            self.note(&format!("process {process}: {why}"));
-        }
     }
 
     /// Keeps what the user should know, once.
@@ -272,41 +256,6 @@ impl Watch {
         self.threads.insert(tid, thread);
     }
 
-    fn place_all(&mut self) -> io::Result<()> {
-        let processes: Vec<u32> = self.spaces.keys().copied().collect();
-        processes
-            .into_iter()
-            .try_for_each(|process| self.place(process))
-    }
-
-    /// Watches what there is to watch in a process now.
-    fn place(&mut self, process: u32) -> io::Result<()> {
-        let ways = &mut self.programs.kmp;
-        let Some(space) = self.spaces.get_mut(&process) else {
-            return Ok(());
-        };
-        let Some((points, note)) = plan(process, &self.files.watched, self.condvars, ways) else {
-            return Ok(());
-        };
-        let (new, gone) = space.change(points);
-        let threads = self.threads.values_mut();
-        for thread in threads.filter(|thread| thread.slot.process == process) {
-            thread.tellers.retain(|((at, _), _)| !gone.contains(at));
-        }
-        let Some(events) = &self.events else {
-            return Ok(());
-        };
-        for at in new {
-            let opened = of_each_thread(process, |thread| events.watch(thread, at, !self.paused))?;
-            let all = opened.into_iter().flat_map(|(_, events)| events).collect();
-            space.events.insert(at, Arc::new(all));
-        }
-        if let Some(note) = note {
-            self.note(&note);
-        }
-        Ok(())
-    }
-
     fn hear(&mut self, record: Record, changed: &mut BTreeSet<u32>) {
         if let What::Lost(count) = record.what {
             return self.lose(count);
@@ -327,11 +276,12 @@ impl Watch {
             self.adopt(process, sample.registers.rip);
         }
         let number = self.spaces.get(&process).map_or(0, |space| space.number);
-        if !self.threads.contains_key(&tid) {
+        let known = self.threads.get(&tid);
+        if known.is_none_or(|thread| thread.slot.process != process) {
             if matches!(what, What::Ended | What::Switched { .. }) {
                 return;
             }
-            // What told of its beginning was lost.
+            // What told of its beginning was lost, and of the end of who had its number.
             self.enlist(tid, process, number, (0, Run::UNKNOWN));
         }
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -354,7 +304,8 @@ impl Watch {
         }
         match what {
             What::Hit(sample) => self.hit(tid, time_ns, &sample),
-            What::Switched { on } => thread.run.switch(on, time_ns),
+            // What was before is in what it had used by then.
+            What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
             What::Ended => self.ended(tid, time_ns),
             What::Named { comm, executed } => {
@@ -374,24 +325,11 @@ impl Watch {
         }
     }
 
-    /// A process of which the beginning was lost was forked from one that is watched where
-    /// it is.
-    fn adopt(&mut self, process: u32, at: u64) {
-        if self.spaces.contains_key(&process) {
-            return;
-        }
-        let number = self.next_space();
-        let origin = self
-            .spaces
-            .values()
-            .find(|space| space.points.contains_key(&at));
-        if let Some(copy) = origin.map(|origin| origin.copied(number, origin.since_ns)) {
-            self.spaces.insert(process, copy);
-        }
-    }
-
     /// Nobody knows whose.
     fn lose(&mut self, count: u64) {
+        if count == 0 {
+            return;
+        }
         self.lost += count;
         for thread in self.threads.values_mut() {
             thread.slot.miss();
@@ -422,7 +360,8 @@ impl Watch {
     }
 
     fn started(&mut self, by: u32, (process, tid): (u32, u32), time_ns: u64) {
-        if self.threads.contains_key(&tid) {
+        let known = self.threads.get(&tid);
+        if known.is_some_and(|thread| thread.slot.process == process) {
             return;
         }
         let Some(parent) = self.threads.get(&by) else {
@@ -441,9 +380,10 @@ impl Watch {
         let now = now(&parent.run, time_ns);
         hits::tell_mapping(kind::FORK, false, process, &parent.slot, now, &mut self.out);
         let number = self.next_space();
-        if let Some(space) = self.spaces.get(&of) {
-            let copy = space.copied(number, time_ns);
-            self.spaces.insert(process, copy);
+        self.copy(of, process, (number, time_ns));
+        let space = self.spaces.get(&process);
+        if space.is_some_and(|space| time_ns < space.put_ns.saturating_add(FORK_NS)) {
+            self.partial.insert(process);
         }
         self.enlist(tid, process, number, born);
         self.call(tid, known);
@@ -521,30 +461,5 @@ fn now(run: &Run, time_ns: u64) -> Clocks {
         time_ns,
         run_ns: run.at(time_ns),
         delay_ns: UNKNOWN,
-    }
-}
-
-/// Opens something for each thread of a process, also for those that begin meanwhile.
-fn of_each_thread<T>(
-    process: u32,
-    open: impl Fn(u32) -> io::Result<T>,
-) -> io::Result<Vec<(u32, T)>> {
-    let mut opened = Vec::new();
-    let mut seen = BTreeSet::new();
-    loop {
-        let mut new: Vec<u32> = process::thread_ids(process).collect();
-        new.retain(|thread| seen.insert(*thread));
-        if new.is_empty() {
-            return Ok(opened);
-        }
-        for thread in new {
-            match (open(thread), opened.is_empty()) {
-                (Ok(all), _) => opened.push((thread, all)),
-                (Err(error), _) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                // It has inherited it meanwhile.
-                (Err(error), false) if error.raw_os_error() == Some(libc::ENOSPC) => {}
-                (Err(error), _) => return Err(error),
-            }
-        }
     }
 }

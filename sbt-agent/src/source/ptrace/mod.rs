@@ -6,7 +6,6 @@
 //! are not seen, and a stop costs ten times what a probe does and more.
 
 use std::{
-    collections::HashMap,
     fs::File,
     io::{self, Read as _},
     os::{
@@ -18,7 +17,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -49,14 +47,10 @@ use super::{
         raw::Raw,
     },
     hits::{self, places},
-    measurement,
+    outside::{Outside, set_futexes},
 };
 use crate::{
-    counters::Plan,
-    model::cost::{CLASSES, Tariff},
-    session::States,
-    settings::Settings,
-    target::{files::ProbedFile, process},
+    counters::Plan, session::States, settings::Settings, target::files::ProbedFile,
 };
 
 /// What sbt is called with to be the process that traces: no command that a user would type.
@@ -67,19 +61,12 @@ const TOGETHER: Duration = Duration::from_millis(10);
 
 /// The breakpoints of one target.
 pub struct Ptrace {
-    pid: u32,
-    children: bool,
+    outside: Outside,
     child: Child,
     line: Mutex<Line>,
     pipe: Option<File>,
     files: Files,
     ways: Vec<Kmp>,
-    states: States,
-    counters: Plan,
-    cost: Arc<measurement::Shared>,
-    lost: Arc<AtomicU64>,
-    drain: Option<JoinHandle<Option<String>>>,
-    notes: Vec<String>,
 }
 
 /// The process that traces, before it knows whom.
@@ -125,34 +112,17 @@ impl Ptrace {
         children: bool,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        let states = settings.states;
         let mut this = Self {
-            pid,
-            children,
+            outside: Outside::new(pid, children, settings),
             child,
             line: Mutex::new(line),
             pipe: Some(pipe),
             files: Files::default(),
             ways: Vec::new(),
-            states: if states == States::Off {
-                States::Off
-            } else {
-                States::Light
-            },
-            counters: Plan::default(),
-            cost: Arc::default(),
-            lost: Arc::default(),
-            drain: None,
-            notes: Vec::new(),
         };
-        if states == States::Full {
-            this.notes.push(
-                "--states full needs --backend ebpf: states are as with --states light".into(),
-            );
-        }
         let (plan, uncounted) = counters::plan(&settings.events);
-        this.counters = plan.clone();
-        this.notes.extend(uncounted);
+        this.outside.counters = plan.clone();
+        this.outside.notes.extend(uncounted);
         let done = this.order(&Order::Seize {
             pid,
             runs,
@@ -161,16 +131,8 @@ impl Ptrace {
             counters: plan,
         });
         let done = done.map_err(|error| super::refused::explain(pid, &error))?;
-        let outcome = done.hit_ns.map_or_else(
-            || Err("a breakpoint of our own could not be measured".into()),
-            |ns| {
-                Ok(Tariff {
-                    each: [ns; CLASSES],
-                    ..Tariff::default()
-                })
-            },
-        );
-        let _first = this.cost.outcome.set(outcome);
+        let unknown = || "a breakpoint of our own could not be measured".into();
+        this.outside.costs(done.hit_ns.ok_or_else(unknown));
         Ok(this)
     }
 
@@ -181,7 +143,7 @@ impl Ptrace {
         let answer: Option<Answer> = line.hear().context("the process that traces")?;
         let answer = answer.context("the process that traces has gone")?;
         let mut done = answer.map_err(anyhow::Error::msg)?;
-        self.notes.append(&mut done.notes);
+        self.outside.notes.append(&mut done.notes);
         Ok(done)
     }
 
@@ -212,56 +174,28 @@ impl Source for Ptrace {
 
     fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
         let pipe = self.pipe.take().context("started twice")?;
-        let start = Start {
-            time_ns,
-            // What /proc tells is right as it is.
-            run_offset: (self.states != States::Off).then_some(0),
-            baselines,
-            pid: self.pid,
-            shared: self.children.then_some(process::memory_at),
-            plan: self.counters.clone(),
-            kept: if self.counters.0.is_empty() {
-                HashMap::new()
-            } else {
-                process::kept_counts(self.pid)
-            },
-        };
-        let lost = Arc::clone(&self.lost);
-        self.drain = Some(
-            std::thread::Builder::new()
-                .name("sbt-drain".into())
-                .spawn(move || drain(pipe, start, &sink, &lost))
-                .context("starting the thread that reads records")?,
-        );
-        Ok(())
+        let start = self.outside.start(time_ns, baselines);
+        let lost = Arc::clone(&self.outside.lost);
+        self.outside.drain(move || drain(pipe, start, &sink, &lost))
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
-        let gone = self.say(&Order::Detach);
-        let mut notes = std::mem::take(&mut self.notes);
-        if let Err(error) = gone {
-            notes.push(format!("{error:#}: the target may have been harmed"));
+        if let Err(error) = self.say(&Order::Detach) {
+            let note = format!("{error:#}: the target may have been harmed");
+            self.outside.notes.push(note);
         }
-        if let Some(drain) = self.drain.take() {
-            let note = drain
-                .join()
-                .map_err(|_| anyhow::anyhow!("the thread that reads records failed"))?;
-            notes.extend(note);
-        }
+        self.outside.end()?;
         let _status = self.child.wait();
-        Ok(Totals {
-            lost: self.lost(),
-            notes,
-        })
+        Ok(self.outside.totals())
     }
 
     fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.outside.lost()
     }
 
     fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
         let (new, notes) = self.files.take(files);
-        self.notes.extend(notes);
+        self.outside.notes.extend(notes);
         if new.is_empty() {
             return Ok(());
         }
@@ -279,26 +213,26 @@ impl Source for Ptrace {
     }
 
     fn measure_costs(&self) -> Measurement {
-        Measurement::elsewhere(Arc::clone(&self.cost))
+        self.outside.measure_costs()
     }
 
     fn states(&self) -> States {
-        self.states
+        self.outside.states
     }
 
     fn counters(&self) -> &Plan {
-        &self.counters
+        &self.outside.counters
     }
 
     fn has_children(&self) -> bool {
-        self.children
+        self.outside.children
     }
 
     fn follow(&mut self, process: u32) -> anyhow::Result<()> {
         self.say(&Order::Seize {
             pid: process,
             runs: true,
-            children: self.children,
+            children: self.outside.children,
             departures: false,
             counters: Plan::default(),
         })
@@ -313,17 +247,12 @@ impl Source for Ptrace {
     }
 
     fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            !on,
-            "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
-             nothing else, and locks, are not seen"
-        );
-        Ok(())
+        set_futexes(on)
     }
 
     fn pause(&mut self) {
         if let Err(error) = self.say(&Order::Pause) {
-            self.notes.push(format!("{error:#}"));
+            self.outside.notes.push(format!("{error:#}"));
         }
     }
 

@@ -1,0 +1,148 @@
+//! What sources have in common that learn of hits outside of the kernel: what they say with
+//! the records of its programs (`hits/`) is decoded by a thread of sbt's own.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use super::{Baselines, Measurement, Totals, ebpf::decode::Start, measurement};
+use crate::{
+    counters::Plan,
+    model::cost::{CLASSES, Tariff},
+    session::States,
+    settings::Settings,
+    target::process,
+};
+
+/// See above.
+pub struct Outside {
+    pid: u32,
+    /// Whether the target's children are watched too.
+    pub children: bool,
+    /// How closely is looked at what threads do between barriers.
+    pub states: States,
+    /// What is counted.
+    pub counters: Plan,
+    /// Events lost so far.
+    pub lost: Arc<AtomicU64>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    cost: Arc<measurement::Shared>,
+    drain: Option<JoinHandle<Option<String>>>,
+}
+
+impl Outside {
+    /// For a target; nothing is counted.
+    pub fn new(pid: u32, children: bool, settings: &Settings) -> Self {
+        let mut notes = Vec::new();
+        if settings.states == States::Full {
+            notes.push("--states full needs --backend ebpf: states are as with --states light".into());
+        }
+        Self {
+            pid,
+            children,
+            states: if settings.states == States::Off {
+                States::Off
+            } else {
+                States::Light
+            },
+            counters: Plan::default(),
+            lost: Arc::default(),
+            notes,
+            cost: Arc::default(),
+            drain: None,
+        }
+    }
+
+    /// What a hit costs, ns, or why that is not known.
+    pub fn costs(&self, hit_ns: Result<f64, String>) {
+        let tariff = hit_ns.map(|ns| Tariff {
+            each: [ns; CLASSES],
+            ..Tariff::default()
+        });
+        let _first = self.cost.outcome.set(tariff);
+    }
+
+    /// What the decoder must know when watching begins. Run times are the truth.
+    pub fn start(&self, time_ns: u64, baselines: Baselines) -> Start {
+        Start {
+            time_ns,
+            run_offset: (self.states != States::Off).then_some(0),
+            baselines,
+            pid: self.pid,
+            shared: self.children.then_some(process::memory_at),
+            plan: self.counters.clone(),
+            kept: if self.counters.0.is_empty() {
+                HashMap::new()
+            } else {
+                process::kept_counts(self.pid)
+            },
+        }
+    }
+
+    /// Starts the thread that decodes; it returns what the user should know.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn drain(
+        &mut self,
+        run: impl FnOnce() -> Option<String> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let thread = std::thread::Builder::new().name("sbt-drain".into());
+        let thread = thread.spawn(run);
+        self.drain = Some(thread.context("starting the thread that reads records")?);
+        Ok(())
+    }
+
+    /// Waits for that thread, which has been told that nothing more will come.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn end(&mut self) -> anyhow::Result<()> {
+        if let Some(drain) = self.drain.take() {
+            let note = drain
+                .join()
+                .map_err(|_| anyhow!("the thread that reads records failed"))?;
+            self.notes.extend(note);
+        }
+        Ok(())
+    }
+
+    /// What there is to say at the end.
+    pub fn totals(&mut self) -> Totals {
+        Totals {
+            lost: self.lost(),
+            notes: std::mem::take(&mut self.notes),
+        }
+    }
+
+    /// See [`super::Source::lost`].
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// See [`super::Source::measure_costs`].
+    pub fn measure_costs(&self) -> Measurement {
+        Measurement::elsewhere(Arc::clone(&self.cost))
+    }
+}
+
+/// See [`super::Source::set_futexes`]: those are not to be had.
+///
+/// # Errors
+/// They are asked for.
+pub fn set_futexes(on: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !on,
+        "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
+         nothing else, and locks, are not seen"
+    );
+    Ok(())
+}
