@@ -23,7 +23,7 @@ use sbt::{
     },
     place::printable,
     record::{self, Keep, Sink},
-    replay,
+    replay, rights,
     scale::{
         counts,
         series::{Series, which},
@@ -49,7 +49,11 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == ptrace::ARGUMENT) {
         let sbt = words.next().and_then(|it| it.to_str()?.parse().ok());
-        let traced = sbt.map(ptrace::trace);
+        let traced = sbt.map(|sbt| {
+            // It writes into processes: into which, whoever executes this file may say.
+            rights::keep_none_but_roots()?;
+            ptrace::trace(sbt)
+        });
         return ExitCode::from(u8::from(traced.is_none_or(|result| result.is_err())));
     }
     let cli = Cli::parse();
@@ -280,7 +284,13 @@ fn run_demo(
         }
         return Ok(0);
     }
-    demo::check(name)?;
+    demo::check(name).map_err(|error| Usage(format!("{error:#}")))?;
+    if !(scale > 0.0 && scale.is_finite()) {
+        return Err(Usage(format!(
+            "--scale {scale}: expected a number above 0, such as 0.5"
+        ))
+        .into());
+    }
     let binary = std::env::current_exe().context("cannot find sbt's own binary")?;
     let hangs = name == demo::DEADLOCK;
     let mut program = vec![
@@ -362,7 +372,8 @@ fn check_file(typed: Asked, to: To, options: &Options, file: &Path) -> anyhow::R
     ];
     guard::check(&read, &written)?;
     let check = Check::new(asked, to)?;
-    let report = record::report(file).context("a program to be run goes after `--`")?;
+    let report = record::report(file)
+        .map_err(|error| anyhow::anyhow!("{error:#} (a program to be run goes after `--`)"))?;
     check.tell(&report)
 }
 
@@ -645,7 +656,7 @@ const JSON_NEEDS_FILE: &str =
 /// Where the report goes.
 fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {
     if options.json && options.output.is_none() && !stdout_is_ours {
-        anyhow::bail!(JSON_NEEDS_FILE);
+        return Err(Usage(JSON_NEEDS_FILE.into()).into());
     }
     if let Some(path) = &options.output {
         output::check_file(path)?;
