@@ -17,7 +17,11 @@ use crate::{
 
 mod confined;
 pub mod programs;
+mod rungs;
 mod setcap;
+
+/// What is found out last.
+const REHEARSAL: &str = "rehearsal";
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +78,8 @@ pub fn examine() -> bool {
             .iter()
             .filter_map(|path| library(path)),
     );
-    findings.push(rehearsal());
+    findings.extend([rungs::perf(), rungs::ptrace(), rehearsal()]);
+    rungs::weigh(&mut findings);
     let mut works = true;
     for Finding { what, state } in &findings {
         let (mark, text) = match state {
@@ -251,7 +256,7 @@ fn rehearsal() -> Finding {
         Err(error) => State::Bad(format!("{error:#}")),
     };
     Finding {
-        what: "rehearsal",
+        what: REHEARSAL,
         state,
     }
 }

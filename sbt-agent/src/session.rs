@@ -3,6 +3,7 @@
 use std::{ffi::OsString, fs::File, os::fd::OwnedFd};
 
 use anyhow::Context as _;
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
 
 use crate::{
@@ -104,6 +105,7 @@ pub fn watch(
     look: Option<Look>,
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
+    check_files()?;
     let folded = sampling::prepare(&settings)?;
     let mut master = None;
     // The child is forked while there is only one thread.
@@ -147,6 +149,21 @@ pub fn watch(
             }
             session.run(deliver).await
         })
+}
+
+/// What watching a small program takes, and some more: with fewer files it would fail here and
+/// there, with other words each time.
+const FEWEST_FILES: u64 = 128;
+
+/// Makes sure that enough files may be open.
+fn check_files() -> anyhow::Result<()> {
+    let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read a limit")?;
+    anyhow::ensure!(
+        most >= FEWEST_FILES,
+        "only {most} files may be open at a time, and sbt needs {FEWEST_FILES}: `ulimit -n \
+         {FEWEST_FILES}`"
+    );
+    Ok(())
 }
 
 /// Why the watching ends.

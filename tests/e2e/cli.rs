@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use crate::{
-    harness::{folder, needs_root, run, sbt_with, watch},
+    harness::{command, folder, needs_root, run, sbt, sbt_with, watch},
     programs::program,
 };
 
@@ -91,9 +91,19 @@ fn json_needs_a_place_to_go() {
     let mark = folder.path().join("started");
     let mut command = sbt_with(&["run", "--json", "--", "touch"]);
     command.arg(&mark);
-    let finished = run(command).expect(125);
+    let finished = run(command).expect(2);
     assert!(finished.one_line().contains("--output"), "{finished}");
     assert!(!mark.exists());
+}
+
+#[test]
+fn too_few_files_are_told_before_anything_starts() {
+    let script = "ulimit -n 64 && exec \"$1\" run -- echo started";
+    let mut command = command("sh", &["-c", script, "sh"]);
+    command.arg(sbt());
+    let finished = run(command).expect(125);
+    assert!(finished.one_line().contains("ulimit -n 128"), "{finished}");
+    assert_eq!(finished.out(), "");
 }
 
 #[test]

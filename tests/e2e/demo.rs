@@ -278,7 +278,10 @@ fn threads_can_be_chosen() {
 
 #[test]
 fn an_unknown_program_is_told_the_known_ones() {
-    let finished = run(sbt_with(&["demo", "nonsense"]));
-    assert!(!finished.status.success());
+    let finished = run(sbt_with(&["demo", "nonsense"])).expect(2);
     assert!(finished.one_line().contains("lu-block"), "{finished}");
+    for scale in ["-3", "0", "nan"] {
+        let finished = run(sbt_with(&["demo", "--scale", scale])).expect(2);
+        assert!(finished.one_line().contains("above 0"), "{finished}");
+    }
 }

@@ -42,7 +42,8 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
     ];
     guard::check(&read, &written)?;
     let check = Check::new(asked, to)?;
-    let report = record::report(path).context("a program to be run goes after `--`")?;
+    let report = record::report(path)
+        .map_err(|error| anyhow::anyhow!("{error:#} (a program to be run goes after `--`)"))?;
     check.tell(&report)
 }
 

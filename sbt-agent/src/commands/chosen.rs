@@ -18,6 +18,7 @@ use crate::{
     screen::Look,
     session::Narration,
     settings::{self as all_settings, Detail, Effective, Environment, Settings},
+    usage::Usage,
 };
 
 /// A setting cannot be read, wherever it stands.
@@ -145,7 +146,7 @@ pub const JSON_NEEDS_FILE: &str =
 /// Where the report goes.
 pub fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {
     if options.json && options.output.is_none() && !stdout_is_ours {
-        anyhow::bail!(JSON_NEEDS_FILE);
+        return Err(Usage(JSON_NEEDS_FILE.into()).into());
     }
     if let Some(path) = &options.output {
         output::check_file(path)?;

@@ -14,6 +14,7 @@ use crate::{
         launch::{self, Invoker},
         libraries, process,
     },
+    usage::Usage,
 };
 
 /// Joins a process.
@@ -50,7 +51,13 @@ pub fn demo(
         }
         return Ok(0);
     }
-    demo::check(name)?;
+    demo::check(name).map_err(|error| Usage(format!("{error:#}")))?;
+    if !(scale > 0.0 && scale.is_finite()) {
+        return Err(Usage(format!(
+            "--scale {scale}: expected a number above 0, such as 0.5"
+        ))
+        .into());
+    }
     let binary = std::env::current_exe().context("cannot find sbt's own binary")?;
     let hangs = name == demo::DEADLOCK;
     let mut program = vec![

@@ -91,8 +91,10 @@ pub const WATCHING: &[Section] = &[
         title: "PRIVILEGES",
         items: &[
             Text(
-                "Root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, which are given \
-                 to the binary once after it was installed:",
+                "Your own processes are watched without any, by breakpoints, which costs them more \
+                 (--backend). For eBPF and for processes of others: root, or the capabilities \
+                 CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, which are given to the binary once after \
+                 it was installed:",
             ),
             Example(
                 "As root, for everybody who may execute it, who may then look into processes of others:",
@@ -376,7 +378,7 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXIT,
                 items: &[
-                    Entry("0", "sbt can work here."),
+                    Entry("0", "sbt can work here, be it by breakpoints alone."),
                     Entry("1", "It cannot; what it printed says what to type."),
                     USAGE,
                 ],

@@ -148,6 +148,12 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         Some(replay) => replay::position(replay, look),
         None => clock(snapshot.now_ns),
     };
+    // Where watching costs much, by which way it is done and how much is said early.
+    let [cost_at, backend_at] = if report.backend == "ebpf" {
+        [6, 7]
+    } else {
+        [2, 2]
+    };
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.pid), plain),
         (3, plural(threads, "thread"), plain),
@@ -158,9 +164,9 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         } else {
             (5, "lost 0".into(), plain)
         },
-        own_cost(report, look),
+        own_cost(report, cost_at, look),
         (8, format!("sbt {own} CPU"), plain),
-        (7, report.backend.clone(), plain),
+        (backend_at, report.backend.clone(), plain),
     ];
     if snapshot.replay.is_some() {
         // What sbt uses now is not what it used then.
@@ -198,8 +204,9 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     Line::from(spans)
 }
 
-/// What watching costs the program, and how much of it is seen.
-fn own_cost(report: &Report, look: Look) -> Fact {
+/// What watching costs the program, and how much of it is seen. `at`: how easily it is left
+/// out.
+fn own_cost(report: &Report, at: u8, look: Look) -> Fact {
     let cost = &report.own_cost;
     let share = cost
         .share_pct
@@ -211,7 +218,7 @@ fn own_cost(report: &Report, look: Look) -> Fact {
             format!("own cost {share}, {:.0} % seen", thinned.observed_pct),
             look.bold(),
         ),
-        None => (6, format!("own cost {share}"), Style::new()),
+        None => (at, format!("own cost {share}"), Style::new()),
     }
 }
 

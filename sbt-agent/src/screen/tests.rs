@@ -319,6 +319,24 @@ fn a_hang_has_a_tab_of_its_own() {
 }
 
 #[test]
+fn where_watching_costs_much_that_is_said_in_small_windows_too() {
+    let first = |backend: &str| {
+        let mut sample = samples::imbalanced();
+        sample.report.backend = backend.into();
+        let text = Shown::new(sample, (80, 24), LOOK).text();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    for backend in ["ptrace", "perf"] {
+        let line = first(backend);
+        assert!(
+            line.contains("own cost") && line.contains(backend),
+            "{line}"
+        );
+    }
+    assert!(!first("ebpf").contains("own cost"));
+}
+
+#[test]
 fn without_a_hang_there_is_no_such_tab() {
     let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
     assert!(!shown.text().contains("Hang"));

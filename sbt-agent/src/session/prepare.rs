@@ -83,7 +83,7 @@ impl Prepared {
     /// `tracer`: see [`choice::tracer`].
     pub fn attach(pid: u32, settings: &Settings, tracer: Option<Tracer>) -> anyhow::Result<Self> {
         let found = process::find(pid)?;
-        privilege::check_process(found.pid)?;
+        privilege::check_process(found.pid, settings.backend)?;
         let children = settings.children.unwrap_or(false);
         let scope = if children || process::first_thread_has_ended(found.pid) {
             Scope::Everyone

@@ -7,10 +7,13 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::{
     rights,
-    source::ebpf::{
-        bpf,
-        kernel::{too_old, version},
-        loader::LoadError,
+    source::{
+        Backend,
+        ebpf::{
+            bpf,
+            kernel::{too_old, version},
+            loader::LoadError,
+        },
     },
     target::process,
 };
@@ -165,16 +168,26 @@ pub fn explain(error: LoadError) -> anyhow::Error {
 
 /// Whether we may look into a process, which attaching needs. That its mappings can be read
 /// does not tell: for that `CAP_PERFMON` is enough, but not for the files that are mapped.
-pub fn check_process(pid: u32) -> anyhow::Result<()> {
+pub fn check_process(pid: u32, backend: Backend) -> anyhow::Result<()> {
     match fs::read_link(process::folder(pid).join("root")) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(anyhow!(
-            "may not look into process {pid}: missing {}, since it belongs to another user or has \
-             other privileges; {}",
-            PTRACE.1,
-            remedy()
-        )),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(anyhow!("{}", may_not_look(pid, backend, &remedy())))
+        }
         _ => Ok(()),
     }
+}
+
+/// Breakpoints are written, and no capability of the file lets an ordinary user write to
+/// others' memory.
+fn may_not_look(pid: u32, backend: Backend, remedy: &str) -> String {
+    let (missing, remedy) = match backend {
+        Backend::Ptrace => (String::new(), "run it with sudo"),
+        _ => (format!("missing {}, since ", PTRACE.1), remedy),
+    };
+    format!(
+        "may not look into process {pid}: {missing}it belongs to another user or has other \
+         privileges; {remedy}"
+    )
 }
 
 #[cfg(test)]
@@ -200,6 +213,18 @@ mod tests {
         assert!(
             nosuid.contains("nosuid") && !nosuid.contains("sudo setcap"),
             "{nosuid}"
+        );
+    }
+
+    #[test]
+    fn breakpoints_in_others_are_not_promised_by_setcap() {
+        let line = |backend| may_not_look(7, backend, "run it with sudo, or setcap");
+        assert!(line(Backend::Auto).contains("missing CAP_SYS_PTRACE"));
+        assert!(line(Backend::Perf).ends_with("or setcap"));
+        let traced = line(Backend::Ptrace);
+        assert!(
+            traced.contains("sudo") && !traced.contains("setcap") && !traced.contains("missing"),
+            "{traced}"
         );
     }
 

@@ -19,6 +19,7 @@ use crate::{
         process,
         sites::{Resolver, Stacks},
     },
+    usage::Usage,
 };
 
 /// How often samples are fetched: their rings have room for several times as long.
@@ -45,10 +46,9 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
     let Some(path) = &settings.folded else {
         return Ok(None);
     };
-    anyhow::ensure!(
-        settings.sample > 0,
-        "--folded needs samples: add --sample 200"
-    );
+    if settings.sample == 0 {
+        return Err(Usage("--folded needs samples: add --sample 200".into()).into());
+    }
     output::for_stacks(path).map(Some)
 }
 

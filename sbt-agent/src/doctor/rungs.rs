@@ -1,0 +1,112 @@
+//! The ways to watch that need no privilege, tried with processes of our own.
+
+use std::{
+    process::{Command, Stdio},
+    thread,
+};
+
+use rustix::thread::set_no_new_privs;
+
+use super::{Finding, State};
+use crate::{
+    demo,
+    settings::Settings,
+    source::{
+        hardware::Hardware,
+        ptrace::{Process, Ptrace},
+    },
+};
+
+/// What is missing where only privilege is: breakpoints do without.
+const OF_PRIVILEGE: [&str; 4] = ["capabilities", "container", "seccomp", super::REHEARSAL];
+
+/// Whether the processor's breakpoints can be used.
+pub(super) fn perf() -> Finding {
+    let settings = Settings::default();
+    let tried = Hardware::begin(std::process::id(), true, false, &settings);
+    Finding {
+        what: "perf",
+        state: match tried {
+            Ok(_) => State::Ok("your own processes, with --backend perf".into()),
+            Err(error) => State::Less(format!("{error:#}")),
+        },
+    }
+}
+
+/// Whether threads can be stopped at breakpoints.
+pub(super) fn ptrace() -> Finding {
+    // What becomes of its privileges is that thread's own affair.
+    let tried = thread::spawn(try_ptrace).join();
+    let tried = tried.unwrap_or_else(|_| Err(anyhow::anyhow!("trying it failed")));
+    Finding {
+        what: "ptrace",
+        state: match tried {
+            Ok(()) => State::Ok(
+                "your own processes, by itself where eBPF is not permitted, or with --backend ptrace"
+                    .into(),
+            ),
+            Err(error) => State::Less(format!("{error:#}")),
+        },
+    }
+}
+
+fn try_ptrace() -> anyhow::Result<()> {
+    let tracer = Process::start()?;
+    // What is watched has no more than whoever watches, whatever the file of sbt has.
+    set_no_new_privs(true)?;
+    let mut watched = Command::new("/proc/self/exe")
+        .args(["__demo", demo::DEADLOCK, "2", "1", "--patient"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let settings = Settings::default();
+    let tried = Ptrace::begin(tracer, watched.id(), true, false, false, &settings);
+    let tried = tried.map(drop);
+    let _gone = watched.kill();
+    let _status = watched.wait();
+    tried
+}
+
+/// What hinders eBPF alone hinders sbt less where breakpoints work.
+pub(super) fn weigh(findings: &mut [Finding]) {
+    let works =
+        |finding: &Finding| finding.what == "ptrace" && matches!(finding.state, State::Ok(_));
+    if !findings.iter().any(works) {
+        return;
+    }
+    for finding in findings {
+        if OF_PRIVILEGE.contains(&finding.what)
+            && let State::Bad(text) = &mut finding.state
+        {
+            finding.state = State::Less(std::mem::take(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_privilege_is_less_where_breakpoints_work() {
+        let weighed = |ptrace: State| {
+            let bad = |what| Finding {
+                what,
+                state: State::Bad("why".into()),
+            };
+            let ptrace = Finding {
+                what: "ptrace",
+                state: ptrace,
+            };
+            let mut all = [bad("kernel"), bad("capabilities"), bad("rehearsal"), ptrace];
+            weigh(&mut all);
+            all.map(|finding| finding.state)
+        };
+        let (bad, less) = (State::Bad("why".into()), State::Less("why".into()));
+        let works = weighed(State::Ok(String::new()));
+        assert_eq!(works[..3], [bad.clone(), less.clone(), less]);
+        let fails = weighed(State::Less(String::new()));
+        assert_eq!(fails[..3], [bad.clone(), bad.clone(), bad]);
+    }
+}
