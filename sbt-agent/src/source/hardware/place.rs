@@ -144,7 +144,12 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
     let symbol = printable(&point.symbol);
     let file = printable(file.rsplit('/').next().unwrap_or_default());
     Some(match point.function {
-        Function::Call { .. } if point.layout == layout::MPI => (Rank::Barrier, symbol),
+        Function::Call { .. } if point.layout == layout::MPI => {
+            // Each has a second name (MPI 3.1, section 14.2).
+            let is_used = is_used(&point.symbol) || is_used(&format!("P{}", point.symbol));
+            let rank = if is_used { Rank::Barrier } else { Rank::Unused };
+            (rank, symbol)
+        }
         Function::Call { .. } => (Rank::Named, symbol),
         Function::Mark(number) => (Rank::Named, format!("--mark number {}", number + 1)),
         Function::BarrierWait | Function::BarrierInit if !is_used(&point.symbol) => {
@@ -258,6 +263,19 @@ mod tests {
         assert_eq!(
             [wait(true), wait(false)],
             [Some(Rank::Barrier), Some(Rank::Unused)]
+        );
+        let collective = |imported: &str| {
+            let call = Function::Call {
+                object: 1,
+                count: 0,
+            };
+            let mut point = point(call, "MPI_Barrier");
+            point.layout = layout::MPI;
+            kind(&point, "/lib/libmpi.so.40", |symbol| symbol == imported).map(|(rank, _)| rank)
+        };
+        assert_eq!(
+            ["MPI_Barrier", "PMPI_Barrier", "MPI_Init"].map(collective),
+            [Some(Rank::Barrier), Some(Rank::Barrier), Some(Rank::Unused)]
         );
         let cond = |symbol: &str, used| rank(Function::CondWait, symbol, used);
         assert_eq!(cond("pthread_cond_wait", true), Some(Rank::Condvar));
