@@ -284,7 +284,7 @@ fn at(
         .chunk_by(|one, next| one.start == next.start)
         .rev()
         .take_while(|alike| alike.last().is_some_and(|span| vaddr < span.reach));
-    let mut named = closest.filter_map(|alike| {
+    let mut found = closest.filter_map(|alike| {
         alike
             .iter()
             .filter_map(|span| table.symbol(span.index).ok())
@@ -301,7 +301,7 @@ fn at(
                 )
             })
     });
-    let (symbol, name) = named.next()?;
+    let (symbol, name) = found.next()?;
     Some((symbol.st_value(LE), names::of_symbol(name)))
 }
 
@@ -364,10 +364,10 @@ mod tests {
                     && !symbol.is_undefined(LE)
                     && (start..start + symbol.st_size(LE)).contains(&vaddr)
             });
-            let named = spanning
+            let candidates = spanning
                 .map(|symbol| (symbol, text_at(names, symbol.st_name(LE))))
                 .filter(|(_, name)| !matches!(name.first(), None | Some(0)));
-            let (symbol, name) = named.max_by_key(|(symbol, name)| {
+            let (symbol, name) = candidates.max_by_key(|(symbol, name)| {
                 let underscores = name.iter().take(8).take_while(|&&byte| byte == b'_');
                 (
                     symbol.st_value(LE),
