@@ -93,7 +93,11 @@ pub fn lost(event: &OwnedFd) -> u64 {
     let mut bytes = [0; 16];
     // What it has counted comes first.
     match nix::unistd::read(event, &mut bytes) {
-        Ok(16) => bytes.as_chunks().0.last().map_or(0, |lost| u64::from_ne_bytes(*lost)),
+        Ok(16) => bytes
+            .as_chunks()
+            .0
+            .last()
+            .map_or(0, |lost| u64::from_ne_bytes(*lost)),
         _ => 0,
     }
 }

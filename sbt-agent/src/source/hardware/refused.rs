@@ -17,16 +17,20 @@ pub fn why(error: &io::Error, paranoid: Option<i32>) -> String {
              {level}): `sudo sysctl kernel.perf_event_paranoid=2`, or use --backend ptrace"
         ),
         (libc::EACCES, _) => "it belongs to another user, or has other privileges: use sudo".into(),
-        (libc::EPERM, _) => "a filter of system calls forbids it, as those of containers do, or no \
+        (libc::EPERM, _) => {
+            "a filter of system calls forbids it, as those of containers do, or no \
              more memory may be locked (`ulimit -l`, `sysctl kernel.perf_event_mlock_kb`): use \
              --backend ptrace"
-            .into(),
+                .into()
+        }
         (libc::ENOSPC, _) => "all the processor's breakpoints are in use (by a debugger, or \
              another sbt): end that one, or use --backend ptrace"
             .into(),
-        (libc::EMFILE | libc::ENFILE, _) => "for its threads times CPUs more files have to be open \
+        (libc::EMFILE | libc::ENFILE, _) => {
+            "for its threads times CPUs more files have to be open \
              than may be: raise `ulimit -Hn`, or use --backend ptrace"
-            .into(),
+                .into()
+        }
         (libc::ESRCH, _) => "it has ended: there is nothing left to watch".into(),
         _ if error.kind() == io::ErrorKind::ResourceBusy => "its threads begin faster than they \
              can be watched: use --backend ebpf, or ptrace"

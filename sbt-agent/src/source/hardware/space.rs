@@ -95,7 +95,8 @@ impl Space {
         self.put_ns = clock::now_ns();
         let opened = opened?.into_iter().map(Arc::new);
         let events = cover.addresses.iter().copied().zip(opened);
-        self.events.extend(events.filter(|(_, events)| !events.is_empty()));
+        self.events
+            .extend(events.filter(|(_, events)| !events.is_empty()));
         Ok(())
     }
 
@@ -103,7 +104,11 @@ impl Space {
     pub fn follow(&mut self, gone: &[(u64, Shared)]) -> bool {
         let before = self.events.len();
         for (at, other) in gone {
-            if self.events.iter().any(|(_, event)| Arc::ptr_eq(event, other)) {
+            if self
+                .events
+                .iter()
+                .any(|(_, event)| Arc::ptr_eq(event, other))
+            {
                 // What it has there beside is not all that there has to be.
                 self.events.retain(|(address, _)| address != at);
             }

@@ -49,9 +49,7 @@ use super::{
     hits::{self, places},
     outside::{Outside, set_futexes},
 };
-use crate::{
-    counters::Plan, session::States, settings::Settings, target::files::ProbedFile,
-};
+use crate::{counters::Plan, session::States, settings::Settings, target::files::ProbedFile};
 
 /// What sbt is called with to be the process that traces: no command that a user would type.
 pub const ARGUMENT: &str = "trace-for-sbt";
