@@ -164,12 +164,12 @@ fn who_finds_no_room_or_no_files_is_told() {
     };
     let line = refused("");
     assert!(line.contains("are in use"), "{line}");
+    let line = refused("ulimit -n 20;");
+    assert!(line.contains("ulimit -Hn"), "{line}");
     for one in both {
         let report = one.report();
         assert!(report.number("episodes") > 20, "{report}");
     }
-    let line = refused("ulimit -n 40;");
-    assert!(line.contains("ulimit -Hn"), "{line}");
     patient.ended_untouched(2700);
 }
 
