@@ -148,22 +148,6 @@ fn children_that_run_already_are_joined() {
 }
 
 #[test]
-fn who_has_lost_its_parent_is_still_heard_of() {
-    needs_root!();
-    let truth = program("truth.c");
-    // Executed when the shell that has forked it is gone.
-    let orphan = "sleep 0.2; exec \"$0\" threads=3 rounds=40 base=500 hold=50000";
-    let script = format!("({{ {orphan}; }} &); sleep 0.8");
-    let (_, report) = watch_with(
-        &["--backend=perf"],
-        "/bin/sh".as_ref(),
-        &["-c", &script, truth.to_str().unwrap()],
-    );
-    assert_eq!(report.number("arrivals"), 120, "{report}");
-    assert_eq!(report.number("episodes"), 40, "{report}");
-}
-
-#[test]
 fn who_finds_no_room_or_no_files_is_told() {
     needs_root!();
     let patient = Patient::start(&["threads=3", "rounds=900", "base=1000"]);
@@ -180,11 +164,32 @@ fn who_finds_no_room_or_no_files_is_told() {
     };
     let line = refused("");
     assert!(line.contains("are in use"), "{line}");
+    let line = refused("ulimit -n 20;");
+    assert!(line.contains("ulimit -Hn"), "{line}");
     for one in both {
         let report = one.report();
         assert!(report.number("episodes") > 20, "{report}");
     }
-    let line = refused("ulimit -n 40;");
-    assert!(line.contains("ulimit -Hn"), "{line}");
     patient.ended_untouched(2700);
+}
+
+#[test]
+fn what_is_lost_in_the_end_is_counted() {
+    needs_root!();
+    let rounds = 8000;
+    let option = format!("rounds={rounds}");
+    let target = start(command(
+        program("truth.c"),
+        &["threads=1", &option, "hold=700000"],
+    ));
+    pause(100);
+    let attached = attach(target.pid(), &["--backend=perf"]);
+    pause(400);
+    // Nobody reads from here on.
+    attached.sbt.signal(libc::SIGSTOP);
+    target.finish().expect(0);
+    attached.sbt.signal(libc::SIGCONT);
+    let report = attached.report();
+    let (seen, lost) = (report.number("arrivals"), report.number("lost_events"));
+    assert!(seen < rounds && seen + lost >= rounds, "{report}");
 }
