@@ -161,6 +161,11 @@ fn each_capability_is_for_what_the_documents_say() {
     let two = open.capable("cap_bpf,cap_perfmon+ep");
     watches(&two, &own);
     asked(&two, &["hang"], own.pid()).expect(0);
+    for backend in ["--backend=ptrace", "--backend=perf"] {
+        let mut command = as_nobody(&two);
+        command.args(["run", "-q", backend, "--", "true"]);
+        run(command).expect(0);
+    }
     for target in [&others, &roots] {
         refuses(&two, &attach, target, "missing CAP_SYS_PTRACE");
         refuses(
