@@ -13,6 +13,7 @@ use crate::{
         ebpf::{Ebpf, bpf::ProgramKind, kernel::too_old},
     },
     target::{elf::Function, files::ProbedFile, libraries},
+    words::without_codes,
 };
 
 mod confined;
@@ -78,7 +79,12 @@ pub fn examine() -> bool {
             .iter()
             .filter_map(|path| library(path)),
     );
-    findings.extend([rungs::perf(), rungs::ptrace(), rehearsal()]);
+    findings.push(rungs::perf());
+    let rehearsal = rehearsal();
+    if !matches!(rehearsal.state, State::Ok(_)) {
+        findings.push(rungs::ptrace());
+    }
+    findings.push(rehearsal);
     rungs::weigh(&mut findings);
     let mut works = true;
     for Finding { what, state } in &findings {
@@ -88,7 +94,7 @@ pub fn examine() -> bool {
             State::Bad(text) => ("NO  ", text),
         };
         works &= !matches!(state, State::Bad(_));
-        let line = format!("{mark}  {what:<13} {text}\n");
+        let line = format!("{mark}  {what:<13} {}\n", without_codes(text));
         if crate::output::print(&line).is_err() {
             break;
         }

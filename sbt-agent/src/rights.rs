@@ -104,22 +104,6 @@ pub fn keep_signalling() -> io::Result<()> {
     })
 }
 
-/// Gives up all of them, unless this is root: what the file of sbt gives to whoever executes it
-/// is for looking, and not for writing into processes of others.
-///
-/// # Errors
-/// As above.
-pub fn keep_none_but_roots() -> io::Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    keep(|_| CapabilitySets {
-        effective: Set::empty(),
-        permitted: Set::empty(),
-        inheritable: Set::empty(),
-    })
-}
-
 /// As root: what is executed gets none of them back.
 fn empty_bounding_set() -> io::Result<()> {
     if capabilities(None)?.effective.contains(Set::SETPCAP) {

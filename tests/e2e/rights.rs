@@ -112,32 +112,6 @@ fn privileges_are_given_up_by_all_threads_and_not_by_the_program() {
     }
 }
 
-#[test]
-fn who_sets_breakpoints_has_nothing_of_what_the_file_has() {
-    needs_root!();
-    let open = Open::new();
-    let truth = open.copy(&program("truth.c"));
-    let mut command = as_nobody(&open.capable("cap_bpf,cap_perfmon,cap_sys_ptrace+ep"));
-    command
-        .args(["run", "-q", "--backend=ptrace", "--"])
-        .arg(&truth);
-    command.args(["threads=2", "rounds=100000", "base=1000"]);
-    let mut watching = start(command);
-    watching.wait_for("ready");
-    let path = format!("/proc/{0}/task/{0}/children", watching.pid());
-    let children = fs::read_to_string(path).unwrap();
-    let is_tracer = |child: &&str| {
-        let name = fs::read_to_string(format!("/proc/{child}/comm"));
-        name.is_ok_and(|name| name == "sbt-trace\n")
-    };
-    let tracer = children.split_whitespace().find(is_tracer).unwrap();
-    for field in ["CapEff", "CapPrm"] {
-        assert_eq!(of_threads(tracer.parse().unwrap(), field), [0], "{field}");
-    }
-    watching.signal(libc::SIGTERM);
-    watching.finish();
-}
-
 /// Processes of the user, of another one and of root.
 fn targets(truth: &Path) -> [Started; 3] {
     let run = ["threads=3", "rounds=1000000", "base=1000"];
@@ -187,6 +161,11 @@ fn each_capability_is_for_what_the_documents_say() {
     let two = open.capable("cap_bpf,cap_perfmon+ep");
     watches(&two, &own);
     asked(&two, &["hang"], own.pid()).expect(0);
+    for backend in ["--backend=ptrace", "--backend=perf"] {
+        let mut command = as_nobody(&two);
+        command.args(["run", "-q", backend, "--", "true"]);
+        run(command).expect(0);
+    }
     for target in [&others, &roots] {
         refuses(&two, &attach, target, "missing CAP_SYS_PTRACE");
         refuses(

@@ -1,11 +1,6 @@
 //! The ways to watch that need no privilege, tried with processes of our own.
 
-use std::{
-    process::{Command, Stdio},
-    thread,
-};
-
-use rustix::thread::set_no_new_privs;
+use std::process::{Command, Stdio};
 
 use super::{Finding, State};
 use crate::{
@@ -33,16 +28,14 @@ pub(super) fn perf() -> Finding {
     }
 }
 
-/// Whether threads can be stopped at breakpoints.
+/// Whether threads can be stopped at breakpoints. To be asked where eBPF cannot be used: a file
+/// that has capabilities makes programs that nobody may write into.
 pub(super) fn ptrace() -> Finding {
-    // What becomes of its privileges is that thread's own affair.
-    let tried = thread::spawn(try_ptrace).join();
-    let tried = tried.unwrap_or_else(|_| Err(anyhow::anyhow!("trying it failed")));
     Finding {
         what: "ptrace",
-        state: match tried {
+        state: match try_ptrace() {
             Ok(()) => State::Ok(
-                "your own processes, by itself where eBPF is not permitted, or with --backend ptrace"
+                "your own processes, by itself where eBPF is not permitted (--backend ptrace)"
                     .into(),
             ),
             Err(error) => State::Less(format!("{error:#}")),
@@ -52,8 +45,6 @@ pub(super) fn ptrace() -> Finding {
 
 fn try_ptrace() -> anyhow::Result<()> {
     let tracer = Process::start()?;
-    // What is watched has no more than whoever watches, whatever the file of sbt has.
-    set_no_new_privs(true)?;
     let mut watched = Command::new("/proc/self/exe")
         .args(["__demo", demo::DEADLOCK, "2", "1", "--patient"])
         .stdin(Stdio::null())

@@ -152,7 +152,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let [cost_at, backend_at] = if report.backend == "ebpf" {
         [6, 7]
     } else {
-        [2, 2]
+        [2, 3]
     };
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.pid), plain),

@@ -320,20 +320,22 @@ fn a_hang_has_a_tab_of_its_own() {
 
 #[test]
 fn where_watching_costs_much_that_is_said_in_small_windows_too() {
-    let first = |backend: &str| {
+    let first = |backend: &str, size| {
         let mut sample = samples::imbalanced();
         sample.report.backend = backend.into();
-        let text = Shown::new(sample, (80, 24), LOOK).text();
+        let text = Shown::new(sample, size, LOOK).text();
         text.lines().next().unwrap_or_default().to_owned()
     };
     for backend in ["ptrace", "perf"] {
-        let line = first(backend);
+        let line = first(backend, (80, 24));
+        assert!(line.contains("own cost"), "{line}");
+        let line = first(backend, (100, 30));
         assert!(
             line.contains("own cost") && line.contains(backend),
             "{line}"
         );
     }
-    assert!(!first("ebpf").contains("own cost"));
+    assert!(!first("ebpf", (80, 24)).contains("own cost"));
 }
 
 #[test]

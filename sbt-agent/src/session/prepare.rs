@@ -105,7 +105,13 @@ impl Prepared {
         source.attach(&files)?;
         if source.has_children() {
             for child in process::descendants(found.pid) {
-                source.follow(child)?;
+                if let Err(error) = source.follow(child) {
+                    // It has ended meanwhile.
+                    if process::find(child).is_err() {
+                        continue;
+                    }
+                    return Err(error.context(format!("cannot watch process {child}")));
+                }
                 resolver.turn_to(child);
                 resolver.refresh();
             }

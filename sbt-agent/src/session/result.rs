@@ -1,6 +1,6 @@
 //! What a session has found out, for a report.
 
-use super::Session;
+use super::{Sampling, Session};
 use crate::{
     clock,
     naming::Naming,
@@ -58,6 +58,7 @@ impl Session {
         notes.extend(self.note_of_budget(until_ns));
         notes.extend(self.futexes.note());
         notes.extend(self.locks.note());
+        notes.extend(self.sampling.as_ref().and_then(Sampling::note));
         notes
     }
 

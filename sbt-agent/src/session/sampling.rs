@@ -61,7 +61,13 @@ pub struct Sampling {
     chains: Chains,
     lost: u64,
     truncated: u64,
+    of_own_code: bool,
 }
+
+/// What to say where the kernel's part may not be sampled.
+const OF_OWN_CODE: &str = "--sample sees the program's own code alone: system calls and faults, and \
+    so the time that they take, may not be sampled by this user; sudo, CAP_PERFMON or \
+    `sudo sysctl kernel.perf_event_paranoid=1` would do";
 
 impl Sampling {
     /// Begins, if the settings ask for it; with `children` also of processes that the
@@ -89,12 +95,18 @@ impl Sampling {
         })?;
         Ok(Some(Self {
             hz,
+            of_own_code: profile.is_of_own_code(),
             profile: Some(profile),
             stacks: Stacks::default(),
             chains: Chains::default(),
             lost: 0,
             truncated: 0,
         }))
+    }
+
+    /// What the user should know of them.
+    pub fn note(&self) -> Option<String> {
+        self.of_own_code.then(|| OF_OWN_CODE.to_owned())
     }
 
     /// Run time that a sample stands for, ns.

@@ -68,6 +68,8 @@ pub struct Profile {
     rings: Vec<Ring>,
     /// All others write into the rings of the first.
     events: Vec<OwnedFd>,
+    /// Nothing of what the kernel does for the threads is among them.
+    only_user: bool,
 }
 
 impl Profile {
@@ -85,6 +87,7 @@ impl Profile {
         let mut this = Self {
             rings: Vec::new(),
             events: Vec::new(),
+            only_user: false,
         };
         let mut known = HashSet::new();
         for _ in 0..PASSES {
@@ -112,7 +115,9 @@ impl Profile {
             let open = |only_user| perf::open_at(&attr(hz, children, only_user)?, thread, cpu);
             // What a thread does in the kernel may be nobody's to look at.
             let event = open(false).or_else(|error| match error.raw_os_error() {
-                Some(libc::EACCES | libc::EPERM) => open(true),
+                Some(libc::EACCES | libc::EPERM) => {
+                    open(true).inspect(|_opened| self.only_user = true)
+                }
                 _ => Err(error),
             })?;
             match self.rings.iter().find(|ring| ring.cpu == cpu) {
@@ -124,6 +129,11 @@ impl Profile {
             }
         }
         Ok(())
+    }
+
+    /// Whether only the threads' own code is sampled, for want of privilege.
+    pub const fn is_of_own_code(&self) -> bool {
+        self.only_user
     }
 
     /// Stops for a while, or goes on.
