@@ -20,6 +20,7 @@ use super::{
     wire::Watched,
 };
 use crate::{
+    rights::Writing,
     source::hits::{Machine, Program, Records},
     target::{
         files::FileId,
@@ -109,6 +110,8 @@ pub struct Space {
 /// That of a process.
 fn open(process: u32) -> io::Result<File> {
     let path = process::folder(process).join("mem");
+    // It is the file of that process's user: root may write to it only as it may to others'.
+    let _writing = Writing::begin();
     OpenOptions::new().read(true).write(true).open(path)
 }
 

@@ -207,7 +207,13 @@ impl Tracer {
                 let copy = space
                     .and_then(|number| self.spaces.get(&number))
                     .and_then(|space| space.copied(its).ok());
-                copy.map(|copy| self.keep(copy))
+                copy.map(|mut copy| {
+                    if self.leaving {
+                        // Nobody will serve what it has a copy of.
+                        let _gone = copy.clean();
+                    }
+                    self.keep(copy)
+                })
             };
             self.enlist(new, (its, space), time_ns, heard && self.children);
             if heard && self.children {
@@ -265,7 +271,7 @@ impl Tracer {
         let Some(heard) = self.threads.get(&id).map(|traced| traced.heard) else {
             return self.go_on(stop, true);
         };
-        if !heard {
+        if !heard || self.leaving {
             // Nothing of ours is left in it.
             return self.let_go(stop, true);
         }
