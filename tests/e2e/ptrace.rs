@@ -82,6 +82,7 @@ fn barriers_of_c_libraries_conform() {
     needs_root!(alone);
     let more = [
         Build::of("condbarrier.c").flags(&["-static"]),
+        Build::of("processes.c").flags(&["-static"]),
         Build::of("crowd.c"),
     ];
     for build in PLAIN.map(Build::of).into_iter().chain(more) {
@@ -137,14 +138,23 @@ fn who_ends_last_and_how_long_it_took_is_right() {
 fn a_process_is_attached_to_and_let_go_untouched() {
     needs_root!(alone);
     let patient = Patient::start(&["threads=4", "rounds=1200", "base=1000", "skew=300"]);
-    for departures in ["on", "off", "on"] {
+    for on in [true, false, true] {
         pause(100);
-        let departures = format!("--departures={departures}");
-        let options = ["--backend=ptrace", "--duration=0.5", departures.as_str()];
+        let departures = if on {
+            "--departures=on"
+        } else {
+            "--departures=off"
+        };
+        let options = ["--backend=ptrace", "--duration=0.5", departures];
         let report = attach(patient.target.pid(), &options).report();
         assert_eq!(report.0["backend"], "ptrace");
         assert!(report.number("episodes") > 10, "{report}");
         assert!(report.number("incomplete_episodes") <= 2, "{report}");
+        // Each time it needs room for instructions, where none is of the time before.
+        let released = report.sites()[0]["release_ns"]["count"]
+            .as_u64()
+            .unwrap_or(0);
+        assert_eq!(released > 30, on, "{report}");
     }
     patient.ended_untouched(4800);
 }

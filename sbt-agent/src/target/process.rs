@@ -136,6 +136,33 @@ pub fn mappings(pid: u32) -> Vec<Mapping> {
         .collect()
 }
 
+/// Memory of a process in which something lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupied {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// It is a stack that the kernel makes longer, downwards.
+    pub grows_down: bool,
+}
+
+/// All of it, by address; empty if the process is gone.
+pub fn occupied(pid: u32) -> Vec<Occupied> {
+    let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
+    maps.map_or_else(
+        |_| Vec::new(),
+        |maps| {
+            let one = |map: procfs::process::MemoryMap| Occupied {
+                start: map.address.0,
+                end: map.address.1,
+                grows_down: map.pathname == MMapPath::Stack,
+            };
+            maps.into_iter().map(one).collect()
+        },
+    )
+}
+
 /// What lies at an address of a process.
 pub fn memory_at(pid: u32, address: u64) -> Memory {
     let maps = Process::new_with_root(folder(pid))

@@ -27,6 +27,7 @@ mod calibrate;
 pub(super) mod clocks;
 mod counters;
 mod displaced;
+mod gap;
 mod space;
 pub(super) mod stop;
 mod tracer;

@@ -16,6 +16,7 @@ use iced_x86::Instruction;
 use super::{
     counters::Counters,
     displaced::{self, LONGEST, ROOM, Words},
+    gap,
     stop::Stop,
     wire::Watched,
 };
@@ -42,7 +43,7 @@ const MOST: usize = 65_536;
 const SEARCHED: u64 = 4 << 20;
 
 /// How much is put elsewhere at a time: a page, bytes.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 /// More of them no program needs.
 const MOST_PAGES: usize = 256;
@@ -398,7 +399,8 @@ impl Space {
             self.no_page = true;
             return Ok(stop);
         }
-        let Some(call) = self.finds_call(near) else {
+        let wish = gap::near(near, &process::occupied(self.process), NEAR);
+        let Some((call, wish)) = self.finds_call(near).zip(wish) else {
             self.no_page = true;
             return Ok(stop);
         };
@@ -415,9 +417,6 @@ impl Space {
             Ok(mask) => mask,
             Err(error) => return Err((Some(stop), error.to_string())),
         };
-        // Where it is taken already, some place else.
-        let below = (self.pages.len() as u64 + 1) * PAGE;
-        let wish = (near & !0xfff_ffff).saturating_sub(below);
         let asking = Registers {
             rip: call,
             rax: libc::SYS_mmap.cast_unsigned(),

@@ -1,0 +1,78 @@
+//! Where in a process's memory nothing lies.
+
+use super::space::PAGE;
+use crate::target::process::Occupied;
+
+/// Nothing can be mapped below, whatever `vm.mmap_min_addr` is (65536 by default).
+const LOWEST: u64 = 1 << 16;
+
+/// A page that is free, as near to an address as may be: below something that is mapped,
+/// with another free page between them. `None` if there is none within `reach` bytes.
+///
+/// The heap grows upwards, to the middle of a gap; what grows downwards has no such page.
+pub fn near(address: u64, all: &[Occupied], reach: u64) -> Option<u64> {
+    let mut end = LOWEST;
+    let mut best: Option<u64> = None;
+    for one in all {
+        let page = one.start.saturating_sub(2 * PAGE);
+        let is_nearer = best.is_none_or(|best| page.abs_diff(address) < best.abs_diff(address));
+        if page >= end.saturating_add(PAGE) && !one.grows_down && is_nearer {
+            best = Some(page);
+        }
+        end = end.max(one.end);
+    }
+    best.filter(|page| page.abs_diff(address) < reach)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REACH: u64 = 1 << 30;
+
+    fn occupied(all: &[(u64, u64)]) -> Vec<Occupied> {
+        let one = |&(start, end)| Occupied {
+            start,
+            end,
+            grows_down: false,
+        };
+        all.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_static_program_has_it_below_its_code() {
+        let all = occupied(&[(0x40_0000, 0x4c_0000), (0x6c_0000, 0x70_0000)]);
+        assert_eq!(near(0x40_1000, &all, REACH), Some(0x3f_e000));
+    }
+
+    #[test]
+    fn what_was_taken_before_is_not_taken_again() {
+        let mut all = occupied(&[(0x5555_5555_4000, 0x5555_5555_9000)]);
+        for page in [0x5555_5555_2000, 0x5555_5555_0000, 0x5555_5554_e000] {
+            assert_eq!(near(0x5555_5555_5000, &all, REACH), Some(page));
+            all.insert(0, occupied(&[(page, page + PAGE)])[0]);
+        }
+    }
+
+    #[test]
+    fn neither_the_stack_nor_what_is_far_away_has_it() {
+        let mut all = occupied(&[(0x7fff_0000_0000, 0x7fff_0010_0000)]);
+        assert!(near(0x7fff_0000_0000, &all, REACH).is_some());
+        all[0].grows_down = true;
+        assert_eq!(near(0x7fff_0000_0000, &all, REACH), None);
+        let all = occupied(&[(0x5555_5555_4000, 0x5555_5555_9000)]);
+        assert_eq!(near(0x7fff_0000_0000, &all, REACH), None);
+        assert_eq!(near(0, &[], REACH), None);
+    }
+
+    #[test]
+    fn where_there_is_hardly_a_gap_it_is_elsewhere() {
+        // One page between two, and the lowest of all.
+        let all = occupied(&[
+            (0x1_1000, 0x40_0000),
+            (0x40_1000, 0x50_0000),
+            (0x60_0000, 0x70_0000),
+        ]);
+        assert_eq!(near(0x40_0000, &all, REACH), Some(0x5f_e000));
+    }
+}
