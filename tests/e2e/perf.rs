@@ -165,7 +165,7 @@ fn who_finds_no_room_or_no_files_is_told() {
     let line = refused("");
     assert!(line.contains("are in use"), "{line}");
     let line = refused("ulimit -n 20;");
-    assert!(line.contains("ulimit -Hn"), "{line}");
+    assert!(line.contains("`ulimit -n 128`"), "{line}");
     for one in both {
         let report = one.report();
         assert!(report.number("episodes") > 20, "{report}");

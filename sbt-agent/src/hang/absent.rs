@@ -313,17 +313,20 @@ fn comes_later(view: &View, index: usize) -> bool {
     }
 }
 
+/// A function by its name and its source file.
+type Function<'a> = (&'a str, Option<&'a str>);
+
 /// The user's own functions that those who wait are in.
 struct Functions<'a> {
-    all: HashSet<&'a str>,
+    all: HashSet<Function<'a>>,
     /// In which they began.
-    first: HashSet<&'a str>,
+    first: HashSet<Function<'a>>,
 }
 
 impl<'a> Functions<'a> {
     fn of(view: &View<'a>, waiting: &[usize]) -> Self {
         let own = |index: &usize| own(view, *index).collect::<Vec<_>>();
-        let stacks: Vec<Vec<&str>> = waiting.iter().map(own).collect();
+        let stacks: Vec<Vec<Function<'_>>> = waiting.iter().map(own).collect();
         Self {
             first: stacks.iter().filter_map(|it| it.last().copied()).collect(),
             all: stacks.into_iter().flatten().collect(),
@@ -332,12 +335,19 @@ impl<'a> Functions<'a> {
 
     fn are_of(&self, view: &View<'a>, index: usize) -> bool {
         let first = own(view, index).last();
-        first.is_some_and(|first| self.all.contains(first))
-            || own(view, index).any(|function| self.first.contains(function))
+        first.is_some_and(|first| self.all.contains(&first))
+            || own(view, index).any(|function| self.first.contains(&function))
     }
 }
 
-fn own<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = &'a str> {
+fn own<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = Function<'a>> {
     let calls = view.thread(index).stack.iter().filter(|it| !it.of_system);
-    calls.filter_map(|it| it.function.as_deref())
+    calls
+        .filter_map(|it| Some((it.function.as_deref()?, it.file.as_deref())))
+        .filter(|(function, _)| !is_nameless(function))
+}
+
+/// Closures, as DWARF calls them where they are inlined: all of a file have few names.
+fn is_nameless(function: &str) -> bool {
+    function.starts_with('{') || function == "operator()"
 }

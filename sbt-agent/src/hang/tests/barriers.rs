@@ -178,6 +178,26 @@ fn who_used_to_come_and_has_ended() {
 }
 
 #[test]
+fn functions_without_a_name_of_their_own_are_not_the_same_everywhere() {
+    let sleeps = call("clock_nanosleep", "1 s");
+    let because = |begins: &str| {
+        let mut seen = Seen::new();
+        seen.barrier(4, 40, &[1, 2, 4]).watched(17, &[1, 2, 3, 4]);
+        for number in [1, 2, 4] {
+            let calls = "meet a.rs:40 < {closure#0} a.rs:20 < begin a.rs:9";
+            seen.of(number).stack = stack(calls);
+        }
+        let calls = format!("watch a.rs:12 < {begins}");
+        seen.thread(9, "watchdog", sleeps.clone(), &calls);
+        seen.hang().because
+    };
+    assert_eq!(because("{closure#0} a.rs:56"), Some("member-gone"));
+    assert_eq!(because("begin b.rs:9"), Some("member-gone"));
+    // It may be in the place of the one that has gone.
+    assert_ne!(because("begin a.rs:9"), Some("member-gone"));
+}
+
+#[test]
 fn who_comes_once_too_often() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1]).watched(17, &[1, 2, 3, 4]);
