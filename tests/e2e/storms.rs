@@ -416,7 +416,7 @@ fn sbt_is_killed_at_any_moment() {
     watch(&truth, &["rounds=1"]).is_exactly(4, 1);
     let takes = u64::try_from(since.elapsed().as_millis()).unwrap();
     let (mut begun, mut never) = (0, 0);
-    for batch in 0..often(80) / AT_ONCE {
+    for batch in 0..often(160) / AT_ONCE {
         let folder = folder();
         let now = folder.path().join("now");
         let script = format!(
