@@ -382,7 +382,6 @@ fn keys() {
 }
 
 fn ctrl_c() {
-    // Not in a loop of commands: dash forgets a signal that comes while it starts one.
     let script = "sleep 100 & trap 'echo caught; kill $!; exit 5' INT; echo ready; wait";
     let desk = Desk::shell("relay", script);
     desk.wait_for("ready");

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Result, bail};
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::debian;
 use crate::machine::TESTED;
@@ -49,12 +50,23 @@ const TOOLS: [(&str, &str); 22] = [
     ("mandoc", "mandoc"),
 ];
 
+/// What whoever started us ignores (`nohup`, or `&` in a script) the programs that are tested
+/// would ignore too, and with them what tests press and send.
+fn hear_signals() -> Result<()> {
+    for ignored in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+        // SAFETY: no handler.
+        unsafe { signal(ignored, SigHandler::SigDfl) }?;
+    }
+    Ok(())
+}
+
 /// Runs the unit tests, then the real binary against the real kernel.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let skips = workspace.target.join("skipped-tests.txt");
     fs::create_dir_all(&workspace.target)?;
     fs::write(&skips, "")?;
+    hear_signals()?;
     // What is downloaded and installed takes as long as what is built.
     let (sbt, python) = thread::scope(|scope| {
         let tools = scope.spawn(|| {
