@@ -166,10 +166,15 @@ impl Calls {
                         let word = instruction
                             .is_ip_rel_memory_operand()
                             .then(|| instruction.ip_rel_memory_address());
-                        match word.and_then(|word| links.slots.get(&word)) {
-                            Some(name) => add(name, call),
-                            None if call.returns => self.indirect.push(call),
-                            None => {}
+                        let own = word.and_then(|word| links.own_slots.get(&word));
+                        match (word.and_then(|word| links.slots.get(&word)), own) {
+                            (Some(name), _) => add(name, call),
+                            (None, Some(function)) => {
+                                call.target = *function;
+                                self.direct.push(call);
+                            }
+                            (None, None) if call.returns => self.indirect.push(call),
+                            (None, None) => {}
                         }
                     }
                     FlowControl::Next => {
@@ -294,6 +299,9 @@ impl Calls {
 struct Links {
     /// Words that it fills with the address of the function of that name.
     slots: HashMap<u64, String>,
+    /// The same of functions of this file that need no name: by what is called through such a
+    /// word it is as if it had been called itself, and Rust does so from crate to crate.
+    own_slots: HashMap<u64, u64>,
     /// Functions of this file by their names.
     defined: HashMap<String, u64>,
     exported: HashMap<u64, Vec<String>>,
@@ -310,18 +318,23 @@ impl Links {
     fn of(file: &ElfFile64<'_, LittleEndian>, unwind: &Unwind) -> Self {
         let mut this = Self {
             slots: HashMap::new(),
+            own_slots: HashMap::new(),
             defined: HashMap::new(),
             exported: HashMap::new(),
             listed: HashSet::new(),
             stubs: Vec::new(),
             data: Vec::new(),
         };
+        let mut words = Vec::new();
         for section in file.sections() {
             let name = section.name().unwrap_or_default();
             if name.starts_with(".plt") && this.stubs.len() < MAX_STUBS {
                 let start = section.address();
                 this.stubs
                     .push((start, start.saturating_add(section.size())));
+            } else if name.starts_with(".got") && words.len() < MAX_STUBS {
+                let start = section.address();
+                words.push(start..start.saturating_add(section.size()));
             } else if name.starts_with(".data") || name.starts_with(".rodata") {
                 this.data.extend(section.file_range());
             }
@@ -347,7 +360,12 @@ impl Links {
         for (address, relocation) in relocations.take(MAX_RELOCATIONS) {
             let RelocationTarget::Symbol(index) = relocation.target() else {
                 let pointer = relocation.addend().cast_unsigned();
-                if unwind.begins(pointer) {
+                if !unwind.begins(pointer) {
+                    continue;
+                }
+                if words.iter().any(|words| words.contains(&address)) {
+                    this.own_slots.insert(address, pointer);
+                } else {
                     this.listed.insert(pointer);
                 }
                 continue;
@@ -371,7 +389,8 @@ impl Links {
     /// The function of this file to which the dynamic linker will write a
     /// pointer there.
     fn own(&self, address: u64) -> Option<u64> {
-        self.defined.get(self.slots.get(&address)?).copied()
+        let own = self.own_slots.get(&address).copied();
+        own.or_else(|| self.defined.get(self.slots.get(&address)?).copied())
     }
 
     fn is_stub(&self, address: u64) -> bool {

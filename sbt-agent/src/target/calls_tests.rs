@@ -121,3 +121,32 @@ fn functions_of_a_library_have_names() {
     let inside = built.calls.imported("recursive");
     assert!(!inside.is_empty(), "by way of the dynamic linker");
 }
+
+#[test]
+fn what_is_called_through_a_word_of_the_linkers_is_called_directly() {
+    let source = "
+        static volatile int cell;
+        __attribute__((visibility(\"hidden\"), noipa)) void called(void) { cell++; }
+        __attribute__((visibility(\"hidden\"), noipa)) void taken(void) { cell += 2; }
+        void (*volatile kept)(void);
+        int main(void) {
+            void (*f)(void);
+            __asm__ volatile(\"call *called@GOTPCREL(%%rip)\" ::: \"memory\", \"rax\");
+            cell++;
+            __asm__ volatile(\"movq taken@GOTPCREL(%%rip), %0\" : \"=r\"(f));
+            kept = f;
+            return cell;
+        }";
+    // Else the linker makes other instructions of them, as it does of most.
+    let options = ["-pthread", "-pie", "-fPIE", "-Wl,--no-relax", "-O1"];
+    let image = || map(&options, source);
+    let built = Built {
+        calls: Calls::of(Rc::new(Unwind::of(image()).unwrap())).unwrap(),
+        image: image(),
+    };
+    assert_eq!(built.callers("called"), [(built.at("main"), true)]);
+    assert!(!built.calls.is_listed(built.at("called")));
+    assert!(!built.calls.is_taken(built.at("called")));
+    assert!(built.calls.is_taken(built.at("taken")));
+    assert_eq!(built.callers("taken"), []);
+}
