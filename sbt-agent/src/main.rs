@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command},
-    commands, demo,
+    commands,
     place::printable,
     source::ptrace,
     target::launch::ExecError,
@@ -33,17 +33,7 @@ fn main() -> ExitCode {
             | Command::Check { .. }
             | Command::Scale(_)
     );
-    let done = match cli.command {
-        // From here, since its callers are seen: as few as there are in other programs.
-        Command::DemoProgram {
-            name,
-            threads,
-            scale,
-            patient,
-        } => demo::run(&name, threads as usize, scale, patient).map(|()| 0),
-        command => commands::act(command),
-    };
-    match done {
+    match commands::act(cli.command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // What the target is called must not drive the terminal.

@@ -139,6 +139,7 @@ mod tests {
             binary: "lu".into(),
             offset: 0x10,
             into_function: None,
+            works_before: false,
             outer: Vec::new(),
             frames: vec![Frame {
                 function: Some(function.into()),

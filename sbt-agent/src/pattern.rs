@@ -339,6 +339,7 @@ mod tests {
             binary: "lu".into(),
             offset: 0x4f2,
             into_function: Some(0x12),
+            works_before: false,
             outer: Vec::new(),
             frames: vec![
                 frame("app::Team<int>::wait", "/src/team.h", 9),

@@ -27,6 +27,9 @@ pub struct Place {
     pub offset: u64,
     /// The same from the start of its function, if that is known.
     pub into_function: Option<u64>,
+    /// Its function is known to work before that call, however short it is.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub works_before: bool,
     /// The caller first, then what it was inlined into or called from.
     pub frames: Vec<Frame>,
     /// The calls that led to the first one, innermost first, as far as they
@@ -46,6 +49,9 @@ pub struct Call {
     pub offset: u64,
     /// As [`Place::into_function`].
     pub into_function: Option<u64>,
+    /// As [`Place::works_before`].
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub works_before: bool,
     /// Which of [`Place::frames`] is the first that it was made in.
     pub frame: usize,
 }
@@ -87,11 +93,13 @@ impl Place {
         let outer = self.outer.iter().map(|call| Call {
             offset: if has_line(call.frame) { 0 } else { call.offset },
             into_function: None,
+            works_before: false,
             ..call.clone()
         });
         Self {
             offset: if has_line(0) { 0 } else { self.offset },
             into_function: None,
+            works_before: false,
             outer: outer.collect(),
             ..self.clone()
         }
@@ -250,8 +258,11 @@ impl Place {
     /// Whether the function that was called in a frame does more than to come to
     /// what it calls there.
     fn works_before(&self, depth: usize) -> bool {
-        let into = self.into_function_at(depth);
-        into.is_some_and(|bytes| bytes > WRAPPER)
+        let call = self.outer.iter().rfind(|call| call.frame <= depth);
+        call.map_or(self.works_before, |call| call.works_before)
+            || self
+                .into_function_at(depth)
+                .is_some_and(|bytes| bytes > WRAPPER)
     }
 
     /// Whether another place has the same frames up to this one, but not all.
@@ -274,18 +285,27 @@ impl Place {
     }
 }
 
+/// Recordings do without it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 impl Frame {
     /// Whether it is code that came with the compiler or the system: headers
     /// and sources that are installed, and Rust's own under whatever path.
     pub fn is_of_library(&self) -> bool {
-        self.file.as_deref().is_some_and(|file| {
-            file.starts_with("/usr/include/")
-                || file.starts_with("/usr/lib/")
-                || file.starts_with("/rustc/")
-                || file.contains("/include/c++/")
-                || file.contains("/rustlib/src/rust/library/")
-        })
+        self.file.as_deref().is_some_and(is_of_library)
     }
+}
+
+/// Whether a source file came with the compiler or the system: see [`Frame::is_of_library`].
+pub fn is_of_library(file: &str) -> bool {
+    file.starts_with("/usr/include/")
+        || file.starts_with("/usr/lib/")
+        || file.starts_with("/rustc/")
+        || file.contains("/include/c++/")
+        || file.contains("/rustlib/src/rust/library/")
 }
 
 /// The last component of a path; the path itself if it has none.
@@ -317,6 +337,7 @@ mod tests {
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,
+            works_before: false,
             outer: Vec::new(),
             frames: frames
                 .iter()
@@ -360,6 +381,7 @@ mod tests {
                 binary: "prog".into(),
                 offset,
                 into_function: None,
+                works_before: false,
                 frame: 0,
             };
             place.add_caller(call, Vec::new());
@@ -384,6 +406,7 @@ mod tests {
                 binary: "prog".into(),
                 offset,
                 into_function: None,
+                works_before: false,
                 frame: 0,
             };
             let frame = Frame {

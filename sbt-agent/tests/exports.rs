@@ -30,6 +30,7 @@ fn place() -> Place {
         binary: "prog".into(),
         offset: 0x10,
         into_function: None,
+        works_before: false,
         frames: vec![Frame {
             function: Some(EVIL.into()),
             file: Some("a.c".into()),

@@ -257,3 +257,37 @@ fn sites_are_meant_by_any_of_their_callers() {
     assert_eq!(number(&phases[0]["phase_ns"], "count"), 40, "{report}");
     assert_eq!(callers(report.site_at(first)), [""; 0]);
 }
+
+/// However short it is. Who only takes a lock or looks at a word on the way is none.
+#[test]
+fn what_works_before_it_waits_is_a_phase_and_no_wrapper() {
+    needs_root!();
+    let source = Build::of("shortphase.c");
+    for build in [
+        source.flags(&["-O0"]),
+        source.flags(&["-O2"]),
+        source.flags(&["-static"]),
+        source.compiler("clang"),
+    ] {
+        let report = watch(&build.path(), &["rounds=40"]);
+        report.is_exactly(3 * 4 * 40, 4 * 40);
+        let named: BTreeSet<&str> = report
+            .sites()
+            .iter()
+            .map(|site| site["places"][0].as_str().unwrap())
+            .collect();
+        let at = |mark: &str| format!("shortphase.c:{}", line("shortphase.c", mark));
+        let phase = |call: &str| format!("phase {} from {}", at("SITE phase"), at(call));
+        let expected = [
+            phase("CALL phase first"),
+            phase("CALL phase second"),
+            format!("work {}", at("CALL sync first")),
+            format!("work {}", at("CALL sync second")),
+        ];
+        assert_eq!(
+            named,
+            expected.iter().map(String::as_str).collect(),
+            "{report}"
+        );
+    }
+}

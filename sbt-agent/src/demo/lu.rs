@@ -111,11 +111,6 @@ impl Lu {
 
     /// Subtracts from `row` the multiple of the `pivot` row that clears its column, and keeps the
     /// multiplier there.
-    ///
-    /// Always inlined: a short function that calls it and waits would look like a wrapper of
-    /// the barrier.
-    #[expect(clippy::inline_always, reason = "the work belongs to the phase")]
-    #[inline(always)]
     fn eliminate(&self, row: usize, pivot: usize) {
         // SAFETY: a row is written by its owner or, within the panel, by the one thread that
         // factors it while all others wait; pivot rows are not written while they are applied.

@@ -59,6 +59,7 @@ fn place(site: &SiteReport) -> Place {
         binary: site.binary.clone(),
         offset: hex(&site.offset).unwrap_or_default(),
         into_function: site.function_offset.as_deref().and_then(hex),
+        works_before: false,
         frames: std::iter::once(first).chain(others).collect(),
         outer: Vec::new(),
         of_runtime: false,

@@ -159,6 +159,7 @@ mod tests {
                 binary: "a".into(),
                 offset: 1,
                 into_function: None,
+                works_before: false,
                 frames: vec![Frame {
                     function,
                     ..Frame::default()

@@ -38,6 +38,7 @@ fn place(line: u32) -> Place {
         binary: "lu".into(),
         offset: u64::from(line),
         into_function: None,
+        works_before: false,
         frames: vec![Frame {
             function: Some("factor".into()),
             file: Some("lu.c".into()),

@@ -32,3 +32,4 @@ mod unwind;
 mod vdso;
 pub mod walks;
 pub mod wanted;
+mod work;

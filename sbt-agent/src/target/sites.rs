@@ -232,6 +232,7 @@ impl Resolver {
             binary: "?".into(),
             offset: addresses.first().copied().unwrap_or(0),
             into_function: None,
+            works_before: false,
             frames: Vec::new(),
             outer: Vec::new(),
             of_runtime: false,
@@ -269,6 +270,8 @@ impl Resolver {
                 .debug(module)
                 .and_then(|debug| debug.function_start(vaddr));
             let into_function = start.map(|start| offset - start);
+            let works_before =
+                start.is_some_and(|start| self.modules[module].works_before(start, offset));
             if depth == 0 {
                 let file = &self.modules[module].file;
                 let function = frames.first().and_then(|frame| frame.function.as_deref());
@@ -278,6 +281,7 @@ impl Resolver {
                     binary,
                     offset,
                     into_function,
+                    works_before,
                     frames,
                     of_runtime,
                     ..place
@@ -295,6 +299,7 @@ impl Resolver {
                 binary,
                 offset,
                 into_function,
+                works_before,
                 frame: 0,
             };
             place.add_caller(call, frames);

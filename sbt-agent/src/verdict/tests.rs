@@ -161,6 +161,7 @@ impl Program {
             binary: "prog".into(),
             offset: 0x10 * u64::from(line),
             into_function: None,
+            works_before: false,
             outer: Vec::new(),
             frames: vec![Frame {
                 function: Some("step".into()),

@@ -2,12 +2,16 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
-use crate::target::{
-    debuginfo::{DebugInfo, Symbol},
-    elf,
-    files::ProbedFile,
-    unwind::Unwind,
-    walks::Owner,
+use crate::{
+    place,
+    target::{
+        debuginfo::{DebugInfo, Symbol},
+        elf,
+        files::ProbedFile,
+        unwind::Unwind,
+        walks::Owner,
+        work,
+    },
 };
 
 pub(super) struct Module {
@@ -39,6 +43,22 @@ impl Module {
         self.file
             .image()
             .is_ok_and(|image| elf::is_after_call(&image, &self.segments, vaddr))
+    }
+
+    /// Whether a function works before the call that returns to an address.
+    pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
+        let debug = self.debug.get().and_then(Option::as_ref);
+        // The C library of a static program has no lines.
+        let is_own = |function: u64| {
+            let frames = debug.map(|debug| debug.frames(function));
+            let frames = frames.unwrap_or_default();
+            let mut files = frames.iter().filter_map(|frame| frame.file.as_deref());
+            let has_lines = frames.iter().any(|frame| frame.file.is_some());
+            files.any(|file| !place::is_of_library(file)) || !has_lines && !self.file.is_static
+        };
+        self.file.image().is_ok_and(|image| {
+            work::works_before(&image, &self.segments, &is_own, (start, returns))
+        })
     }
 
     /// File offset → the file's own address.

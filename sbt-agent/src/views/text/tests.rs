@@ -93,6 +93,7 @@ impl Program {
             binary: "prog".into(),
             offset: 0x10,
             into_function: None,
+            works_before: false,
             outer: Vec::new(),
             frames: vec![Frame {
                 function: Some("step".into()),
