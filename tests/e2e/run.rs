@@ -1,10 +1,12 @@
 //! `sbt run`: counts are exact, and sites, barriers and participants right.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::{
     harness::{Report, needs_root, number, watch, watch_with},
-    programs::{line, program},
+    programs::{Build, line, program},
 };
 
 fn participants(report: &Report) -> Vec<u64> {
@@ -156,6 +158,22 @@ fn a_barrier_made_again_with_other_counts() {
     let site = report.site_at(line("recount.c", "SITE changing"));
     assert_eq!(number(site, "episodes"), 180);
     assert_eq!(report.list("barriers").len(), 2);
+}
+
+#[test]
+fn a_program_that_is_given_to_its_loader() {
+    needs_root!();
+    // The barrier is that of a library which the loader alone knows of.
+    let team = Build::of("openmp.c").flags(&["-fopenmp"]).path();
+    let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
+    let direct = watch(&team, &[]);
+    let given = watch(loader, &[team.to_str().unwrap()]);
+    assert_eq!(
+        given.number("episodes"),
+        direct.number("episodes"),
+        "{given}"
+    );
+    assert_eq!(given.list("notes"), direct.list("notes"), "{given}");
 }
 
 #[test]

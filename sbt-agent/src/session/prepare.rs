@@ -157,7 +157,8 @@ fn attach_to_program(
                     files.extend(new);
                 }
             }
-            let has_children = children && executes::start_processes(&files);
+            let are_expected = settings.children.is_some();
+            let has_children = children && (are_expected || executes::start_processes(&files));
             (files, paths.possible, has_children)
         });
     let (mut source, line) = loaded?;

@@ -315,6 +315,19 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
+/// Whether the image has no functions but its own: a program that is linked statically.
+/// It may ask to be moved, as `-static-pie` does, and then has a table for the linker too.
+pub fn is_static(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
+        let table = file.elf_dynamic_table();
+        let needs_or_is_one = table.is_ok_and(|table| {
+            let mut tags = table.iter().map(|entry| entry.tag);
+            tags.any(|tag| tag == elf::DT_NEEDED || tag == elf::DT_SONAME)
+        });
+        !needs_or_is_one && interpreter(image).is_none()
+    })
+}
+
 /// Whether the image is a dynamic linker and no more: musl's is the C library too.
 pub fn is_linker(image: &[u8]) -> bool {
     has_soname(image, b"ld-")

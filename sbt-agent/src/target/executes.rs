@@ -23,28 +23,34 @@ const MAX_WORDS: usize = 256;
 /// How much of a script is read, bytes.
 const MAX_SCRIPT: u64 = 1 << 16;
 
-/// Whether a program is known to start processes: one of its files, not the C
-/// library itself, uses a function that does.
+/// Whether a program may start processes: one of its files, not the C library itself, uses
+/// a function that does. What is linked statically may; the probes for it are in its own
+/// file, and cost nobody but who executes that one.
 pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
-    import_any(
-        files,
-        &[
-            "fork",
-            "vfork",
-            "_Fork",
-            "clone",
-            "posix_spawn",
-            "posix_spawnp",
-            "popen",
-            "system",
-            "forkpty",
-            "daemon",
-        ],
-    )
+    files.iter().any(|file| file.is_static)
+        || import_any(
+            files,
+            &[
+                "fork",
+                "vfork",
+                "_Fork",
+                "clone",
+                "posix_spawn",
+                "posix_spawnp",
+                "popen",
+                "system",
+                "forkpty",
+                "daemon",
+            ],
+        )
 }
 
-/// Whether a program is known to execute others, in its own process or in new ones.
+/// Whether a program may execute others, in its own process or in new ones. A dynamic
+/// linker does not, but loads what it is given into its process, which comes to the same.
 pub fn execute_others(files: &[Arc<ProbedFile>]) -> bool {
+    if files.iter().all(|file| file.is_linker) {
+        return true;
+    }
     let executes = [
         "execv", "execve", "execvp", "execvpe", "execl", "execlp", "execle", "execveat", "fexecve",
     ];

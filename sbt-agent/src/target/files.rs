@@ -51,6 +51,8 @@ pub struct ProbedFile {
     pub(super) is_linker: bool,
     /// Whether programs link to it.
     is_library: bool,
+    /// Whether it uses no functions but its own.
+    pub(super) is_static: bool,
     /// What it has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
     /// At how many of its places each of them is inlined, and not probed.
@@ -83,6 +85,7 @@ impl ProbedFile {
             points,
             is_linker: elf::is_linker(&image),
             is_library: elf::has_soname(&image, b""),
+            is_static: elf::is_static(&image),
             offers: Vec::new(),
             inlined: Vec::new(),
             root: PathBuf::from("/"),
