@@ -19,22 +19,20 @@ fn suspects(report: &Report) -> &[Value] {
     found.unwrap_or_else(|| panic!("nobody looked: {report}"))
 }
 
-fn threads(how: &str) -> u64 {
-    if ["yield", "patient"].contains(&how) {
-        2
-    } else {
-        4
-    }
-}
+/// Those who spin take the CPUs from each other if there are more: a run takes many times as
+/// long then and shows no more.
+const THREADS: u64 = 2;
+const ROUNDS: u64 = 700;
 
 /// The one loop that is suspected in a run of more than a second; what is wrong
 /// otherwise.
 fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
-    // Who gives way to threads that work hardly uses any time itself: of two threads,
-    // on a machine with two processors, none has to.
-    let threads = threads(how);
-    let arguments = [format!("how={how}"), format!("threads={threads}")];
-    let report = watch(program, &[&arguments[0], &arguments[1], "rounds=400"]);
+    let arguments = [
+        format!("how={how}"),
+        format!("threads={THREADS}"),
+        format!("rounds={ROUNDS}"),
+    ];
+    let report = watch(program, &arguments.each_ref().map(String::as_str));
     match suspects(&report) {
         [one] => Ok((one.clone(), report)),
         others => Err(format!("{how}: {others:?}")),
@@ -72,7 +70,7 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
             assert_eq!(found["kind"], "barrier", "{report}");
             let (at, wanted) = (number(&found, "line"), u64::from(line("spins.c", site)));
             assert!(at.abs_diff(wanted) <= 4, "{found}");
-            assert!((2..=4).contains(&number(&found, "threads")), "{found}");
+            assert_eq!(number(&found, "threads"), THREADS, "{found}");
             let share = found["share_pct"].as_f64().unwrap();
             if !(2.0..95.0).contains(&share) {
                 return Err(format!("{how}: {share} %"));
@@ -80,7 +78,7 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
             let notes = report.list("notes");
             assert!(notes.contains(&found["text"]), "{report}");
             let followed = follow(&found);
-            followed.is_exactly(threads(how) * 400, 400);
+            followed.is_exactly(THREADS * ROUNDS, ROUNDS);
             assert!(suspects_or_none(&followed).is_empty(), "{followed}");
             Ok(())
         });
@@ -100,7 +98,7 @@ fn one_without_an_argument_and_without_lines_is_named_so_that_it_is_counted() {
         let (found, _) = suspect(&bare, "global")?;
         assert_eq!(found["function"], "global_wait");
         assert_eq!(found["line"], Value::Null);
-        follow(&found).is_exactly(4 * 400, 400);
+        follow(&found).is_exactly(THREADS * ROUNDS, ROUNDS);
         Ok(())
     });
 }
@@ -111,7 +109,7 @@ fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
     best_of_five(|| {
         let (found, _) = suspect(&SPINS.path(), "private")?;
         assert_eq!(found["function"], "private_wait");
-        follow(&found).is_exactly(4 * 400, 400);
+        follow(&found).is_exactly(THREADS * ROUNDS, ROUNDS);
         Ok(())
     });
 }

@@ -68,46 +68,36 @@ pub fn run(args: &Args) -> Result<()> {
     fs::write(&skips, "")?;
     hear_signals()?;
     // What is downloaded and installed takes as long as what is built.
-    let (sbt, python) = thread::scope(|scope| {
+    let python = thread::scope(|scope| {
         let tools = scope.spawn(|| {
             require_tools(&TOOLS)?;
             python::prepare(&workspace)
         });
-        // With them comes the binary, for the tests beside the library: built apart it would be
-        // another one, since some libraries have less features then, which are of no use to it.
-        process::run(unit(&workspace).arg("--no-run"))?;
-        let sbt = workspace.target.join(TESTED).join("sbt");
-        anyhow::Ok((sbt, tools.join().expect("no panic")?))
+        process::run(tests(&workspace).arg("--no-run"))?;
+        tools.join().expect("no panic")
     })?;
-
-    process::run(unit(&workspace).args(&args.filter))?;
-    let mut e2e = cargo(
-        &workspace,
-        &["test", "--profile", TESTED, "--package", "sbt-tests"],
-    );
-    e2e.args(&args.filter)
-        // They mostly wait. Those that measure time have the machine for themselves.
-        .args(["--", "--test-threads", "2"])
-        .env("SBT_BIN", sbt)
-        .env("SBT_PYTHON", python)
-        .env("SBT_SKIP_LOG", &skips);
-    process::run(&mut e2e)?;
+    process::run(
+        tests(&workspace)
+            .args(&args.filter)
+            // They mostly wait. Those that measure time have the machine for themselves.
+            .args(["--", "--test-threads", "2"])
+            // It has come with the tests beside the library.
+            .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
+            .env("SBT_PYTHON", python)
+            .env("SBT_SKIP_LOG", &skips),
+    )?;
     report_skips(&skips, args.no_skips)
 }
 
-/// All tests but those that run the binary.
-fn unit(workspace: &Workspace) -> Command {
-    let others = [
-        "test",
-        "--profile",
-        TESTED,
-        "--workspace",
-        "--exclude",
-        "sbt-tests",
-        "--exclude",
-        "sbt-fuzz",
-    ];
-    cargo(workspace, &others)
+/// All at once: built apart, some libraries would have other features and be built twice.
+fn tests(workspace: &Workspace) -> Command {
+    let mut command = process::command(process::cargo());
+    command
+        .args(["test", "--profile", TESTED])
+        .args(["--workspace", "--exclude", "sbt-fuzz"])
+        .current_dir(&workspace.root)
+        .env("CARGO_TARGET_DIR", &workspace.target);
+    command
 }
 
 /// Has the packages installed whose tools are missing; a machine that has the
@@ -126,15 +116,6 @@ pub fn require_tools(tools: &[(&str, &str)]) -> Result<()> {
         .collect();
     missing.dedup();
     debian::require(&missing)
-}
-
-fn cargo(workspace: &Workspace, arguments: &[&str]) -> Command {
-    let mut command = process::command(process::cargo());
-    command
-        .args(arguments)
-        .current_dir(&workspace.root)
-        .env("CARGO_TARGET_DIR", &workspace.target);
-    command
 }
 
 fn report_skips(log: &Path, none_allowed: bool) -> Result<()> {
