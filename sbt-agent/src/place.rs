@@ -259,7 +259,9 @@ impl Place {
     /// what it calls there.
     fn works_before(&self, depth: usize) -> bool {
         let call = self.outer.iter().rfind(|call| call.frame <= depth);
-        call.map_or(self.works_before, |call| call.works_before)
+        // That of which the code is known, not what is inlined into it.
+        let is_function = !self.frames[depth].inlined;
+        is_function && call.map_or(self.works_before, |call| call.works_before)
             || self
                 .into_function_at(depth)
                 .is_some_and(|bytes| bytes > WRAPPER)

@@ -3,6 +3,8 @@
 //! What works has a loop that is not one of waiting, in itself or in what it calls. Functions
 //! of libraries are not looked into: locks, clocks and output belong to a wrapper as well.
 
+use std::collections::HashSet;
+
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::elf::{Segment, code_at};
@@ -10,7 +12,7 @@ use super::elf::{Segment, code_at};
 /// Into so many calls, one out of the other, it is looked.
 const DEEPEST: u32 = 3;
 
-/// More code of one function is not looked at, bytes: what is longer works.
+/// Farther from a function's beginning nothing is looked at, bytes.
 const LONGEST: u64 = 4096;
 
 /// So many instructions are decoded in all.
@@ -46,86 +48,135 @@ pub(super) fn works_before(
 
 impl Work<'_> {
     /// `until`: behind the last instruction of interest, which itself is not looked at; else
-    /// the function's end.
+    /// all that is executed from `start` on.
     fn is_done(&mut self, start: u64, until: Option<u64>, deepest: u32) -> bool {
-        let length = until.map_or(LONGEST, |until| until.saturating_sub(start).min(LONGEST));
+        let all = start..until.unwrap_or(u64::MAX).min(start.saturating_add(LONGEST));
+        let mut reached = HashSet::new();
+        let (mut open, mut back, mut called) = (vec![start], Vec::new(), Vec::new());
+        while let Some(from) = open.pop() {
+            let length = all.end.saturating_sub(from);
+            let code = code_at(self.image, self.segments, from, length);
+            let Some(code) = code.filter(|_| all.contains(&from)) else {
+                continue;
+            };
+            for instruction in Decoder::with_ip(64, code.bytes, from, DecoderOptions::NONE) {
+                self.left = self.left.saturating_sub(1);
+                let is_last = until.is_some_and(|until| instruction.next_ip() >= until);
+                if self.left == 0
+                    || instruction.is_invalid()
+                    || is_last
+                    || !reached.insert(instruction.ip())
+                {
+                    break;
+                }
+                if is_bulk(&instruction) {
+                    return true;
+                }
+                let flow = instruction.flow_control();
+                if instruction.op0_kind() == OpKind::NearBranch64 {
+                    let target = instruction.near_branch64();
+                    if flow == FlowControl::Call {
+                        called.push(target);
+                    } else {
+                        open.push(target);
+                        if (start..=instruction.ip()).contains(&target) {
+                            back.push((target, instruction.next_ip()));
+                        }
+                    }
+                }
+                if ends(flow) {
+                    break;
+                }
+            }
+        }
+        back.into_iter()
+            .any(|(start, end)| self.is_work(start, end))
+            || deepest > 0
+                && called
+                    .into_iter()
+                    .any(|target| (self.is_own)(target) && self.is_done(target, None, deepest - 1))
+    }
+
+    /// Whether what a jump back to `start` closes is a loop that does something: one that only
+    /// looks at memory, or takes a lock, waits. `end`: behind the jump. What lies apart from a
+    /// function's way jumps back as well, but is not come to from there.
+    fn is_work(&mut self, start: u64, end: u64) -> bool {
+        let length = end.saturating_sub(start);
         let Some(code) = code_at(self.image, self.segments, start, length) else {
             return false;
         };
-        // The furthest that is jumped to: no return before it ends the function.
-        let mut furthest = start;
-        let mut called = Vec::new();
-        for instruction in Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE) {
-            self.left = self.left.saturating_sub(1);
-            if instruction.is_invalid() || self.left == 0 {
-                return false;
-            }
-            if until.is_some_and(|until| instruction.next_ip() >= until) {
-                break;
-            }
-            if is_bulk(&instruction) {
-                return true;
-            }
-            let is_direct = instruction.op0_kind() == OpKind::NearBranch64;
-            let target = instruction.near_branch64();
-            match instruction.flow_control() {
-                FlowControl::Call if is_direct => called.push(target),
-                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch if is_direct => {
-                    let inside = start..=instruction.ip();
-                    if inside.contains(&target) && self.is_work(target, instruction.next_ip()) {
-                        return true;
-                    }
-                    furthest = furthest.max(target.min(start + LONGEST));
+        // Of each instruction that is come to from `start`.
+        let mut reached = vec![false; code.bytes.len()];
+        let mut open = vec![start];
+        let (mut computes, mut closes) = (false, false);
+        while let Some(from) = open.pop() {
+            let offset = usize::try_from(from.wrapping_sub(start)).unwrap_or(usize::MAX);
+            let Some(rest) = code.bytes.get(offset..) else {
+                continue;
+            };
+            for instruction in Decoder::with_ip(64, rest, from, DecoderOptions::NONE) {
+                let at = usize::try_from(instruction.ip() - start).unwrap_or(usize::MAX);
+                self.left = self.left.saturating_sub(1);
+                if self.left == 0 || instruction.is_invalid() || reached.get(at) != Some(&false) {
+                    break;
                 }
-                _ => {}
-            }
-            let ends = matches!(
-                instruction.flow_control(),
-                FlowControl::Return
-                    | FlowControl::UnconditionalBranch
-                    | FlowControl::IndirectBranch
-            );
-            if until.is_none() && ends && instruction.next_ip() > furthest {
-                break;
+                reached[at] = true;
+                closes |= instruction.next_ip() == end;
+                if waits(&instruction) {
+                    return false;
+                }
+                let flow = instruction.flow_control();
+                computes |= flow == FlowControl::Next && !only_looks(&instruction);
+                if instruction.op0_kind() == OpKind::NearBranch64 && flow != FlowControl::Call {
+                    open.push(instruction.near_branch64());
+                }
+                if ends(flow) {
+                    break;
+                }
             }
         }
-        deepest > 0
-            && called
-                .into_iter()
-                .any(|target| (self.is_own)(target) && self.is_done(target, None, deepest - 1))
+        closes && computes
     }
+}
 
-    /// Whether a loop does something: one that only looks at memory, or takes a lock, waits.
-    fn is_work(&mut self, start: u64, end: u64) -> bool {
-        let Some(code) = code_at(self.image, self.segments, start, end.saturating_sub(start))
-        else {
-            return false;
-        };
-        let mut computes = false;
-        for instruction in Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE) {
-            self.left = self.left.saturating_sub(1);
-            let waits = instruction.has_lock_prefix()
-                || matches!(
-                    instruction.mnemonic(),
-                    Mnemonic::Pause | Mnemonic::Xchg | Mnemonic::Syscall
-                );
-            if waits || instruction.is_invalid() || self.left == 0 {
-                return false;
-            }
-            computes |= !matches!(
-                instruction.mnemonic(),
-                Mnemonic::Mov
-                    | Mnemonic::Movzx
-                    | Mnemonic::Movsx
-                    | Mnemonic::Movsxd
-                    | Mnemonic::Cmp
-                    | Mnemonic::Test
-                    | Mnemonic::Nop
-                    | Mnemonic::Cdqe
-            ) && instruction.flow_control() == FlowControl::Next;
-        }
-        computes
-    }
+/// Whether nothing is executed behind it but by a jump.
+fn ends(flow: FlowControl) -> bool {
+    matches!(
+        flow,
+        FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+    )
+}
+
+/// Whether it is what is done in order to wait.
+fn waits(instruction: &Instruction) -> bool {
+    let is_one = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Pause | Mnemonic::Xchg | Mnemonic::Syscall
+    );
+    is_one && !is_padding(instruction) || instruction.has_lock_prefix()
+}
+
+/// `xchg ax, ax` and its like.
+fn is_padding(instruction: &Instruction) -> bool {
+    instruction.op_count() == 2
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op1_kind() == OpKind::Register
+        && instruction.op0_register() == instruction.op1_register()
+}
+
+fn only_looks(instruction: &Instruction) -> bool {
+    is_padding(instruction)
+        || matches!(
+            instruction.mnemonic(),
+            Mnemonic::Mov
+                | Mnemonic::Movzx
+                | Mnemonic::Movsx
+                | Mnemonic::Movsxd
+                | Mnemonic::Cmp
+                | Mnemonic::Test
+                | Mnemonic::Nop
+                | Mnemonic::Cdqe
+        )
 }
 
 /// Whether it is a loop by itself.
@@ -184,6 +235,9 @@ mod tests {
 
     #[test]
     fn what_is_called_before_works_too() {
+        // jmp 7; ret; inc eax; ret; inc eax; jmp 3, as what is seldom executed does.
+        let apart = [0xeb, 4, 0xff, 0xc0, 0xc3, 0x90, 0xff, 0xc0, 0xeb, 0xf8];
+        assert!(!works(&[&apart[..], &CALL].concat()));
         // call 7; jmp to the last; dec ecx; jne; ret; the call
         let code = [0xe8, 2, 0, 0, 0, 0xeb, 5, 0xff, 0xc9, 0x75, 0xfc, 0xc3];
         assert!(works(&[&code[..], &CALL].concat()));
