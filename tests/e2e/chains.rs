@@ -270,7 +270,7 @@ fn what_works_before_it_waits_is_a_phase_and_no_wrapper() {
         source.compiler("clang"),
     ] {
         let report = watch(&build.path(), &["rounds=40"]);
-        report.is_exactly(3 * 4 * 40, 4 * 40);
+        report.is_exactly(3 * 8 * 40, 8 * 40);
         let named: BTreeSet<&str> = report
             .sites()
             .iter()
@@ -283,6 +283,10 @@ fn what_works_before_it_waits_is_a_phase_and_no_wrapper() {
             phase("CALL phase second"),
             format!("work {}", at("CALL sync first")),
             format!("work {}", at("CALL sync second")),
+            format!("work {}", at("CALL noted first")),
+            format!("work {}", at("CALL noted second")),
+            format!("work {}", at("CALL locked first")),
+            format!("work {}", at("CALL locked second")),
         ];
         assert_eq!(
             named,

@@ -82,6 +82,7 @@ fn barriers_of_c_libraries_conform() {
     needs_root!(alone);
     let more = [
         Build::of("condbarrier.c").flags(&["-static"]),
+        Build::of("comeandgo.c").flags(&["-static"]),
         Build::of("processes.c").flags(&["-static"]),
         Build::of("crowd.c"),
     ];

@@ -20,7 +20,7 @@ fn suspects(report: &Report) -> &[Value] {
 }
 
 /// Those who spin take the CPUs from each other if there are more: a run takes many times as
-/// long then and shows no more.
+/// long then.
 const THREADS: u64 = 2;
 const ROUNDS: u64 = 700;
 
@@ -83,6 +83,21 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
             Ok(())
         });
     }
+}
+
+/// Who spins and has no CPU is seen to, by turns.
+#[test]
+fn more_threads_than_cpus_spin() {
+    needs_root!(alone);
+    best_of_five(|| {
+        let report = watch(&SPINS.path(), &["how=sense", "threads=4", "rounds=400"]);
+        let [found] = suspects(&report) else {
+            return Err(report.to_string());
+        };
+        assert_eq!(found["function"], "sense_wait", "{report}");
+        assert!((2..=4).contains(&number(found, "threads")), "{found}");
+        Ok(())
+    });
 }
 
 /// None also where nobody looked.

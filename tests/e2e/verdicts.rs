@@ -1,7 +1,5 @@
 //! Of programs with exactly one fault sbt says which.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -39,9 +37,8 @@ fn is_found(options: &[&str], fault: &str, kind: &str, check: impl Fn(&Value)) {
     best_of_five(|| {
         let report = report_with(options, fault);
         let verdict = only(&report, kind)?;
-        // What it measured is of that attempt, too.
-        let checked = catch_unwind(AssertUnwindSafe(|| check(&verdict)));
-        checked.map_err(|_| format!("{verdict}"))
+        check(&verdict);
+        Ok(())
     });
 }
 
@@ -66,16 +63,16 @@ fn a_healthy_program_has_no_problem() {
 #[test]
 fn a_serial_phase_is_found() {
     needs_root!(alone);
-    is_found(&[], "serial", "serial-phase", |verdict| {
+    best_of_five(|| {
+        let verdict = only(&report_with(&[], "serial"), "serial-phase")?;
         assert_eq!(verdict["thread"], 1, "{verdict}");
-        assert!(
-            verdict["evidence"]["alone_pct"].as_f64() > Some(80.0),
-            "{verdict}"
-        );
-        says(
-            verdict,
-            &["serial phase before run verdicts.c:", "one of 2 threads"],
-        );
+        let words = ["serial phase before run verdicts.c:", "one of 2 threads"];
+        says(&verdict, &words);
+        // As measured: others may have had the CPU that the other thread needed.
+        if verdict["evidence"]["alone_pct"].as_f64() <= Some(80.0) {
+            return Err(verdict.to_string());
+        }
+        Ok(())
     });
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-use object::elf::{R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::elf::{R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE};
 use object::read::elf::ElfFile64;
 use object::{
     LittleEndian, Object as _, ObjectKind, ObjectSection as _, RelocationFlags, RelocationTarget,
@@ -180,6 +180,11 @@ impl Calls {
                     FlowControl::Next => {
                         let address = if instruction.is_ip_rel_memory_operand() {
                             let address = instruction.ip_rel_memory_address();
+                            // To be called from a register, as likely as not: by whom, who knows.
+                            if let Some(function) = links.own_slots.get(&address) {
+                                self.listed.insert(*function);
+                                continue;
+                            }
                             links.own(address).unwrap_or(address)
                         } else if is_fixed
                             && matches!(
@@ -363,7 +368,11 @@ impl Links {
                 if !unwind.begins(pointer) {
                     continue;
                 }
-                if words.iter().any(|words| words.contains(&address)) {
+                let is_plain = relocation.flags()
+                    == RelocationFlags::Elf {
+                        r_type: R_X86_64_RELATIVE,
+                    };
+                if is_plain && words.iter().any(|words| words.contains(&address)) {
                     this.own_slots.insert(address, pointer);
                 } else {
                     this.listed.insert(pointer);
@@ -389,8 +398,7 @@ impl Links {
     /// The function of this file to which the dynamic linker will write a
     /// pointer there.
     fn own(&self, address: u64) -> Option<u64> {
-        let own = self.own_slots.get(&address).copied();
-        own.or_else(|| self.defined.get(self.slots.get(&address)?).copied())
+        self.defined.get(self.slots.get(&address)?).copied()
     }
 
     fn is_stub(&self, address: u64) -> bool {

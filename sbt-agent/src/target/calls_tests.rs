@@ -147,6 +147,6 @@ fn what_is_called_through_a_word_of_the_linkers_is_called_directly() {
     assert_eq!(built.callers("called"), [(built.at("main"), true)]);
     assert!(!built.calls.is_listed(built.at("called")));
     assert!(!built.calls.is_taken(built.at("called")));
-    assert!(built.calls.is_taken(built.at("taken")));
-    assert_eq!(built.callers("taken"), []);
+    // It may be called from that register, and more than once.
+    assert!(built.calls.is_listed(built.at("taken")));
 }

@@ -315,16 +315,23 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Whether the image has no functions but its own: a program that is linked statically.
-/// It may ask to be moved, as `-static-pie` does, and then has a table for the linker too.
+/// Whether the image is a program that is linked statically: it uses no functions but its own.
+/// One that may lie anywhere (`-static-pie`) says of itself that it is none of the libraries.
 pub fn is_static(image: &[u8]) -> bool {
+    if interpreter(image).is_some() {
+        return false;
+    }
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        let table = file.elf_dynamic_table();
-        let needs_or_is_one = table.is_ok_and(|table| {
-            let mut tags = table.iter().map(|entry| entry.tag);
-            tags.any(|tag| tag == elf::DT_NEEDED || tag == elf::DT_SONAME)
-        });
-        !needs_or_is_one && interpreter(image).is_none()
+        let (mut is_program, mut needs) = (file.kind() == object::ObjectKind::Executable, false);
+        for entry in file
+            .elf_dynamic_table()
+            .iter()
+            .flat_map(object::read::elf::DynamicTable::iter)
+        {
+            needs |= entry.tag == elf::DT_NEEDED || entry.tag == elf::DT_SONAME;
+            is_program |= entry.tag == elf::DT_FLAGS_1 && entry.val & elf::DF_1_PIE.0 != 0;
+        }
+        is_program && !needs
     })
 }
 

@@ -23,32 +23,31 @@ const MAX_WORDS: usize = 256;
 /// How much of a script is read, bytes.
 const MAX_SCRIPT: u64 = 1 << 16;
 
-/// Whether a program may start processes: one of its files, not the C library itself, uses
-/// a function that does. What is linked statically may; the probes for it are in its own
-/// file, and cost nobody but who executes that one.
+/// Whether a program is known to start processes: one of its files, not the C
+/// library itself, uses a function that does.
 pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
-    files.iter().any(|file| file.is_static)
-        || import_any(
-            files,
-            &[
-                "fork",
-                "vfork",
-                "_Fork",
-                "clone",
-                "posix_spawn",
-                "posix_spawnp",
-                "popen",
-                "system",
-                "forkpty",
-                "daemon",
-            ],
-        )
+    import_any(
+        files,
+        &[
+            "fork",
+            "vfork",
+            "_Fork",
+            "clone",
+            "posix_spawn",
+            "posix_spawnp",
+            "popen",
+            "system",
+            "forkpty",
+            "daemon",
+        ],
+    )
 }
 
-/// Whether a program may execute others, in its own process or in new ones. A dynamic
-/// linker does not, but loads what it is given into its process, which comes to the same.
+/// Whether a program is known to execute others, in its own process or in new ones. `files`:
+/// itself first. A dynamic linker loads what it is given into its process, which comes to the
+/// same.
 pub fn execute_others(files: &[Arc<ProbedFile>]) -> bool {
-    if files.iter().all(|file| file.is_linker) {
+    if files.first().is_some_and(|file| file.is_loader()) {
         return true;
     }
     let executes = [
@@ -170,5 +169,35 @@ mod tests {
         assert_eq!(names(&found), ["true"]);
         fs::write(&script, &text[1..]).unwrap();
         assert_eq!(names(&programs_named(&script, &[], None)), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_static_is_told_from_libraries_that_need_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("a.c");
+        fs::write(
+            &source,
+            "#include <unistd.h>\nint main(void) { return fork() < 0; }",
+        )
+        .unwrap();
+        let open = |path: &Path| Arc::new(ProbedFile::open(path, path).unwrap());
+        for options in [&["-static"][..], &["-static-pie"], &["-pie"], &["-no-pie"]] {
+            let program = folder.path().join("a");
+            let mut gcc = std::process::Command::new("gcc");
+            gcc.args(options).arg(&source).arg("-o").arg(&program);
+            assert!(gcc.status().unwrap().success());
+            let file = open(&program);
+            let is_static = options[0].starts_with("-static");
+            assert_eq!(file.is_static(), is_static, "{options:?}");
+            // What it uses is known only where it comes from others.
+            assert_eq!(start_processes(&[Arc::clone(&file)]), !is_static);
+            assert_eq!(execute_others(&[file]), !is_static);
+        }
+        for loader in ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"] {
+            let file = open(Path::new(loader));
+            assert!(!file.is_static(), "{loader}");
+            assert!(execute_others(&[file]), "{loader}");
+        }
+        assert!(!execute_others(&[]));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashSet,
+    ffi::OsStr,
     fs::File,
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
@@ -51,8 +52,8 @@ pub struct ProbedFile {
     pub(super) is_linker: bool,
     /// Whether programs link to it.
     is_library: bool,
-    /// Whether it uses no functions but its own.
-    pub(super) is_static: bool,
+    /// Whether it is a program that the C library is linked into.
+    is_static: bool,
     /// What it has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
     /// At how many of its places each of them is inlined, and not probed.
@@ -210,10 +211,16 @@ impl ProbedFile {
         self.points.iter().any(is_barrier)
     }
 
-    /// Whether it is a program that the C library is linked into.
-    pub(super) fn is_static(&self) -> bool {
-        let has_linker = |image: &Mmap| elf::interpreter(image).is_some();
-        !self.is_library && self.image().is_ok_and(|image| !has_linker(&image))
+    /// Whether it is a program that uses no functions but its own.
+    pub const fn is_static(&self) -> bool {
+        self.is_static
+    }
+
+    /// Whether it loads what it is given, if it is executed itself.
+    pub(super) fn is_loader(&self) -> bool {
+        // musl's is its C library, and has no name of its own.
+        let name = self.shown.file_name().map(OsStr::as_encoded_bytes);
+        self.is_linker || name.is_some_and(|name| name.starts_with(b"ld-musl"))
     }
 
     /// Whether a function of it belongs to the runtime of a language that was

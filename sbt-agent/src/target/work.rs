@@ -2,10 +2,14 @@
 //!
 //! What works has a loop that is not one of waiting, in itself or in what it calls. Functions
 //! of libraries are not looked into: locks, clocks and output belong to a wrapper as well.
+//! Neither are those that are called through pointers.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 
 use super::elf::{Segment, code_at};
 
@@ -18,32 +22,39 @@ const LONGEST: u64 = 4096;
 /// So many instructions are decoded in all.
 const MAX_INSTRUCTIONS: u32 = 1 << 14;
 
-/// The code of a file.
-struct Work<'a> {
-    image: &'a [u8],
-    segments: &'a [Segment],
-    /// Whether a function is the program's own, and not of a library in the same file.
-    is_own: &'a dyn Fn(u64) -> bool,
-    /// How many more instructions are decoded.
-    left: u32,
+/// What is known of the functions of a file.
+pub(super) trait Functions {
+    /// Whether one is the program's own, and not of a library in the same file.
+    fn is_own(&self, start: u64) -> bool;
+
+    /// Where the function begins that an address is in, if that is known.
+    fn start_of(&self, address: u64) -> Option<u64>;
 }
 
 /// Whether the function that begins at `start` works before the call that returns to `returns`
-/// (both are the file's own addresses). `is_own`: whether a function is the program's, and
-/// not that of a library in the same file. The bytes may be anything.
+/// (both are the file's own addresses). The bytes may be anything.
 pub(super) fn works_before(
     image: &[u8],
     segments: &[Segment],
-    is_own: &dyn Fn(u64) -> bool,
+    functions: &dyn Functions,
     (start, returns): (u64, u64),
 ) -> bool {
     let mut work = Work {
         image,
         segments,
-        is_own,
+        functions,
         left: MAX_INSTRUCTIONS,
     };
     work.is_done(start, Some(returns), DEEPEST)
+}
+
+/// The code of a file.
+struct Work<'a> {
+    image: &'a [u8],
+    segments: &'a [Segment],
+    functions: &'a dyn Functions,
+    /// How many more instructions are decoded.
+    left: u32,
 }
 
 impl Work<'_> {
@@ -51,8 +62,50 @@ impl Work<'_> {
     /// all that is executed from `start` on.
     fn is_done(&mut self, start: u64, until: Option<u64>, deepest: u32) -> bool {
         let all = start..until.unwrap_or(u64::MAX).min(start.saturating_add(LONGEST));
+        let (mut back, mut called) = (Vec::new(), Vec::new());
+        self.follow(&all, |instruction| {
+            if until.is_some_and(|until| instruction.next_ip() >= until) {
+                return false;
+            }
+            if instruction.op0_kind() == OpKind::NearBranch64 {
+                let target = instruction.near_branch64();
+                if instruction.flow_control() == FlowControl::Call {
+                    called.push(target);
+                } else if (start..=instruction.ip()).contains(&target) {
+                    back.push((target, instruction.next_ip()));
+                }
+            }
+            true
+        });
+        back.into_iter()
+            .any(|(start, end)| self.is_work(start, end))
+            || deepest > 0
+                && called.into_iter().any(|target| {
+                    self.left > 0
+                        && self.functions.is_own(target)
+                        && self.is_done(target, None, deepest - 1)
+                })
+    }
+
+    /// Whether what a jump back to `start` closes is a loop that does something. `end`: behind
+    /// the jump. What lies apart from a function's way jumps back as well, but is not come to
+    /// from there.
+    fn is_work(&mut self, start: u64, end: u64) -> bool {
+        let mut round = Round::default();
+        let mut closes = false;
+        self.follow(&(start..end), |instruction| {
+            closes |= instruction.next_ip() == end;
+            round.take(instruction);
+            !round.waits
+        });
+        closes && round.carries && !round.waits
+    }
+
+    /// Gives each instruction within `all` that is come to from its beginning, once; those
+    /// behind one for which that is false are not.
+    fn follow(&mut self, all: &Range<u64>, mut give: impl FnMut(&Instruction) -> bool) {
         let mut reached = HashSet::new();
-        let (mut open, mut back, mut called) = (vec![start], Vec::new(), Vec::new());
+        let mut open = vec![all.start];
         while let Some(from) = open.pop() {
             let length = all.end.saturating_sub(from);
             let code = code_at(self.image, self.segments, from, length);
@@ -61,132 +114,151 @@ impl Work<'_> {
             };
             for instruction in Decoder::with_ip(64, code.bytes, from, DecoderOptions::NONE) {
                 self.left = self.left.saturating_sub(1);
-                let is_last = until.is_some_and(|until| instruction.next_ip() >= until);
                 if self.left == 0
                     || instruction.is_invalid()
-                    || is_last
                     || !reached.insert(instruction.ip())
+                    || !give(&instruction)
                 {
                     break;
                 }
-                if is_bulk(&instruction) {
-                    return true;
-                }
-                let flow = instruction.flow_control();
-                if instruction.op0_kind() == OpKind::NearBranch64 {
-                    let target = instruction.near_branch64();
-                    if flow == FlowControl::Call {
-                        called.push(target);
-                    } else {
-                        open.push(target);
-                        if (start..=instruction.ip()).contains(&target) {
-                            back.push((target, instruction.next_ip()));
+                match instruction.flow_control() {
+                    FlowControl::Return
+                    | FlowControl::IndirectBranch
+                    | FlowControl::Exception
+                    | FlowControl::Interrupt => break,
+                    FlowControl::UnconditionalBranch => {
+                        open.push(instruction.near_branch64());
+                        break;
+                    }
+                    FlowControl::ConditionalBranch => open.push(instruction.near_branch64()),
+                    // What does not return may be the last of its function.
+                    FlowControl::Call | FlowControl::IndirectCall => {
+                        let function = |address| self.functions.start_of(address);
+                        if function(instruction.next_ip()) != function(instruction.ip()) {
+                            break;
                         }
                     }
-                }
-                if ends(flow) {
-                    break;
+                    _ => {}
                 }
             }
         }
-        back.into_iter()
-            .any(|(start, end)| self.is_work(start, end))
-            || deepest > 0
-                && called
-                    .into_iter()
-                    .any(|target| (self.is_own)(target) && self.is_done(target, None, deepest - 1))
     }
+}
 
-    /// Whether what a jump back to `start` closes is a loop that does something: one that only
-    /// looks at memory, or takes a lock, waits. `end`: behind the jump. What lies apart from a
-    /// function's way jumps back as well, but is not come to from there.
-    fn is_work(&mut self, start: u64, end: u64) -> bool {
-        let length = end.saturating_sub(start);
-        let Some(code) = code_at(self.image, self.segments, start, length) else {
-            return false;
-        };
-        // Of each instruction that is come to from `start`.
-        let mut reached = vec![false; code.bytes.len()];
-        let mut open = vec![start];
-        let (mut computes, mut closes) = (false, false);
-        while let Some(from) = open.pop() {
-            let offset = usize::try_from(from.wrapping_sub(start)).unwrap_or(usize::MAX);
-            let Some(rest) = code.bytes.get(offset..) else {
-                continue;
+/// A place in the frame: by which register, and how far from there.
+type Slot = (Register, u64);
+
+/// What one round of a loop does. It is for something if it carries something to the next
+/// round or stores it; one that only looks at memory, or takes a lock, waits.
+#[derive(Default)]
+struct Round {
+    carries: bool,
+    waits: bool,
+    /// What has been written in this round: of no use to the next.
+    written: HashSet<Register>,
+    slots_written: HashSet<Slot>,
+    /// What has been read that comes from the round before.
+    slots_read: HashSet<Slot>,
+}
+
+impl Round {
+    fn take(&mut self, instruction: &Instruction) {
+        let is_padding = instruction.op_count() == 2
+            && instruction.op0_kind() == OpKind::Register
+            && instruction.op1_kind() == OpKind::Register
+            && instruction.op0_register() == instruction.op1_register();
+        self.waits |= instruction.has_lock_prefix()
+            || match instruction.mnemonic() {
+                Mnemonic::Pause | Mnemonic::Syscall => true,
+                Mnemonic::Xchg => !is_padding,
+                _ => false,
             };
-            for instruction in Decoder::with_ip(64, rest, from, DecoderOptions::NONE) {
-                let at = usize::try_from(instruction.ip() - start).unwrap_or(usize::MAX);
-                self.left = self.left.saturating_sub(1);
-                if self.left == 0 || instruction.is_invalid() || reached.get(at) != Some(&false) {
-                    break;
+        if instruction.flow_control() != FlowControl::Next {
+            return;
+        }
+        let slot = slot(instruction);
+        let mut factory = InstructionInfoFactory::new();
+        let info = factory.info(instruction);
+        for memory in info.used_memory() {
+            let reads = !matches!(memory.access(), OpAccess::Write | OpAccess::CondWrite);
+            let writes = !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead)
+                && memory.access() != OpAccess::NoMemAccess;
+            match slot {
+                Some(slot) => {
+                    if reads && !self.slots_written.contains(&slot) {
+                        self.slots_read.insert(slot);
+                    }
+                    if writes {
+                        self.carries |= self.slots_read.contains(&slot);
+                        self.slots_written.insert(slot);
+                    }
                 }
-                reached[at] = true;
-                closes |= instruction.next_ip() == end;
-                if waits(&instruction) {
-                    return false;
-                }
-                let flow = instruction.flow_control();
-                computes |= flow == FlowControl::Next && !only_looks(&instruction);
-                if instruction.op0_kind() == OpKind::NearBranch64 && flow != FlowControl::Call {
-                    open.push(instruction.near_branch64());
-                }
-                if ends(flow) {
-                    break;
+                // What a push writes is for a call.
+                None => {
+                    self.carries |= writes && memory.base() != Register::RSP;
                 }
             }
         }
-        closes && computes
+        // `xor eax, eax` reads nothing.
+        let clears = is_padding
+            && matches!(
+                instruction.mnemonic(),
+                Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Pxor | Mnemonic::Xorps
+            );
+        let mut read = HashSet::new();
+        let mut written = HashSet::new();
+        for register in info.used_registers() {
+            let full = register.register().full_register();
+            if full == Register::RSP {
+                continue;
+            }
+            let access = register.access();
+            if !clears && !matches!(access, OpAccess::Write | OpAccess::CondWrite) {
+                read.insert(full);
+            }
+            if !matches!(access, OpAccess::Read | OpAccess::CondRead) {
+                written.insert(full);
+            }
+        }
+        let is_load = matches!(
+            instruction.mnemonic(),
+            Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
+        );
+        self.carries |= !is_padding
+            && !is_load
+            && written
+                .iter()
+                .any(|register| read.contains(register) && !self.written.contains(register));
+        self.written.extend(written);
     }
 }
 
-/// Whether nothing is executed behind it but by a jump.
-fn ends(flow: FlowControl) -> bool {
-    matches!(
-        flow,
-        FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
-    )
-}
-
-/// Whether it is what is done in order to wait.
-fn waits(instruction: &Instruction) -> bool {
-    let is_one = matches!(
-        instruction.mnemonic(),
-        Mnemonic::Pause | Mnemonic::Xchg | Mnemonic::Syscall
-    );
-    is_one && !is_padding(instruction) || instruction.has_lock_prefix()
-}
-
-/// `xchg ax, ax` and its like.
-fn is_padding(instruction: &Instruction) -> bool {
-    instruction.op_count() == 2
-        && instruction.op0_kind() == OpKind::Register
-        && instruction.op1_kind() == OpKind::Register
-        && instruction.op0_register() == instruction.op1_register()
-}
-
-fn only_looks(instruction: &Instruction) -> bool {
-    is_padding(instruction)
-        || matches!(
-            instruction.mnemonic(),
-            Mnemonic::Mov
-                | Mnemonic::Movzx
-                | Mnemonic::Movsx
-                | Mnemonic::Movsxd
-                | Mnemonic::Cmp
-                | Mnemonic::Test
-                | Mnemonic::Nop
-                | Mnemonic::Cdqe
-        )
-}
-
-/// Whether it is a loop by itself.
-fn is_bulk(instruction: &Instruction) -> bool {
-    instruction.has_rep_prefix() && instruction.is_string_instruction()
+/// Where in the frame an instruction reads or writes, if it does.
+fn slot(instruction: &Instruction) -> Option<Slot> {
+    let base = instruction.memory_base();
+    let is_frame = [Register::RBP, Register::RSP].contains(&base);
+    let has_memory =
+        (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
+    (has_memory && is_frame && instruction.memory_index() == Register::None)
+        .then(|| (base, instruction.memory_displacement64()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All is the program's, and nothing has a name.
+    struct All;
+
+    impl Functions for All {
+        fn is_own(&self, _start: u64) -> bool {
+            true
+        }
+
+        fn start_of(&self, _address: u64) -> Option<u64> {
+            None
+        }
+    }
 
     /// At address 0; the call that counts is the last instruction.
     fn works(code: &[u8]) -> bool {
@@ -197,7 +269,7 @@ mod tests {
             memsz: code.len() as u64,
             executable: true,
         }];
-        works_before(code, &segments, &|_| true, (0, code.len() as u64))
+        works_before(code, &segments, &All, (0, code.len() as u64))
     }
 
     const CALL: [u8; 5] = [0xe8, 0, 1, 0, 0];
@@ -209,7 +281,7 @@ mod tests {
         // Into the middle of nowhere, or not at all.
         assert!(!works(&[&CALL[..], &CALL].concat()));
         assert!(!works(&[0xff; 8]));
-        assert!(!works_before(&[], &[], &|_| true, (0, 8)));
+        assert!(!works_before(&[], &[], &All, (0, 8)));
     }
 
     #[test]
@@ -221,16 +293,32 @@ mod tests {
         assert!(works(&[&sum[..], &CALL].concat()));
         assert!(!works(&[&CALL[..], &sum].concat()), "behind it");
         // mov eax, [rdi]; cmp eax, esi; je
-        let look = [0x8b, 0x07, 0x39, 0xf0, 0x74, 0xfa];
-        assert!(!works(&[&look[..], &CALL].concat()));
+        let sees = [0x8b, 0x07, 0x39, 0xf0, 0x74, 0xfa];
+        assert!(!works(&[&sees[..], &CALL].concat()));
         // pause; dec ecx; jne
-        let pause = [0xf3, 0x90, 0xff, 0xc9, 0x75, 0xfa];
-        assert!(!works(&[&pause[..], &CALL].concat()));
+        let pauses = [0xf3, 0x90, 0xff, 0xc9, 0x75, 0xfa];
+        assert!(!works(&[&pauses[..], &CALL].concat()));
         // lock cmpxchg [rdi], esi; jne
-        let lock = [0xf0, 0x0f, 0xb1, 0x37, 0x75, 0xfa];
-        assert!(!works(&[&lock[..], &CALL].concat()));
-        // rep stosq
-        assert!(works(&[&[0xf3, 0x48, 0xab], &CALL[..]].concat()));
+        let locks = [0xf0, 0x0f, 0xb1, 0x37, 0x75, 0xfa];
+        assert!(!works(&[&locks[..], &CALL].concat()));
+        // movzx eax, [rdi]; xor eax, 1; test al, al; jne
+        let flag = [0x0f, 0xb6, 0x07, 0x83, 0xf0, 1, 0x84, 0xc0, 0x75, 0xf6];
+        assert!(!works(&[&flag[..], &CALL].concat()));
+        // mov eax, [rbp-4]; lea rdx, [rax*4]; cmp [rdx+rdi], 0; je
+        let element = [
+            0x8b, 0x45, 0xfc, 0x48, 0x8d, 0x14, 0x85, 0, 0, 0, 0, 0x83, 0x3c, 0x3a, 0, 0x74, 0xef,
+        ];
+        assert!(!works(&[&element[..], &CALL].concat()));
+        // mov eax, [rbp-4]; add eax, 1; mov [rbp-4], eax; cmp eax, 9; jle
+        let counts = [
+            0x8b, 0x45, 0xfc, 0x83, 0xc0, 1, 0x89, 0x45, 0xfc, 0x83, 0xf8, 9, 0x7e, 0xf2,
+        ];
+        assert!(works(&[&counts[..], &CALL].concat()));
+        // mov eax, [rdi]; mov [rbp-4], eax; cmp [rbp-4], 0; je
+        let local = [
+            0x8b, 0x07, 0x89, 0x45, 0xfc, 0x83, 0x7d, 0xfc, 0, 0x74, 0xf5,
+        ];
+        assert!(!works(&[&local[..], &CALL].concat()));
     }
 
     #[test]

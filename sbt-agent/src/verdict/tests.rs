@@ -1,5 +1,7 @@
 //! Programs with exactly one fault, and what is said of them; and the same without.
 
+mod serial;
+
 use std::rc::Rc;
 
 use super::*;
@@ -483,97 +485,6 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
     assert_eq!(program.kinds(), ["serial-phase"]);
 }
 
-#[test]
-fn one_thread_that_prepares_all_is_a_serial_start() {
-    let mut program = Program::new(4);
-    program.meet(0, &but(4, 0, runs(100), [100 * US, 0, 0]));
-    for _ in 0..20 {
-        program.meet(0, &[runs(10); 4]);
-    }
-    let verdict = program.only("serial-start");
-    assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
-    says(
-        &verdict,
-        &[
-            "4 threads first meet at step a.c:40 after 100 ms, and 75 % of that time they idle or \
-           are not there yet, while T0 w works; that is 25 % of the wall time",
-        ],
-    );
-    // After a longer run it does not matter.
-    for _ in 0..80 {
-        program.meet(0, &[runs(10); 4]);
-    }
-    assert_eq!(program.kinds(), ["no-problem"]);
-}
-
-#[test]
-fn one_thread_between_parallel_regions_is_a_serial_part() {
-    let mut program = Program::new(4);
-    program.alone_ns = Some(20 * MS);
-    program.rounds(20, |_| vec![runs(10); 4]);
-    let verdict = program.only("serial-part");
-    assert_eq!((verdict.site, verdict.thread), (Some(1), Some(0)));
-    // 20 of 30 ms each time, in which three of four wait.
-    says(
-        &verdict,
-        &["T0 w works alone for", "3 others are kept", "% of"],
-    );
-    let share = verdict.evidence.get("share_pct");
-    assert!(
-        matches!(share, Some(Figure::Real(share)) if (45.0..52.0).contains(share)),
-        "{verdict:?}"
-    );
-    let report = program.report();
-    let site = report.site(1).unwrap();
-    assert_eq!(site.alone_ns, Some(20 * 20 * MS));
-    assert_eq!(site.between_ns.unwrap(), 3 * (20 * 20 * MS));
-    // What lies between is no imbalance of the regions.
-    assert_eq!(site.gain_ns, 0);
-    // And before the first.
-    assert_eq!(report.threads[1].between_ns, Some(21 * 20 * MS));
-    let busy = report.parallelism.unwrap();
-    let alone = busy.times.iter().find(|time| time.busy == 1).unwrap();
-    assert_eq!(alone.ns, 21 * 20 * MS);
-    let it = report.efficiency.unwrap();
-    assert!((it.load_balance - 0.5).abs() < 0.02, "{it:?}");
-}
-
-/// Four threads of which the first goes on for a while when the others have ended.
-fn ends(alone_ms: u64, ended: bool) -> Program {
-    let mut program = Program::new(4);
-    program.rounds(20, |_| vec![runs(10); 4]);
-    program.run.ended = ended;
-    for tid in 2..=4 {
-        let clocks = program.clocks[tid as usize - 1];
-        program.model.push(&Event::Exit { tid, clocks });
-    }
-    let first = &mut program.clocks[0];
-    first.time_ns += alone_ms * MS;
-    first.run_ns = first.run_ns.map(|run| run + alone_ms * MS);
-    let clocks = *first;
-    program.model.push(&Event::Exit { tid: 1, clocks });
-    program
-}
-
-#[test]
-fn one_thread_that_goes_on_when_all_others_have_ended_is_a_serial_end() {
-    let verdict = ends(100, true).only("serial-end");
-    assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
-    says(
-        &verdict,
-        &[
-            "after the last barrier, step a.c:40",
-            "100 ms",
-            "75 %",
-            "T0 w works",
-            "25 %",
-        ],
-    );
-    // Little of it, or the end of watching alone, is none.
-    ends(30, true).only("no-problem");
-    ends(100, false).only("no-problem");
-}
-
 /// A thread that is always late, with counts of instructions: of it, and of the others.
 fn counted(late: u64, others: u64) -> Report {
     let mut program = Program::new(4);
@@ -623,19 +534,6 @@ fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() 
     let mut uncounted = counted(2_000_000, 1_000_000);
     uncounted.counters.clear();
     assert_eq!(only(&uncounted).kind, "persistent-straggler");
-}
-
-#[test]
-fn hardly_any_work_between_regions_is_none() {
-    let mut program = Program::new(4);
-    program.alone_ns = Some(100 * US);
-    program.rounds(20, |_| vec![runs(10); 4]);
-    program.only("no-problem");
-    // And one that is late in the regions is told, not the little between them.
-    let mut program = Program::new(4);
-    program.alone_ns = Some(MS);
-    program.rounds(20, |_| but(4, 2, runs(30), runs(10)));
-    assert_ne!(program.kinds(), ["serial-part"]);
 }
 
 #[test]

@@ -70,12 +70,10 @@ impl Ebpf {
     }
 
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
-        let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
-            .context("a path with a NUL in it")?;
         // What invalidates a reading is watched before what relies on it.
         for (is, program) in ATTACHED {
             let points = self.points(file, is, At::Entry);
-            let links = self.attach_points(program, &path, &points, false)?;
+            let links = self.attach_points(file, program, &points, false)?;
             self.entries.extend(links);
         }
         if self.generation == 0 {
@@ -96,32 +94,28 @@ impl Ebpf {
     }
 
     pub(super) fn attach_condvars(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
-        let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
-            .context("a path with a NUL in it")?;
         for (is, program) in CONDVARS {
             let points = self.points(file, is, At::Entry);
-            let links = self.attach_points(program, &path, &points, false)?;
+            let links = self.attach_points(file, program, &points, false)?;
             self.condvars.extend(links);
         }
         Ok(())
     }
 
     pub(super) fn attach_returns(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
-        let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
-            .context("a path with a NUL in it")?;
         let points = self.points(file, is_left, At::Return);
-        let links = self.attach_points("depart", &path, &points, true)?;
+        let links = self.attach_points(file, "depart", &points, true)?;
         self.returns.extend(links);
         let points = self.points(file, is_region, At::Entry);
-        let links = self.attach_points("mark", &path, &points, false)?;
+        let links = self.attach_points(file, "mark", &points, false)?;
         self.returns.extend(links);
         Ok(())
     }
 
     fn attach_points(
         &mut self,
+        file: &ProbedFile,
         program: &str,
-        path: &CString,
         points: &[ProbePoint],
         returns: bool,
     ) -> anyhow::Result<Vec<OwnedFd>> {
@@ -140,8 +134,13 @@ impl Ebpf {
             }
             Err(error) => return Err(error.into()),
         };
-        let pid = (self.scope == Scope::Target).then_some(self.pid);
-        put(self.loaded.uprobes, loaded, path, points, returns, pid)
+        // A static program is executed by nobody else, or by few: its children have their probes
+        // from the beginning.
+        let for_all = self.scope == Scope::Everyone || file.is_static() && self.has_children();
+        let pid = (!for_all).then_some(self.pid);
+        let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
+            .context("a path with a NUL in it")?;
+        put(self.loaded.uprobes, loaded, &path, points, returns, pid)
     }
 
     /// Puts another set of probes on, which counts in the place of any before.

@@ -12,6 +12,10 @@ impl Ebpf {
             return Ok(());
         }
         self.scope = Scope::Everyone;
+        if self.files.watched.iter().all(|file| file.is_static()) {
+            // Their probes are for everyone already.
+            return Ok(());
+        }
         self.renew()?;
         self.notes.push(
             "the program started a process, which was not expected of it: the probes came on that \

@@ -1,6 +1,10 @@
 //! A file that code lies in.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    sync::Arc,
+};
 
 use crate::{
     place,
@@ -10,7 +14,7 @@ use crate::{
         files::ProbedFile,
         unwind::Unwind,
         walks::Owner,
-        work,
+        work::{self, Functions},
     },
 };
 
@@ -21,6 +25,8 @@ pub(super) struct Module {
     /// It can be executed by itself.
     pub(super) is_program: bool,
     pub(super) debug: OnceCell<Option<DebugInfo>>,
+    /// What was found by [`Self::works_before`], by its arguments.
+    works: RefCell<HashMap<(u64, u64), bool>>,
 }
 
 impl Module {
@@ -35,6 +41,7 @@ impl Module {
             is_program,
             file,
             debug: OnceCell::new(),
+            works: RefCell::default(),
         }
     }
 
@@ -47,24 +54,42 @@ impl Module {
 
     /// Whether a function works before the call that returns to an address.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
-        let debug = self.debug.get().and_then(Option::as_ref);
-        // The C library of a static program has no lines.
-        let is_own = |function: u64| {
-            let frames = debug.map(|debug| debug.frames(function));
-            let frames = frames.unwrap_or_default();
-            let mut files = frames.iter().filter_map(|frame| frame.file.as_deref());
-            let has_lines = frames.iter().any(|frame| frame.file.is_some());
-            files.any(|file| !place::is_of_library(file)) || !has_lines && !self.file.is_static
-        };
-        self.file.image().is_ok_and(|image| {
-            work::works_before(&image, &self.segments, &is_own, (start, returns))
+        let known = self.works.borrow().get(&(start, returns)).copied();
+        known.unwrap_or_else(|| {
+            let works = self.file.image().is_ok_and(|image| {
+                work::works_before(&image, &self.segments, self, (start, returns))
+            });
+            self.works.borrow_mut().insert((start, returns), works);
+            works
         })
+    }
+
+    fn opened(&self) -> Option<&DebugInfo> {
+        self.debug.get().and_then(Option::as_ref)
     }
 
     /// File offset → the file's own address.
     pub(super) fn vaddr(&self, offset: u64) -> Option<u64> {
         let mut segments = self.segments.iter();
         segments.find_map(|segment| segment.address(offset))
+    }
+}
+
+impl Functions for Module {
+    fn is_own(&self, start: u64) -> bool {
+        let frames = self.opened().map(|debug| debug.frames(start));
+        let frames = frames.unwrap_or_default();
+        let mut files = frames
+            .iter()
+            .filter_map(|frame| frame.file.as_deref())
+            .peekable();
+        // The C library of a static program has no lines.
+        let has_lines = files.peek().is_some();
+        files.any(|file| !place::is_of_library(file)) || !has_lines && !self.file.is_static()
+    }
+
+    fn start_of(&self, address: u64) -> Option<u64> {
+        self.opened()?.function_start(address)
     }
 }
 
