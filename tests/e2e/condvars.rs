@@ -201,6 +201,29 @@ fn in_cplusplus() {
     assert_eq!(lines(site), marked("condbarrier.cpp", &marks), "{report}");
 }
 
+/// Its wait is a template of the library, or inlined into the loop of a thread, and a lock that
+/// is released only if it is held makes ways of what nobody goes.
+#[test]
+fn in_cplusplus_however_it_was_built() {
+    needs_root!();
+    for (compiler, options) in [
+        ("g++", &["-O0"][..]),
+        ("g++", &["-O1"]),
+        ("g++", &["-O2"]),
+        ("g++", &["-O3", "-static"]),
+        ("clang++", &["-O0"]),
+        ("clang++", &["-O2"]),
+        ("clang++", &["-O2", "-stdlib=libc++"]),
+    ] {
+        let build = Build::of("condbarrier.cpp")
+            .compiler(compiler)
+            .flags(options);
+        let report = watch(&build.path(), &["rounds=100", "turns=1"]);
+        report.is_exactly(300, 100);
+        is_recognised(&report, 1, 100, 3);
+    }
+}
+
 #[test]
 fn from_the_middle() {
     needs_root!();

@@ -155,9 +155,10 @@ impl Proof {
             .all(|member| member.has_waited || !member.has_woken)
     }
 
-    /// Whether the code of all its rounds is a barrier's.
+    /// Whether the code of all its rounds is a barrier's, as far as it is known: who has called
+    /// may be learned only after some of them.
     pub const fn is_by_code(&self) -> bool {
-        self.rounds > 0 && self.of_code == self.rounds
+        self.of_code > 0 && self.of_other_code == 0
     }
 
     /// Takes a round in; false if its members are others, who begin anew. `may_lack`:
@@ -274,7 +275,7 @@ impl Proof {
             } else {
                 ROUNDS
             };
-            return self.rounds >= needed + more || record.of_code >= MIXED_ROUNDS + more;
+            return self.of_code >= needed + more || record.of_code >= MIXED_ROUNDS + more;
         }
         let wakers = self
             .members

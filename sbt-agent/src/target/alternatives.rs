@@ -42,6 +42,10 @@ const NEVER_RETURN: [&str; 9] = [
     "_Unwind_Resume",
 ];
 
+/// Functions that take a mutex, of C and in what compilers make of C++'s: between what has
+/// happened before and what happens behind, others may have had it.
+const LOCKING: [&str; 2] = ["pthread_mutex_lock", "__pthread_mutex_lock"];
+
 /// Functions that are barriers by their names, whatever they are made of.
 const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
 
@@ -95,6 +99,33 @@ struct Graph {
     nodes: Vec<Node>,
     /// Which may come right before each.
     before: Vec<Vec<usize>>,
+    /// Those that take a mutex, rising.
+    locks: Vec<usize>,
+}
+
+/// What is known of what is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    NeverReturns,
+    Locks,
+    Nothing,
+}
+
+impl Known {
+    fn of(name: &str) -> Self {
+        let of_cpp = |name: &str| {
+            let is_lock = name.contains("11unique_lockI") || name.contains("10lock_guardI");
+            name.ends_with("5mutex4lockEv")
+                || is_lock && ["C1E", "C2E", "4lockEv"].iter().any(|it| name.contains(it))
+        };
+        if NEVER_RETURN.contains(&name) {
+            Self::NeverReturns
+        } else if LOCKING.contains(&name) || of_cpp(name) {
+            Self::Locks
+        } else {
+            Self::Nothing
+        }
+    }
 }
 
 /// How a call of a function that wakes stands to one of a function that waits, by
@@ -117,11 +148,11 @@ pub(super) fn relation(
     let read = |symbol: &Symbol| {
         let size = symbol.size.min(MAX_FUNCTION);
         let code = code_at(image, segments, symbol.start, size)?;
-        let never = |to| {
-            imported_at(image, segments, to)
-                .is_some_and(|name| NEVER_RETURN.contains(&name.as_str()))
+        let known = |to| {
+            let name = imported_at(image, segments, to).or_else(|| Some(function(to)?.name));
+            name.map_or(Known::Nothing, |name| Known::of(&name))
         };
-        Some(Graph::new(code.bytes, symbol.start, never))
+        Some(Graph::new(code.bytes, symbol.start, known))
     };
     let Some(around_wake) = read(wakes) else {
         return Relation::Unknown;
@@ -166,7 +197,7 @@ pub(super) fn relation(
 }
 
 impl Graph {
-    fn new(code: &[u8], vaddr: u64, never_returns: impl Fn(u64) -> bool) -> Self {
+    fn new(code: &[u8], vaddr: u64, known: impl Fn(u64) -> Known) -> Self {
         let mut nodes = Vec::new();
         for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
             if instruction.is_invalid() {
@@ -190,16 +221,20 @@ impl Graph {
         }
         let mut this = Self {
             before: vec![Vec::new(); nodes.len()],
+            locks: Vec::new(),
             nodes,
         };
         for index in 0..this.nodes.len() {
             let node = this.nodes[index];
-            let ends = match node.flow {
-                Flow::Call(Callee::At(to)) => never_returns(to),
-                Flow::Jump(_) | Flow::End => true,
-                _ => false,
+            let known = match node.flow {
+                Flow::Call(Callee::At(to)) => known(to),
+                Flow::Jump(_) | Flow::End => Known::NeverReturns,
+                _ => Known::Nothing,
             };
-            if !ends {
+            if known == Known::Locks {
+                this.locks.push(index);
+            }
+            if known != Known::NeverReturns {
                 this.join(index, node.next);
             }
             if let Flow::Jump(to) | Flow::Branch(to) = node.flow {
@@ -250,7 +285,8 @@ impl Graph {
     }
 
     /// From each instruction, how many calls there are at least on the way to the
-    /// next of `goals`, not through any of `past`.
+    /// next of `goals`, not through any of `past`, nor through one that takes the mutex: who
+    /// waits, and takes it to wake, has come to its next round.
     fn calls_between(&self, goals: &[usize], past: &[usize]) -> Vec<u8> {
         let mut calls = vec![FAR; self.nodes.len()];
         let mut queue: VecDeque<usize> = goals.iter().copied().collect();
@@ -260,6 +296,9 @@ impl Graph {
         while let Some(index) = queue.pop_front() {
             for &before in &self.before[index] {
                 if past.contains(&before) || goals.contains(&before) {
+                    continue;
+                }
+                if self.locks.binary_search(&before).is_ok() {
                     continue;
                 }
                 let is_call = self.is_call(before);

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Assembles a function from one letter an instruction, each padded to eight bytes: `w`
-/// waits, `b` wakes, `c` calls something else, `x` something that does not return,
+/// waits, `b` wakes, `l` takes a mutex, `c` calls something else, `x` something that does not return,
 /// `r` returns, `.` does nothing; a digit jumps to the place of that digit in
 /// brackets if a test says so, a digit after `!` always.
 fn compare(source: &str) -> Relation {
@@ -37,6 +37,7 @@ fn compare(source: &str) -> Relation {
             'b' => near(&[0xe8], 20_000),
             'c' => near(&[0xe8], 30_000),
             'x' => near(&[0xe8], 40_000),
+            'l' => near(&[0xe8], 50_000),
             'r' => code.push(0xc3),
             '.' => code.push(0x90),
             '!' => {
@@ -53,7 +54,11 @@ fn compare(source: &str) -> Relation {
             code.push(0x90);
         }
     }
-    let graph = Graph::new(&code, 0, |to| to == 40_000);
+    let graph = Graph::new(&code, 0, |to| match to {
+        40_000 => Known::NeverReturns,
+        50_000 => Known::Locks,
+        _ => Known::Nothing,
+    });
     let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
     graph.compare(&of(10_000), &of(20_000))
 }
@@ -64,6 +69,10 @@ fn a_barrier_either_waits_or_wakes() {
     assert_eq!(compare("c1(2)w2(3)cr(1)b!3"), Relation::Alternatives);
     // The same in a loop around it all, with work between.
     assert_eq!(compare("(0)cc1(2)w2(3)c!0(1)b!3"), Relation::Alternatives);
+    // A lock that is released only if it is held, and nothing else called between rounds.
+    let source = "(0)l1(2)w2(3)4c(4)!0(1)b!3";
+    assert_eq!(compare(source), Relation::Alternatives);
+    assert_eq!(compare(&source.replace('l', "c")), Relation::InTurn);
     // Woken after the mutex is released.
     assert_eq!(compare("c1(2)w2cr(1)cbr"), Relation::Alternatives);
     // Cancellation is switched off around the wait, as in SPLASH-2.
@@ -79,6 +88,10 @@ fn a_barrier_either_waits_or_wakes() {
 fn a_monitor_waits_and_then_wakes() {
     // lock; while not mine wait; …; wake; unlock
     assert_eq!(compare("c1(2)w2(1)bcr"), Relation::InTurn);
+    // A lock that is released only if it is held, and nothing else called between rounds.
+    let source = "(0)l1(2)w2(3)4c(4)!0(1)b!3";
+    assert_eq!(compare(source), Relation::Alternatives);
+    assert_eq!(compare(&source.replace('l', "c")), Relation::InTurn);
     // Woken after the mutex is released.
     assert_eq!(compare("c1(2)w2(1)cbr"), Relation::InTurn);
     // The turn is given away, and then waited for.
@@ -102,8 +115,29 @@ fn any_bytes_are_an_answer() {
                 (mixed ^ (index * 97)).to_le_bytes()[0]
             })
             .collect();
-        let graph = Graph::new(&code, u64::MAX - 100, |_| false);
+        let graph = Graph::new(&code, u64::MAX - 100, |_| Known::Nothing);
         let all: Vec<usize> = (0..graph.nodes.len()).collect();
         let _any = graph.compare(&all, &all);
+    }
+}
+
+#[test]
+fn what_takes_a_mutex_is_known_by_its_name() {
+    for name in [
+        "pthread_mutex_lock",
+        "_ZNSt5mutex4lockEv",
+        "_ZNSt3__15mutex4lockEv",
+        "_ZNSt11unique_lockISt5mutexEC1ERS0_",
+        "_ZNSt10lock_guardISt5mutexEC2ERS0_",
+        "_ZNSt3__111unique_lockINS_5mutexEEC2ERS1_",
+    ] {
+        assert_eq!(Known::of(name), Known::Locks, "{name}");
+    }
+    for name in [
+        "pthread_mutex_unlock",
+        "_ZNSt11unique_lockISt5mutexED2Ev",
+        "lock",
+    ] {
+        assert_eq!(Known::of(name), Known::Nothing, "{name}");
     }
 }
