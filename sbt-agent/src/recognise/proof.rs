@@ -267,15 +267,17 @@ impl Proof {
             return false;
         }
         let more = ROUNDS_MORE * tries;
-        if self.is_by_code() {
-            let needed = if is_proven {
-                1
-            } else if at_end {
-                ROUNDS_AT_END
-            } else {
-                ROUNDS
-            };
-            return self.of_code >= needed + more || record.of_code >= MIXED_ROUNDS + more;
+        let by_code = if is_proven {
+            1
+        } else if at_end {
+            ROUNDS_AT_END
+        } else {
+            ROUNDS
+        };
+        if self.is_by_code()
+            && (self.of_code >= by_code + more || record.of_code >= MIXED_ROUNDS + more)
+        {
+            return true;
         }
         let wakers = self
             .members

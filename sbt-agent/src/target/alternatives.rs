@@ -10,7 +10,10 @@
 //!
 //! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    iter::repeat,
+};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
@@ -20,6 +23,9 @@ use crate::recognise::Relation;
 
 /// Of longer functions not all is read, bytes.
 const MAX_FUNCTION: u64 = 1 << 16;
+
+/// Of so many functions that are called from one it is asked what they are.
+const MAX_TARGETS: usize = 1024;
 
 /// Other calls there may be on both ways together: the mutex is released before
 /// others are woken, or the time is read before a timed wait.
@@ -113,10 +119,22 @@ enum Known {
 
 impl Known {
     fn of(name: &str) -> Self {
+        // `std::mutex::lock`, and what constructs a lock from a mutex and nothing else.
         let of_cpp = |name: &str| {
-            let is_lock = name.contains("11unique_lockI") || name.contains("10lock_guardI");
-            name.ends_with("5mutex4lockEv")
-                || is_lock && ["C1E", "C2E", "4lockEv"].iter().any(|it| name.contains(it))
+            let name = name
+                .strip_prefix("_ZNSt3__1")
+                .or(name.strip_prefix("_ZNSt"));
+            name.is_some_and(|name| {
+                let is_lock =
+                    name.starts_with("11unique_lockI") || name.starts_with("10lock_guardI");
+                let constructs = ["C1E", "C2E", "C1B", "C2B"]
+                    .iter()
+                    .any(|it| name.contains(it));
+                name == "5mutex4lockEv"
+                    || is_lock
+                        && (constructs && name.contains("ERS") && !name.ends_with("lock_t")
+                            || name.ends_with("4lockEv"))
+            })
         };
         if NEVER_RETURN.contains(&name) {
             Self::NeverReturns
@@ -128,16 +146,26 @@ impl Known {
     }
 }
 
+/// The code of a file, and what is known of its functions.
+pub(super) struct Code<'a> {
+    pub(super) image: &'a [u8],
+    pub(super) segments: &'a [Segment],
+    /// Which function an address is in.
+    pub(super) function: &'a dyn Fn(u64) -> Option<Symbol>,
+    /// The same of many addresses, which must rise, where they have names; or nothing.
+    pub(super) names: &'a dyn Fn(&[u64]) -> Vec<Option<Symbol>>,
+}
+
 /// How a call of a function that wakes stands to one of a function that waits, by
-/// the addresses to which they return in the numbering of the file whose `image`
-/// it is. `function` tells which one an address is in.
-pub(super) fn relation(
-    image: &[u8],
-    segments: &[Segment],
-    function: &dyn Fn(u64) -> Option<Symbol>,
-    wait: u64,
-    wake: u64,
-) -> Relation {
+/// the addresses to which they return in the numbering of the file. `until`: the function
+/// waits until its condition is true, however often it is woken.
+pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Relation {
+    let Code {
+        image,
+        segments,
+        function,
+        names,
+    } = *code;
     let around = |address: u64| function(address.wrapping_sub(1));
     let (Some(waits), Some(wakes)) = (&around(wait), &around(wake)) else {
         return Relation::Unknown;
@@ -148,9 +176,14 @@ pub(super) fn relation(
     let read = |symbol: &Symbol| {
         let size = symbol.size.min(MAX_FUNCTION);
         let code = code_at(image, segments, symbol.start, size)?;
-        let known = |to| {
-            let name = imported_at(image, segments, to).or_else(|| Some(function(to)?.name));
-            name.map_or(Known::Nothing, |name| Known::of(&name))
+        let known = |targets: &[u64]| {
+            let named = names(targets).into_iter().chain(repeat(None));
+            let of = |(to, named): (&u64, Option<Symbol>)| {
+                let own = || Some(named.filter(|named| named.start == *to)?.name);
+                let name = imported_at(image, segments, *to).or_else(own);
+                (*to, name.map_or(Known::Nothing, |name| Known::of(&name)))
+            };
+            targets.iter().zip(named).map(of).collect()
         };
         Some(Graph::new(code.bytes, symbol.start, known))
     };
@@ -159,7 +192,7 @@ pub(super) fn relation(
     };
     if waits.start == wakes.start {
         return match (around_wake.call_before(wait), around_wake.call_before(wake)) {
-            (Some(wait), Some(wake)) => around_wake.compare(&[wait], &[wake]),
+            (Some(wait), Some(wake)) => around_wake.compare(&[wait], &[wake], until),
             _ => Relation::Unknown,
         };
     }
@@ -174,7 +207,7 @@ pub(super) fn relation(
     // seems to come from where it was called.
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
-            return around_wait.compare(&[wait], &around_wait.jumps_out(|_| true));
+            return around_wait.compare(&[wait], &around_wait.jumps_out(|_| true), until);
         }
         // Through a pointer anything may have been called.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
@@ -182,7 +215,7 @@ pub(super) fn relation(
                 imported_at(image, segments, to).is_some_and(|name| WAKING.contains(&name.as_str()))
             });
             if !wakes.is_empty() {
-                return around_wait.compare(&[wait], &wakes);
+                return around_wait.compare(&[wait], &wakes, until);
             }
         }
         _ => {}
@@ -192,12 +225,13 @@ pub(super) fn relation(
     if others.is_empty() {
         Relation::Apart
     } else {
-        around_wake.compare(&others, &[wake])
+        around_wake.compare(&others, &[wake], until)
     }
 }
 
 impl Graph {
-    fn new(code: &[u8], vaddr: u64, known: impl Fn(u64) -> Known) -> Self {
+    /// `known`: what is known of functions at addresses, which rise.
+    fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
         let mut nodes = Vec::new();
         for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
             if instruction.is_invalid() {
@@ -224,10 +258,21 @@ impl Graph {
             locks: Vec::new(),
             nodes,
         };
+        let calls = this.nodes.iter().filter_map(|node| match node.flow {
+            Flow::Call(Callee::At(to)) => Some(to),
+            _ => None,
+        });
+        let mut targets: Vec<u64> = calls.collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets.truncate(MAX_TARGETS);
+        let of_targets = known(&targets);
         for index in 0..this.nodes.len() {
             let node = this.nodes[index];
             let known = match node.flow {
-                Flow::Call(Callee::At(to)) => known(to),
+                Flow::Call(Callee::At(to)) => {
+                    of_targets.get(&to).copied().unwrap_or(Known::Nothing)
+                }
                 Flow::Jump(_) | Flow::End => Known::NeverReturns,
                 _ => Known::Nothing,
             };
@@ -285,9 +330,9 @@ impl Graph {
     }
 
     /// From each instruction, how many calls there are at least on the way to the
-    /// next of `goals`, not through any of `past`, nor through one that takes the mutex: who
-    /// waits, and takes it to wake, has come to its next round.
-    fn calls_between(&self, goals: &[usize], past: &[usize]) -> Vec<u8> {
+    /// next of `goals`, not through any of `past`; with `walls`, nor through one that takes a
+    /// mutex.
+    fn calls_between(&self, goals: &[usize], past: &[usize], walls: bool) -> Vec<u8> {
         let mut calls = vec![FAR; self.nodes.len()];
         let mut queue: VecDeque<usize> = goals.iter().copied().collect();
         for goal in goals {
@@ -298,7 +343,7 @@ impl Graph {
                 if past.contains(&before) || goals.contains(&before) {
                     continue;
                 }
-                if self.locks.binary_search(&before).is_ok() {
+                if walls && self.locks.binary_search(&before).is_ok() {
                     continue;
                 }
                 let is_call = self.is_call(before);
@@ -325,9 +370,15 @@ impl Graph {
             .map_or(FAR, |calls| *calls)
     }
 
-    fn compare(&self, waits: &[usize], wakes: &[usize]) -> Relation {
-        let to_wake = self.calls_between(wakes, waits);
-        let to_wait = self.calls_between(waits, wakes);
+    /// `until`: see [`relation`].
+    fn compare(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+        // Who waits until something is true, and then takes the mutex, has come to its next
+        // round: what it does there does not follow from the waiting. Who takes it to look
+        // once more, and waits by that, has not.
+        let again = self.calls_between(waits, wakes, true);
+        let walls = until || self.after(waits, &again) <= MAX_BETWEEN;
+        let to_wake = self.calls_between(wakes, waits, walls);
+        let to_wait = self.calls_between(waits, wakes, walls);
         if self.after(waits, &to_wake) <= MAX_BETWEEN || self.after(wakes, &to_wait) == 0 {
             return Relation::InTurn;
         }

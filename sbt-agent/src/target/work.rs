@@ -148,6 +148,19 @@ impl Work<'_> {
 /// A place in the frame: by which register, and how far from there.
 type Slot = (Register, u64);
 
+/// Registers that a call leaves with whatever it likes, its result among them.
+const OF_CALLS: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
 /// What one round of a loop does. It is for something if it carries something to the next
 /// round or stores it; one that only looks at memory, or takes a lock, waits.
 #[derive(Default)]
@@ -173,6 +186,12 @@ impl Round {
                 Mnemonic::Xchg => !is_padding,
                 _ => false,
             };
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::Call | FlowControl::IndirectCall
+        ) {
+            self.written.extend(OF_CALLS);
+        }
         if instruction.flow_control() != FlowControl::Next {
             return;
         }
@@ -309,6 +328,9 @@ mod tests {
             0x8b, 0x45, 0xfc, 0x48, 0x8d, 0x14, 0x85, 0, 0, 0, 0, 0x83, 0x3c, 0x3a, 0, 0x74, 0xef,
         ];
         assert!(!works(&[&element[..], &CALL].concat()));
+        // call; xor eax, 1; test al, al; jne
+        let asks = [0xe8, 0, 1, 0, 0, 0x83, 0xf0, 1, 0x84, 0xc0, 0x75, 0xf4];
+        assert!(!works(&[&asks[..], &CALL].concat()));
         // mov eax, [rbp-4]; add eax, 1; mov [rbp-4], eax; cmp eax, 9; jle
         let counts = [
             0x8b, 0x45, 0xfc, 0x83, 0xc0, 1, 0x89, 0x45, 0xfc, 0x83, 0xf8, 9, 0x7e, 0xf2,

@@ -31,6 +31,10 @@ impl Ebpf {
             return Ok(());
         }
         self.scope = Scope::Everyone;
+        if self.has_children() && self.files.watched.iter().all(|file| file.is_static()) {
+            // Its probes are for everyone already.
+            return Ok(());
+        }
         self.renew()?;
         self.notes.push(
             "the target's first thread ended before the others: from then on every process that \

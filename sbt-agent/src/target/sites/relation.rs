@@ -1,11 +1,7 @@
 //! How two calls of the target's code stand to each other.
 
 use super::{Resolver, module::function_at};
-use crate::{
-    place::Frame,
-    recognise::Relation,
-    target::{alternatives, walks::Owner},
-};
+use crate::{place::Frame, recognise::Relation, target::alternatives};
 
 /// So many functions around a wait, and around a wake, may belong to a barrier.
 const MAX_RELATED: usize = 3;
@@ -17,18 +13,19 @@ impl Resolver {
         let ([innermost_wait, ..], [innermost_wake, ..]) = (wait, wake) else {
             return Relation::Unknown;
         };
-        let relation = self.relation_of(*innermost_wait, *innermost_wake);
+        let relation = self.relation_of(*innermost_wait, *innermost_wake, false);
         if relation != Relation::Apart {
             return relation;
         }
-        // What a language's library puts between does no more than to hand it on: a wait for
-        // a condition, say, that is a template.
-        let ([own_wait, ..], [own_wake, ..]) = (self.own_part(wait), self.own_part(wake)) else {
-            // It is not known yet to whom: how far callers can be followed is learned.
+        // A wait for a condition, or what wakes, may be a template of the library: who has called
+        // it is meant, and it waits until its condition is true.
+        let ([own_wait, ..], [own_wake, ..]) = (self.handed_to(wait), self.handed_to(wake)) else {
+            // It is not known yet by whom: how far callers can be followed is learned.
             return Relation::Unknown;
         };
         if (own_wait, own_wake) != (innermost_wait, innermost_wake)
-            && self.relation_of(*own_wait, *own_wake) == Relation::Alternatives
+            && self.relation_of(*own_wait, *own_wake, own_wait != innermost_wait)
+                == Relation::Alternatives
         {
             return Relation::Alternatives;
         }
@@ -39,28 +36,35 @@ impl Resolver {
             .iter()
             .flat_map(|wake| wait[..near(wait)].iter().map(move |wait| (*wait, *wake)));
         for (wait, wake) in callers {
-            if self.relation_of(wait, wake) == Relation::Alternatives {
+            if self.relation_of(wait, wake, false) == Relation::Alternatives {
                 return Relation::Unknown;
             }
         }
         Relation::Apart
     }
 
-    /// From the first call on that is not made in a library of a language.
-    fn own_part<'a>(&mut self, chain: &'a [u64]) -> &'a [u64] {
+    /// From the first call on that is not made in a condition variable of C++ itself.
+    fn handed_to<'a>(&mut self, chain: &'a [u64]) -> &'a [u64] {
+        let is_of_it = |text: &Option<String>| {
+            text.as_deref()
+                .is_some_and(|text| text.contains("condition_variable"))
+        };
         let first = chain.iter().position(|address| {
             let call = address.wrapping_sub(1);
             let found = self.find(call).or_else(|| self.find_in_program(call));
-            found.is_some_and(|(module, vaddr)| {
-                let frames = self.frames(module, vaddr);
-                self.modules[module].owner == Owner::User
-                    && (frames.is_empty() || !frames.iter().all(Frame::is_of_library))
+            let frames = found.map(|(module, vaddr)| self.frames(module, vaddr));
+            // The function, whatever is inlined into it.
+            let function = frames.as_deref().and_then(<[Frame]>::last);
+            !function.is_some_and(|frame| {
+                frame.is_of_library() && is_of_it(&frame.file)
+                    || frame.file.is_none() && is_of_it(&frame.function)
             })
         });
         first.map_or(&[], |first| &chain[first..])
     }
 
-    fn relation_of(&mut self, wait: u64, wake: u64) -> Relation {
+    /// `until`: what is called waits until its condition is true.
+    fn relation_of(&mut self, wait: u64, wake: u64, until: bool) -> Relation {
         let mut find = |address: u64| {
             let call = address.wrapping_sub(1);
             if self.find(call).is_none() {
@@ -81,7 +85,15 @@ impl Resolver {
         };
         let unwind = self.walks.unwind(wake.0, &module.file);
         let debug = self.debug(wake.0);
-        let function = |address: u64| function_at(debug, unwind.as_deref(), address);
-        alternatives::relation(&image, &module.segments, &function, wait.1, wake.1)
+        let code = alternatives::Code {
+            image: &image,
+            segments: &module.segments,
+            function: &|address| function_at(debug, unwind.as_deref(), address),
+            names: &|addresses| {
+                let named = debug.map(|debug| debug.spanning(addresses));
+                named.unwrap_or_default()
+            },
+        };
+        alternatives::relation(&code, wait.1, wake.1, until)
     }
 }
