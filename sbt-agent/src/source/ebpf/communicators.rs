@@ -3,9 +3,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use sbt_common::{Memory, Mpi};
 
-use super::spaces::own;
+use super::spaces::{own, shared};
 use crate::{
-    event::{self, SHARED},
+    event,
     target::{
         communicator::{self, Communicator, Found},
         process,
@@ -123,16 +123,11 @@ impl Communicators {
         if let Some(known) = self.objects.get(&communicator) {
             return *known;
         }
-        // The address by which it was met first, unless that stands for another.
         if self.objects.len() >= MAX_OBJECTS {
             let used: FxHashSet<u64> = self.met.values().map(|met| met.object).collect();
             self.objects.retain(|_, object| used.contains(object));
         }
-        let taken: FxHashSet<u64> = self.objects.values().copied().collect();
-        let mut new = own(SHARED, at);
-        while taken.contains(&new) {
-            new += 1;
-        }
+        let new = shared(at, self.objects.values());
         self.objects.insert(communicator, new);
         new
     }

@@ -125,15 +125,11 @@ impl Spaces {
         if let Some(known) = self.shared.get(&memory) {
             return *known;
         }
-        // The address by which it was met first, unless that stands for another.
         if self.shared.len() >= MAX_SHARED {
             let used: FxHashSet<u64> = self.stands.values().copied().collect();
             self.shared.retain(|_, stands| used.contains(stands));
         }
-        let mut new = own(SHARED, at);
-        while self.shared.values().any(|known| *known == new) {
-            new += 1;
-        }
+        let new = shared(at, self.shared.values());
         self.shared.insert(memory, new);
         new
     }
@@ -153,6 +149,18 @@ impl Spaces {
 /// The object at an address of a process with this number.
 pub(super) const fn own(space: u16, at: u64) -> u64 {
     address(at) | (space as u64) << SPACE
+}
+
+/// What stands for an object in all processes that share it: the address by which it was
+/// met first, unless that stands for another.
+pub(super) fn shared<'a>(at: u64, others: impl Iterator<Item = &'a u64>) -> u64 {
+    let taken: FxHashSet<u64> = others.copied().collect();
+    // The last address is followed by the first.
+    let mut next = at;
+    while taken.contains(&own(SHARED, next)) {
+        next = next.wrapping_add(1);
+    }
+    own(SHARED, next)
 }
 
 #[cfg(test)]
@@ -207,6 +215,17 @@ mod tests {
         // Whoever lives keeps his own, and the target always.
         assert_eq!((spaces.of(8), spaces.of(9)), (1, 2));
         assert_eq!((spaces.ended(7), spaces.of(7)), (None, 0));
+    }
+
+    #[test]
+    fn what_stands_for_objects_differs_also_at_the_last_address() {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            let new = shared(u64::MAX, all.iter());
+            assert_eq!(space(new), SHARED);
+            assert!(!all.contains(&new));
+            all.push(new);
+        }
     }
 
     #[test]

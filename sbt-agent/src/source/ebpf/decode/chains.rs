@@ -40,7 +40,8 @@ impl Decoder {
             return 0;
         }
         let chain = self.chains.get(&(caller, epoch));
-        chain.map_or(0, |chain| u32::try_from(chain.len() - 1).unwrap_or(0))
+        let beyond = chain.map_or(0, |chain| chain.len().saturating_sub(1));
+        u32::try_from(beyond).unwrap_or(0)
     }
 
     pub(super) fn chain(&mut self, record: &Callers) {
