@@ -143,6 +143,30 @@ pub fn recognise(
     })
 }
 
+/// Whether the loop that a jump right before `end` closes by going back to `head` stores
+/// something or computes what its next turn uses, whatever what it calls may do. `code`: of the
+/// function, which lies at `start`, up to `end`; it may be anything.
+pub fn works(code: &[u8], start: u64, (head, end): (u64, u64)) -> bool {
+    let mut graph = Graph::new(code, start, end.saturating_sub(1));
+    for node in graph.nodes.iter_mut().filter(|node| node.calls.is_some()) {
+        node.effect = Effect {
+            writes: CALLER_SAVED,
+            ..Effect::default()
+        };
+    }
+    let Some(head) = graph.find(head) else {
+        return false;
+    };
+    let mut loops = graph.loops_of(head).into_iter();
+    loops.any(|it| {
+        let does = |index: &usize| {
+            let effect = &graph.nodes[*index].effect;
+            effect.is_work || effect.store.is_some()
+        };
+        it.head == head && (it.nodes.iter().any(does) || graph.carried(&it) & !FLAGS != 0)
+    })
+}
+
 /// What a call does, if it does no more than read or give way.
 fn called(target: Target, callee: &dyn Fn(Target) -> Callee, depth: usize) -> Effect {
     let work = Effect {

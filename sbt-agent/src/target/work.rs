@@ -6,12 +6,10 @@
 
 use std::{collections::HashSet, ops::Range};
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-    OpKind, Register,
-};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::elf::{Segment, code_at};
+use crate::spin::wait;
 
 /// Into so many calls, one out of the other, it is looked.
 const DEEPEST: u32 = 3;
@@ -21,6 +19,9 @@ const LONGEST: u64 = 4096;
 
 /// So many instructions are decoded in all.
 const MAX_INSTRUCTIONS: u32 = 1 << 14;
+
+/// An instruction is about so long, bytes.
+const USUAL: usize = 4;
 
 /// What is known of the functions of a file.
 pub(super) trait Functions {
@@ -77,8 +78,7 @@ impl Work<'_> {
             }
             true
         });
-        back.into_iter()
-            .any(|(start, end)| self.is_work(start, end))
+        back.into_iter().any(|jump| self.is_work(start, jump))
             || deepest > 0
                 && called.into_iter().any(|target| {
                     self.left > 0
@@ -87,18 +87,26 @@ impl Work<'_> {
                 })
     }
 
-    /// Whether what a jump back to `start` closes is a loop that does something. `end`: behind
-    /// the jump. What lies apart from a function's way jumps back as well, but is not come to
-    /// from there.
-    fn is_work(&mut self, start: u64, end: u64) -> bool {
-        let mut round = Round::default();
-        let mut closes = false;
-        self.follow(&(start..end), |instruction| {
+    /// Whether what a jump back to `head` closes, in the function that begins at `start`, is a
+    /// loop that does something: it stores something, or carries it on from turn to turn.
+    /// `end`: behind the jump. What lies apart from a function's way jumps back as well, but is
+    /// not come to from there.
+    fn is_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
+        let (mut closes, mut only_waits) = (false, false);
+        self.follow(&(head..end), |instruction| {
             closes |= instruction.next_ip() == end;
-            round.take(instruction);
-            !round.waits
+            only_waits |= waits(instruction);
+            !only_waits
         });
-        closes && round.carries && !round.waits
+        if !closes || only_waits {
+            return false;
+        }
+        code_at(self.image, self.segments, start, end - start).is_some_and(|code| {
+            // Of every loop it is decoded once more.
+            let about = u32::try_from(code.bytes.len() / USUAL).unwrap_or(u32::MAX);
+            self.left = self.left.saturating_sub(about);
+            wait::works(code.bytes, start, (head, end))
+        })
     }
 
     /// Gives each instruction within `all` that is come to from its beginning, once; those
@@ -145,121 +153,13 @@ impl Work<'_> {
     }
 }
 
-/// A place in the frame: by which register, and how far from there.
-type Slot = (Register, u64);
-
-/// Registers that a call leaves with whatever it likes, its result among them.
-const OF_CALLS: [Register; 9] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-];
-
-/// What one round of a loop does. It is for something if it carries something to the next
-/// round or stores it; one that only looks at memory, or takes a lock, waits.
-#[derive(Default)]
-struct Round {
-    carries: bool,
-    waits: bool,
-    /// What has been written in this round: of no use to the next.
-    written: HashSet<Register>,
-    slots_written: HashSet<Slot>,
-    /// What has been read that comes from the round before.
-    slots_read: HashSet<Slot>,
-}
-
-impl Round {
-    fn take(&mut self, instruction: &Instruction) {
-        let is_padding = instruction.op_count() == 2
-            && instruction.op0_kind() == OpKind::Register
-            && instruction.op1_kind() == OpKind::Register
-            && instruction.op0_register() == instruction.op1_register();
-        self.waits |= instruction.has_lock_prefix()
-            || match instruction.mnemonic() {
-                Mnemonic::Pause | Mnemonic::Syscall => true,
-                Mnemonic::Xchg => !is_padding,
-                _ => false,
-            };
-        if matches!(
-            instruction.flow_control(),
-            FlowControl::Call | FlowControl::IndirectCall
-        ) {
-            self.written.extend(OF_CALLS);
-        }
-        if instruction.flow_control() != FlowControl::Next {
-            return;
-        }
-        let slot = slot(instruction);
-        let mut factory = InstructionInfoFactory::new();
-        let info = factory.info(instruction);
-        for memory in info.used_memory() {
-            let reads = !matches!(memory.access(), OpAccess::Write | OpAccess::CondWrite);
-            let writes = !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead)
-                && memory.access() != OpAccess::NoMemAccess;
-            match slot {
-                Some(slot) => {
-                    if reads && !self.slots_written.contains(&slot) {
-                        self.slots_read.insert(slot);
-                    }
-                    if writes {
-                        self.carries |= self.slots_read.contains(&slot);
-                        self.slots_written.insert(slot);
-                    }
-                }
-                // What a push writes is for a call.
-                None => {
-                    self.carries |= writes && memory.base() != Register::RSP;
-                }
-            }
-        }
-        // `xor eax, eax` reads nothing.
-        let clears = is_padding
-            && matches!(
-                instruction.mnemonic(),
-                Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Pxor | Mnemonic::Xorps
-            );
-        let mut read = HashSet::new();
-        let mut written = HashSet::new();
-        for register in info.used_registers() {
-            let full = register.register().full_register();
-            if full == Register::RSP {
-                continue;
-            }
-            let access = register.access();
-            if !clears && !matches!(access, OpAccess::Write | OpAccess::CondWrite) {
-                read.insert(full);
-            }
-            if !matches!(access, OpAccess::Read | OpAccess::CondRead) {
-                written.insert(full);
-            }
-        }
-        let is_load = matches!(
-            instruction.mnemonic(),
-            Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
-        );
-        self.carries |= !is_padding
-            && !is_load
-            && written
-                .iter()
-                .any(|register| read.contains(register) && !self.written.contains(register));
-        self.written.extend(written);
-    }
-}
-
-/// Where in the frame an instruction reads or writes, if it does.
-fn slot(instruction: &Instruction) -> Option<Slot> {
-    let base = instruction.memory_base();
-    let is_frame = [Register::RBP, Register::RSP].contains(&base);
-    let has_memory =
-        (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
-    (has_memory && is_frame && instruction.memory_index() == Register::None)
-        .then(|| (base, instruction.memory_displacement64()))
+/// Whether it is what is done in order to wait.
+fn waits(instruction: &Instruction) -> bool {
+    let swaps = instruction.mnemonic() == Mnemonic::Xchg
+        && instruction.op0_kind().max(instruction.op1_kind()) == OpKind::Memory;
+    swaps
+        || instruction.has_lock_prefix()
+        || matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Syscall)
 }
 
 #[cfg(test)]
@@ -337,10 +237,13 @@ mod tests {
         ];
         assert!(works(&[&counts[..], &CALL].concat()));
         // mov eax, [rdi]; mov [rbp-4], eax; cmp [rbp-4], 0; je
-        let local = [
+        let keeps = [
             0x8b, 0x07, 0x89, 0x45, 0xfc, 0x83, 0x7d, 0xfc, 0, 0x74, 0xf5,
         ];
-        assert!(!works(&[&local[..], &CALL].concat()));
+        assert!(works(&[&keeps[..], &CALL].concat()));
+        // push rbp; mov rbp, rsp: it is its own.
+        let frame = [0x55, 0x48, 0x89, 0xe5];
+        assert!(!works(&[&frame, &keeps[..], &CALL].concat()));
     }
 
     #[test]
