@@ -130,8 +130,8 @@ impl Model {
             self.pay(tid, Class::Condvar);
         }
         if let Some((live, row)) = self.threads.both(tid) {
-            live.paid.stepped += u32::from(stepped);
-            live.paid.walked += walked;
+            live.paid.stepped = live.paid.stepped.saturating_add(u32::from(stepped));
+            live.paid.walked = live.paid.walked.saturating_add(walked);
             row.paid.stepped += u64::from(stepped);
             row.paid.walked += u64::from(walked);
         }

@@ -113,9 +113,9 @@ impl Ring {
         self.advance(to_ns / piece_ns);
         let whole = to_ns - from_ns;
         for number in (from_ns / piece_ns).max(self.oldest())..=to_ns / piece_ns {
-            let begin = (number * piece_ns).max(from_ns);
-            let end = ((number + 1) * piece_ns).min(to_ns);
-            let part = end.saturating_sub(begin);
+            let begin = number * piece_ns;
+            let end = begin.saturating_add(piece_ns).min(to_ns);
+            let part = end.saturating_sub(begin.max(from_ns));
             self.slot(number).add(doing, part, whole);
         }
     }

@@ -251,7 +251,7 @@ impl Samples {
             let shared = self
                 .cpus
                 .map_or(1.0, |cpus| busy as f64 / f64::from(cpus.max(1)));
-            let ns = (self.period_ns * u64::from(sample.weight)) as f64 * shared.max(1.0);
+            let ns = self.period_ns as f64 * f64::from(sample.weight) * shared.max(1.0);
             let is_known = self.sums.contains_key(&(site, sample.chain));
             let chain = if is_known || self.sums.len() < MAX_PAIRS {
                 sample.chain
@@ -316,13 +316,13 @@ fn thin(kept: &mut VecDeque<Kept>) {
             carried = kept.weight;
             return false;
         }
-        kept.weight += std::mem::take(&mut carried);
+        kept.weight = kept.weight.saturating_add(std::mem::take(&mut carried));
         true
     });
     if carried > 0
         && let Some(last) = kept.back_mut()
     {
-        last.weight += carried;
+        last.weight = last.weight.saturating_add(carried);
     }
 }
 

@@ -214,7 +214,7 @@ impl Draw<'_> {
         let ids = |threads: &mut dyn Iterator<Item = ThreadId>| {
             threads.map(|thread| self.order.number(thread)).collect()
         };
-        let end_ns = self.run.start_ns + self.run.wall_ns;
+        let end_ns = self.run.start_ns.saturating_add(self.run.wall_ns);
         let under_way = self.model.under_way();
         let all = self.model.unfinished().iter().chain(&under_way);
         all.filter_map(|open| {

@@ -49,11 +49,11 @@ pub(super) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64)
         .filter(|it| *it <= MAX_FUNCTION)?;
     let code = code_at(image, segments, function, length)?;
     let ident = first_argument(code.bytes, function, next)?;
-    let flags = data_at(image, segments, ident + FLAGS)?.first_chunk()?;
+    let flags = data_at(image, segments, ident.checked_add(FLAGS)?)?.first_chunk()?;
     if u32::from_le_bytes(*flags) & BY_COMPILER == 0 {
         return None;
     }
-    let at = ident + TEXT;
+    let at = ident.checked_add(TEXT)?;
     let text = match relocated(image, at) {
         Some(text) => text,
         None => u64::from_le_bytes(*data_at(image, segments, at)?.first_chunk()?),

@@ -256,7 +256,9 @@ impl Unwind {
     ) -> impl Iterator<Item = u64> + 'a {
         let segments = self.segments.iter().filter(|segment| segment.executable);
         segments.flat_map(move |segment| {
-            let before = (address.wrapping_sub(segment.vaddr) & 0xfff) + segment.vaddr;
+            let before = segment
+                .vaddr
+                .saturating_add(address.wrapping_sub(segment.vaddr) & 0xfff);
             let until = segment.vaddr.saturating_add(segment.filesz);
             (before..until).step_by(0x1000).filter(move |other| {
                 let around = segment

@@ -105,9 +105,9 @@ fn headers(dwarf: &Info) -> bool {
         let Some((header, table)) = lengths(all, offset) else {
             continue;
         };
-        in_headers += header;
+        in_headers = usize::saturating_add(in_headers, header);
         // Units that hold types, or what others have in common, have no code.
-        in_tables += if is_whole { table } else { 0 };
+        in_tables = usize::saturating_add(in_tables, if is_whole { table } else { 0 });
         if table > MAX_TABLE || in_headers > MAX_HEADERS || in_tables > MAX_SHARED * all.len() {
             return false;
         }

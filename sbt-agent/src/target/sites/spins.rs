@@ -282,7 +282,7 @@ impl Resolver {
         if !module.is_program {
             return true;
         }
-        let own = symbol.start..symbol.start + symbol.size;
+        let own = symbol.start..symbol.start.saturating_add(symbol.size);
         let segments = module.segments.iter().filter(|segment| segment.executable);
         for segment in segments {
             let Some(code) = code_at(image, &module.segments, segment.vaddr, segment.filesz) else {

@@ -51,7 +51,7 @@ impl Binary<'_> {
     fn leads_to(&self, code: &[Range], parts: &[u64], left: &mut u64) -> bool {
         !parts.is_empty()
             && code.iter().any(|range| {
-                let size = (range.end - range.begin).min(MAX_FUNCTION);
+                let size = range.end.saturating_sub(range.begin).min(MAX_FUNCTION);
                 *left = left.saturating_sub(size);
                 *left > 0
                     && self.code(range.begin, size).is_some_and(|code| {
