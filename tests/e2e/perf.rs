@@ -193,3 +193,14 @@ fn what_is_lost_in_the_end_is_counted() {
     let (seen, lost) = (report.number("arrivals"), report.number("lost_events"));
     assert!(seen < rounds && seen + lost >= rounds, "{report}");
 }
+
+#[test]
+fn waits_of_a_program_that_a_wrapper_executes_are_not_cut_short() {
+    needs_root!(alone);
+    for _ in 0..5 {
+        let program = program("epolls.c");
+        let arguments = [program.to_str().unwrap()];
+        let (finished, _) = watch_with(&["--backend=perf"], "/usr/bin/env".as_ref(), &arguments);
+        finished.expect(5);
+    }
+}

@@ -350,3 +350,57 @@ fn children_are_clean_whenever_they_begin() {
     }
     assert_eq!(target.finish().expect(5).out(), "failed 0\n");
 }
+
+#[test]
+fn children_that_run_already_are_joined() {
+    needs_root!();
+    let target = start(command(
+        program("processes.c"),
+        &["rounds=4000", "us=2000", "processes=3"],
+    ));
+    pause(300);
+    let options = ["--backend=ptrace", "--children", "--duration=500ms"];
+    let report = attach(target.pid(), &options).report();
+    assert_eq!(report.list("processes").len(), 3, "{report}");
+    assert!(report.number("episodes") > 20, "{report}");
+}
+
+/// A child that is forked while one attaches is not traced twice, which would be its end.
+#[test]
+fn children_that_are_forked_while_one_attaches() {
+    needs_root!();
+    let target = start(command(
+        program("forkstorm.c"),
+        &["children=1500", "at_once=20"],
+    ));
+    for _ in 0..6 {
+        pause(50);
+        let options = ["--backend=ptrace", "--children", "--duration=150ms"];
+        let Ok(_) = std::fs::metadata(format!("/proc/{}/mem", target.pid())) else {
+            break;
+        };
+        let attached = attach(target.pid(), &options);
+        drop(attached);
+    }
+    assert_eq!(target.finish().expect(5).out(), "failed 0\n");
+}
+
+#[test]
+fn who_is_forked_by_one_that_is_killed_goes_on() {
+    needs_root!();
+    let options = ["--backend=ptrace", "--children"];
+    let (finished, _) = watch_with(&options, &program("killed.c"), &[]);
+    finished.expect(5);
+}
+
+#[test]
+fn after_the_first_thread_has_left() {
+    needs_root!();
+    let mut target = start(command(program("leader.c"), &["rounds=900"]));
+    target.wait_for("ready");
+    pause(200);
+    let report = attach(target.pid(), &["--backend=ptrace"]).report();
+    let site = report.site_at(crate::programs::line("leader.c", "SITE orphan"));
+    assert!(number(site, "episodes") > 100, "{report}");
+    target.finish().expect(4);
+}

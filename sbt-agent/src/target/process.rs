@@ -91,7 +91,12 @@ pub fn has_thread(pid: u32, thread: u32) -> bool {
 
 /// Whether the first thread of a process has ended.
 pub fn first_thread_has_ended(pid: u32) -> bool {
-    !is_alive(Path::new(&format!("/proc/{pid}")))
+    thread_has_ended(pid, pid)
+}
+
+/// Whether a thread of a process has ended: a first thread stays as long as others do.
+pub fn thread_has_ended(pid: u32, thread: u32) -> bool {
+    !is_alive(Path::new(&format!("/proc/{pid}/task/{thread}")))
 }
 
 /// Whether a signal has stopped the process; not whether a debugger has. False for one of
@@ -322,6 +327,20 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
         .collect()
 }
 
+/// Whether the processor keeps the return addresses of a process a second time (`shstk`, Linux
+/// 6.6).
+pub fn has_shadow_stack(pid: u32) -> bool {
+    let status = fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
+    has_shadow_stack_in(&status)
+}
+
+fn has_shadow_stack_in(status: &str) -> bool {
+    field(status, "x86_Thread_features:").is_some_and(|all| {
+        all.split_ascii_whitespace()
+            .any(|feature| feature == "shstk")
+    })
+}
+
 /// Who traces a thread; `None` if nobody does, or it has ended.
 pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
     let status = fs::read_to_string(folder(pid).join(format!("task/{tid}/status"))).ok()?;
@@ -457,6 +476,17 @@ mod tests {
         }
         assert!(!is_pending("SigPnd:\tmany\n", 10));
         assert!(!is_pending("", 10));
+    }
+
+    #[test]
+    fn return_addresses_are_kept_twice_or_not() {
+        for (line, twice) in [
+            ("x86_Thread_features:\tshstk wrss\n", true),
+            ("x86_Thread_features:\t\n", false),
+            ("x86_Thread_features_locked:\tshstk\n", false),
+        ] {
+            assert_eq!(has_shadow_stack_in(line), twice, "{line}");
+        }
     }
 
     #[test]

@@ -68,6 +68,12 @@ pub fn stop_process_of(id: Id) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether one is a thread of a process. Needs no file.
+pub fn is_thread_of(process: u32, id: Id) -> bool {
+    // SAFETY: numbers only; no signal is sent.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, id, 0) == 0 }
+}
+
 /// The registers of one that stands.
 pub fn registers(id: Id) -> io::Result<Registers> {
     let mut registers = no_registers();

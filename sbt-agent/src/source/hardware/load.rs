@@ -81,6 +81,7 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
                     if stop.why() == Why::Asked {
                         watch().note(LATE);
                     }
+                    stop.begin_call_again();
                     stop.let_go(true);
                     return Ok(());
                 }

@@ -35,7 +35,7 @@ impl Usage {
         if !self.open.contains_key(&id) {
             let path = format!("/proc/{process}/task/{id}/schedstat");
             if self.open.len() >= MOST_OPEN {
-                self.open.clear();
+                self.close();
             }
             self.open.insert(id, File::open(path).ok()?);
         }
@@ -45,6 +45,11 @@ impl Usage {
         let text = std::str::from_utf8(&text[..length]).ok()?;
         let mut fields = text.split_ascii_whitespace().map(str::parse);
         Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    }
+
+    /// Leaves room for other files: these are opened anew as they are needed.
+    pub fn close(&mut self) {
+        self.open.clear();
     }
 
     /// A thread is no more: another one may come to bear its number.

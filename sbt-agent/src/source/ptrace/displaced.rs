@@ -33,6 +33,12 @@ pub fn decode(bytes: &[u8], address: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
+/// Whether it leaves an address on the stack to which is returned.
+pub fn is_call(instruction: &Instruction) -> bool {
+    let flow = instruction.flow_control();
+    matches!(flow, FlowControl::Call | FlowControl::IndirectCall)
+}
+
 /// Does what the instruction would do, if it is one of the simple ones; false if not, and
 /// nothing is changed. Calls are among them, which anywhere else would leave the wrong
 /// address on the stack.

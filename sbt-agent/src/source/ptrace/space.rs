@@ -264,6 +264,12 @@ impl Space {
         let Some(instruction) = displaced::decode(&bytes[..length], at) else {
             return false;
         };
+        // A call that is done for it leaves nothing there, and the return from it would be its
+        // end.
+        if displaced::is_call(&instruction) && process::has_shadow_stack(self.process) {
+            self.given_up.insert(at);
+            return false;
+        }
         let point = Breakpoint {
             original: bytes[0],
             instruction,

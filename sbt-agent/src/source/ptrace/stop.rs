@@ -155,6 +155,16 @@ impl Stop {
         }
     }
 
+    /// A system call that has ended by this alone begins again: see [`trace::begin_again`].
+    pub fn begin_call_again(&self) {
+        if self.interrupts_calls()
+            && let Ok(mut registers) = self.registers()
+            && trace::begin_again(&mut registers)
+        {
+            let _gone = self.set_registers(&registers);
+        }
+    }
+
     /// Its registers.
     pub fn registers(&self) -> io::Result<Registers> {
         trace::registers(self.id)

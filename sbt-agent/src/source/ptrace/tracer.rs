@@ -6,7 +6,7 @@
 //! not reach it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     fs::File,
     io::{self, Write as _},
     os::{
@@ -16,6 +16,8 @@ use std::{
     panic::{self, AssertUnwindSafe},
     time::{Duration, Instant},
 };
+
+use anyhow::Context as _;
 
 use super::{
     calibrate,
@@ -57,6 +59,16 @@ const DISTURBED: &str = "something else has probes or breakpoints where barriers
     sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
     first, or use --backend ebpf";
 
+/// What to say of who was forked by one that was killed at that moment.
+const LOST_CHILD: &str = "a process was forked by one that was killed at that moment: it went on \
+    unwatched";
+
+/// So many memories are remembered in which nobody runs any more.
+const MOST_BYGONE: usize = 8;
+
+/// What to say where none can be set.
+const REFUSED: &str = "cannot set breakpoints";
+
 /// What the kernel is to tell of.
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
@@ -94,6 +106,9 @@ struct Tracer {
     early: HashMap<Id, Stop>,
     spaces: HashMap<u32, Space>,
     last_space: u32,
+    /// The last ones in which nobody runs any more: who was forked by one that was killed at
+    /// that moment has a copy.
+    bygone: VecDeque<Space>,
     out: Records,
     /// How many bytes of it have been written.
     written: usize,
@@ -145,6 +160,7 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
         early: HashMap::new(),
         spaces: HashMap::new(),
         last_space: 0,
+        bygone: VecDeque::new(),
         out: Records::default(),
         written: 0,
         lost: 0,
@@ -214,6 +230,9 @@ impl Tracer {
             {
                 self.hear(news);
                 heard += 1;
+            }
+            if heard < AT_ONCE && !self.bygone.is_empty() && !self.early.is_empty() {
+                self.release_lost();
             }
             self.write();
             // Who does not stop, as one that waits for a child that has borrowed its memory,
@@ -324,6 +343,10 @@ impl Tracer {
     }
 
     fn seize(&mut self, pid: u32, runs: bool) -> anyhow::Result<()> {
+        if process::tracer(pid, pid) == Some(std::process::id()) {
+            // It was forked by one that is traced, which has said so or will.
+            return Ok(());
+        }
         let space = if runs {
             Some(self.keep(Space::of(pid)?))
         } else {
@@ -345,7 +368,7 @@ impl Tracer {
                         self.counters.begin(id, !runs);
                     }
                     // It has ended, maybe before the others of its process.
-                    Err(_) if !process::has_thread(pid, tid) => {}
+                    Err(_) if process::thread_has_ended(pid, tid) => {}
                     // It has begun meanwhile, and is traced by us already.
                     Err(_) if process::tracer(pid, tid) == Some(std::process::id()) => {
                         some = true;
@@ -357,9 +380,14 @@ impl Tracer {
                 }
             }
             if !some {
-                return Ok(());
+                break;
             }
         }
+        // Files may be known by now of which it has some.
+        if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
+            space.refresh(&self.wanted).context(REFUSED)?;
+        }
+        Ok(())
     }
 
     fn keep(&mut self, space: Space) -> u32 {
@@ -372,9 +400,7 @@ impl Tracer {
     fn refresh(&mut self) -> anyhow::Result<()> {
         self.programs.walks.renew();
         for space in self.spaces.values_mut() {
-            space
-                .refresh(&self.wanted)
-                .map_err(|error| anyhow::anyhow!("cannot set breakpoints: {error}"))?;
+            space.refresh(&self.wanted).context(REFUSED)?;
         }
         Ok(())
     }
@@ -422,7 +448,12 @@ impl Tracer {
             .threads
             .keys()
             .copied()
-            .filter(|id| trace::interrupt(*id).is_err())
+            .filter(|id| {
+                let is_over = trace::interrupt(*id).is_err();
+                // A first thread stays as long as others do.
+                let process = self.threads.get(id).map_or(0, |it| it.slot.process);
+                is_over || process::thread_has_ended(process, id.cast_unsigned())
+            })
             .collect();
         for id in gone {
             // A zombie that nobody has waited for, at most.
@@ -430,18 +461,41 @@ impl Tracer {
         }
     }
 
+    /// Lets those go that were forked by one that was killed before it could say so.
+    fn release_lost(&mut self) {
+        let threads = &self.threads;
+        let is_traced = |process: u32| threads.values().any(|it| it.slot.process == process);
+        let is_lost = |id: &Id| {
+            let process = process::of_thread(id.cast_unsigned());
+            let parent = process.and_then(process::parent);
+            ![process, parent].into_iter().flatten().any(is_traced)
+        };
+        let lost: Vec<(Id, Stop)> = self.early.extract_if(|id, _| is_lost(id)).collect();
+        for (id, stop) in lost {
+            self.release(id, stop);
+            if !self.notes.iter().any(|note| note == LOST_CHILD) {
+                self.notes.push(LOST_CHILD.into());
+            }
+        }
+    }
+
     /// Lets those go of which nobody will say any more who has started them.
     fn release_orphans(&mut self) {
         for (id, stop) in std::mem::take(&mut self.early) {
-            // A process may have a copy of a memory with our breakpoints in it.
-            let process = process::of_thread(id.cast_unsigned());
-            for space in self.spaces.values() {
-                let copy = process.and_then(|process| space.copied(process).ok());
-                let _gone = copy.map(|mut copy| copy.clean());
-            }
-            let ours = stop.why() == Why::Asked;
-            stop.let_go(ours);
+            self.release(id, stop);
         }
+    }
+
+    /// Lets one go of which it is not known who has started it. A process may have a copy of a
+    /// memory with our breakpoints in it.
+    fn release(&self, id: Id, stop: Stop) {
+        let process = process::of_thread(id.cast_unsigned());
+        for space in self.spaces.values().chain(&self.bygone) {
+            let copy = process.and_then(|process| space.copied(process).ok());
+            let _gone = copy.map(|mut copy| copy.clean());
+        }
+        let ours = stop.why() == Why::Asked;
+        stop.let_go(ours);
     }
 
     /// All are gone: says so, after everything that happened.

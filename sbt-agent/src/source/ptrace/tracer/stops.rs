@@ -8,7 +8,7 @@ use super::{
         space::Standing,
         stop::{self, News, Stop, Why},
     },
-    MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
+    MOST_BYGONE, MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
 };
 use crate::{
     source::hits::{self, Hit, Machine as _, Program},
@@ -80,12 +80,7 @@ impl Tracer {
         if self.leaving {
             return self.let_go(stop, ours);
         }
-        if stop.interrupts_calls()
-            && let Ok(mut registers) = stop.registers()
-            && trace::begin_again(&mut registers)
-        {
-            let _gone = stop.set_registers(&registers);
-        }
+        stop.begin_call_again();
         if ours { stop.resume() } else { stop.pass() }
     }
 
@@ -97,7 +92,8 @@ impl Tracer {
             && self.threads.contains_key(&id)
             && process::has_pending(id.cast_unsigned(), libc::SIGTRAP)
         {
-            return stop.pass();
+            // Also where all of its process stands: it has the signal before it stands again.
+            return stop.resume();
         }
         let traced = self.threads.remove(&id);
         let space = traced.and_then(|traced| self.spaces.get(&traced.space?));
@@ -194,9 +190,14 @@ impl Tracer {
             return self.go_on(stop, true);
         };
         let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
-        // One that has ended at once is a thread or a process that nobody will miss.
-        let its = process::of_thread(new.cast_unsigned()).unwrap_or(process);
-        if its == process {
+        // A process has the number of its first thread.
+        let is_thread = trace::is_thread_of(process, new);
+        let its = if is_thread {
+            process
+        } else {
+            new.cast_unsigned()
+        };
+        if is_thread {
             self.enlist(new, (process, space), time_ns, heard);
             self.counters.begin(new, true);
         } else {
@@ -204,9 +205,17 @@ impl Tracer {
             let space = if shared {
                 space
             } else {
-                let copy = space
-                    .and_then(|number| self.spaces.get(&number))
-                    .and_then(|space| space.copied(its).ok());
+                let space = space.and_then(|number| self.spaces.get(&number));
+                let copy = space.and_then(|space| {
+                    let copied = space.copied(its);
+                    copied
+                        .or_else(|_| {
+                            // There may be no file left to open.
+                            self.usage.close();
+                            space.copied(its)
+                        })
+                        .ok()
+                });
                 copy.map(|mut copy| {
                     if self.leaving {
                         // Nobody will serve what it has a copy of.
@@ -267,6 +276,12 @@ impl Tracer {
         self.threads
             .retain(|other, traced| *other == id || traced.slot.process != process);
         self.usage.forget(id);
+        if former != id {
+            // It bears the number of the first thread now, which has gone.
+            self.counters.forget(id);
+            self.counters.forget(former);
+            self.counters.begin(id, false);
+        }
         self.forget_unused(id);
         let Some(heard) = self.threads.get(&id).map(|traced| traced.heard) else {
             return self.go_on(stop, true);
@@ -310,7 +325,13 @@ impl Tracer {
             .filter(|(id, _)| **id != leaves)
             .filter_map(|(_, traced)| traced.space)
             .collect();
-        self.spaces.retain(|number, _| used.contains(number));
+        let gone = self
+            .spaces
+            .extract_if(|number, _| !used.contains(number))
+            .map(|(_, space)| space);
+        self.bygone.extend(gone);
+        let before = self.bygone.len().saturating_sub(MOST_BYGONE);
+        self.bygone.drain(..before);
     }
 
     fn tell_end(&mut self, id: Id) {
