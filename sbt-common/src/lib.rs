@@ -23,7 +23,7 @@ pub use cookie::{Cookie, MarkCookie, layout, team};
 pub use kmp::{Kmp, MAX_OUTER, Outer};
 pub use maps::{
     Counted, Futex, LEFT_SLOTS, Left, Lock, MAX_COUNTED, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS,
-    MAX_RINGS, MAX_RULES, MAX_SILENCED, PROCESS_SHIFT, RING_BYTES, name,
+    MAX_RINGS, MAX_RULES, MAX_SILENCED, OWN_NUMBER, RING_BYTES, name,
 };
 pub use mpi::Mpi;
 pub use plain::{Plain, bytes, read};

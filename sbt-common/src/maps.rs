@@ -22,7 +22,7 @@ pub mod name {
     /// Waits for which there was no room there, per CPU: the array at index 0.
     pub const UNLISTED: &str = "UNLISTED";
     /// Processes that descend from the target, as the kernel's first pid namespace
-    /// numbers them → 1.
+    /// numbers them, or with [`super::OWN_NUMBER`] → 1.
     pub const FOLLOWED: &str = "FOLLOWED";
     /// [`crate::Code`] → [`crate::Rule`]: the agent's, for the programs to read.
     pub const RULES: &str = "RULES";
@@ -117,9 +117,9 @@ pub const MAX_LOCKS: u32 = 4096;
 /// Processes beside the target that can be followed at a time.
 pub const MAX_FOLLOWED: u32 = 16384;
 
-/// Where children are followed, a process is told from others by its number, from
-/// this bit on, in what an address is known by.
-pub const PROCESS_SHIFT: u32 = 40;
+/// Set in the number of a followed process that is the agent's own number of it, in its pid
+/// namespace: that in the first namespace only the kernel knows then. No number is so large.
+pub const OWN_NUMBER: u32 = 1 << 31;
 
 /// How many rules there are at most.
 pub const MAX_RULES: u32 = 4096;

@@ -16,7 +16,8 @@ use sbt_common::{Condvar, Cookie, Head, MAX_SILENCED, evidence};
 use crate::{
     counters, head, returns_at,
     ring::{MapDef, Wake, send},
-    target, task,
+    target::{self, config},
+    task,
     task::Task,
     thread::{self, Slot},
     walk, word,
@@ -110,14 +111,14 @@ pub fn tell_evidence(
     }
 }
 
-/// Whether the agent wants to hear nothing of it for now.
+/// Whether the agent wants to hear nothing of it for now, which it says of the target's.
 #[inline(always)]
 pub fn is_silenced(object: u64) -> bool {
-    let object = target::in_process(object);
     let until = unsafe { bpf_map_lookup_elem(SILENCED.as_ptr(), (&raw const object).cast()) };
     // SAFETY: a value of the map, an aligned word, or null.
     let Some(until) = (unsafe { until.cast::<u64>().as_ref() }) else {
         return false;
     };
-    task::now() < *until
+    let of_others = || config!(children) != 0 && target::is_target(&Task::current()) != Some(true);
+    task::now() < *until && !of_others()
 }

@@ -473,7 +473,11 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
         // A thread that is not the first takes the first one's place and number.
         // The tracepoint has three arguments, this one a number.
         let was: u64 = ctx.arg(1);
-        mapping(&task, kind::EXEC, was as u32 != task.tid(), 0);
+        let replaced = was as u32 != task.tid();
+        if replaced {
+            thread::forget(was as u32);
+        }
+        mapping(&task, kind::EXEC, replaced, 0);
     }
     0
 }
@@ -482,6 +486,12 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
 pub fn exit(_ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
     if !target::owns(&task, false) {
+        // Of a process whose threads ended together another one was the last: the agent ends
+        // the rest with it. Other threads may come to bear their numbers.
+        if config!(children) != 0 && thread::is_known(&task) {
+            thread::announce_again();
+            counters::forget(&task);
+        }
         return 0;
     }
     // A child that has used no barrier is nobody's concern: some programs have
@@ -501,7 +511,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         thread::announce_again();
         counters::forget(&task);
     }
-    if config!(children) != 0 && task.is_last() && target::unfollow() {
+    if config!(children) != 0 && task.is_last() && target::unfollow(&task) {
         mapping(&task, kind::END, false, 0);
     }
     0

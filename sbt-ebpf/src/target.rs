@@ -7,7 +7,7 @@ use aya_ebpf::{
         bpf_map_lookup_elem, bpf_map_update_elem,
     },
 };
-use sbt_common::{Config, MAX_FOLLOWED, PROCESS_SHIFT};
+use sbt_common::{Config, MAX_FOLLOWED, OWN_NUMBER};
 
 use crate::{ring::MapDef, task::Task};
 
@@ -111,7 +111,7 @@ pub fn owns(task: &Task, or: bool) -> bool {
     if config!(children) == 0 {
         return is_target(task).unwrap_or(or);
     }
-    is_target(task) == Some(true) || is_followed()
+    is_target(task) == Some(true) || is_followed(task)
 }
 
 /// Whether it is of the very process that is the target; `None` where that
@@ -127,6 +127,10 @@ pub fn process() -> u32 {
     (bpf_get_current_pid_tgid() >> 32) as u32
 }
 
+/// Where children are followed, a process is told from others by its number, from this bit
+/// on, in what an address is known by.
+const PROCESS_SHIFT: u32 = 40;
+
 /// What an address of the current process is known by: in each there is something
 /// else.
 #[inline(always)]
@@ -138,9 +142,23 @@ pub fn in_process(address: u64) -> u64 {
 }
 
 #[inline(never)]
-fn is_followed() -> bool {
-    let process = process();
-    !unsafe { bpf_map_lookup_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) }
+fn is_followed(task: &Task) -> bool {
+    is_listed(process()) || own_number(task).is_some_and(is_listed)
+}
+
+/// What a process that ran already is followed by, if the agent does not number it as the
+/// first namespace does.
+#[inline(always)]
+fn own_number(task: &Task) -> Option<u32> {
+    if config!(tgid) != 0 {
+        return None;
+    }
+    ids(task).map(|(_, tgid)| tgid | OWN_NUMBER)
+}
+
+#[inline(always)]
+fn is_listed(number: u32) -> bool {
+    !unsafe { bpf_map_lookup_elem(FOLLOWED.as_ptr(), (&raw const number).cast_mut().cast()) }
         .is_null()
 }
 
@@ -151,12 +169,7 @@ pub fn is_one_of_us(process: u32) -> bool {
     if config!(tgid) == 0 {
         return false;
     }
-    process == config!(target)
-        || config!(children) != 0
-            && !unsafe {
-                bpf_map_lookup_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast())
-            }
-            .is_null()
+    process == config!(target) || config!(children) != 0 && is_listed(process)
 }
 
 /// From here on a process is followed; false if there is no room.
@@ -177,9 +190,13 @@ pub fn follow(process: u32) -> bool {
 /// The current process ends: its number may become another's. False if it was not
 /// followed.
 #[inline(always)]
-pub fn unfollow() -> bool {
-    let process = process();
+pub fn unfollow(task: &Task) -> bool {
+    unlist(process()) || own_number(task).is_some_and(unlist)
+}
+
+#[inline(always)]
+fn unlist(number: u32) -> bool {
     let result =
-        unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const process).cast_mut().cast()) };
+        unsafe { bpf_map_delete_elem(FOLLOWED.as_ptr(), (&raw const number).cast_mut().cast()) };
     result == 0
 }

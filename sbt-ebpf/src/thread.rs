@@ -161,9 +161,14 @@ pub fn renew_walks() {
 /// alike.
 #[inline(always)]
 fn place(task: &Task) -> &'static mut Slot {
-    let index = task.tid() as usize & (SLOTS - 1);
+    at(task.tid())
+}
+
+#[inline(always)]
+fn at(tid: u32) -> &'static mut Slot {
+    let index = tid as usize & (SLOTS - 1);
     // SAFETY: the index is in bounds, and no other thread uses this slot
-    // while it bears this thread's id.
+    // while it bears the id of the current thread.
     unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) }
 }
 
@@ -234,8 +239,13 @@ pub fn wakes(task: &Task) -> Option<(u64, u64)> {
 /// Makes the current thread's next record announce it again.
 pub fn announce_again() {
     let task = Task::current();
-    let slot = place(&task);
-    if slot.tid == task.tid() {
+    forget(task.tid());
+}
+
+/// The current thread does not bear this number any more.
+pub fn forget(tid: u32) {
+    let slot = at(tid);
+    if slot.tid == tid {
         slot.tid = 0;
     }
 }

@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
@@ -129,6 +130,18 @@ fn children_by_the_thousand() {
     let (finished, report) = watch_with(&["--no-children"], &program, &["children=500"]);
     assert_eq!(finished.expect(5).out(), "failed 0\n");
     report.is_exactly(4, 2);
+}
+
+#[test]
+fn children_whose_threads_end_together() {
+    needs_root!();
+    let options = ["children=200", "threads=4", "together=1"];
+    let (finished, report) = watch_with(&["--children"], &program("forkstorm.c"), &options);
+    assert_eq!(finished.expect(5).out(), "failed 0\n");
+    report.is_exactly(2 * 4 * 401, 2 * 401);
+    let lasting = |thread: &&Value| thread["ended"] != true && thread["pid"] != report.0["pid"];
+    let lasting: Vec<&Value> = report.threads().iter().filter(lasting).collect();
+    assert!(lasting.is_empty(), "{lasting:?}");
 }
 
 #[test]

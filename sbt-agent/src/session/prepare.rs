@@ -1,6 +1,7 @@
 //! Gets a target ready: found or held before its start, probed.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     panic::resume_unwind,
     path::{Path, PathBuf},
@@ -104,14 +105,7 @@ impl Prepared {
         learn(source.as_mut(), &mut resolver)?;
         source.attach(&files)?;
         if source.has_children() {
-            for child in process::descendants(found.pid) {
-                if let Err(error) = source.follow(child) {
-                    // It has ended meanwhile.
-                    if process::find(child).is_err() {
-                        continue;
-                    }
-                    return Err(error.context(format!("cannot watch process {child}")));
-                }
+            for child in follow(source.as_mut(), found.pid)? {
                 resolver.turn_to(child);
                 resolver.refresh();
             }
@@ -231,4 +225,32 @@ fn while_loading<T>(
         let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));
         (loaded, done)
     })
+}
+
+/// How often those are looked for that were forked while others were told of.
+const MOST_LOOKS: usize = 16;
+
+/// Watches the descendants of a process that run already, and says which those are.
+fn follow(source: &mut dyn Source, target: u32) -> anyhow::Result<BTreeSet<u32>> {
+    let mut followed = BTreeSet::new();
+    // What those fork that are followed already is followed by itself.
+    for _ in 0..MOST_LOOKS {
+        let before = followed.len();
+        for child in process::descendants(target) {
+            if !followed.insert(child) {
+                continue;
+            }
+            if let Err(error) = source.follow(child) {
+                // It has ended meanwhile.
+                if process::find(child).is_err() {
+                    continue;
+                }
+                return Err(error.context(format!("cannot watch process {child}")));
+            }
+        }
+        if followed.len() == before {
+            break;
+        }
+    }
+    Ok(followed)
 }

@@ -125,8 +125,7 @@ pub trait Source: Send {
     /// Whether the target's children are watched too.
     fn has_children(&self) -> bool;
 
-    /// Watches a child of the target that runs already, as the kernel's first pid
-    /// namespace numbers it.
+    /// Watches a child of the target that runs already, by sbt's own number of it.
     fn follow(&mut self, process: u32) -> anyhow::Result<()>;
 
     /// Whether it can report departures at all.

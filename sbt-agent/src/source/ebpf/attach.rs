@@ -43,8 +43,7 @@ impl Ebpf {
                         self.pid
                     );
                 }
-                let shown = file.shown.to_string_lossy();
-                return Err(error.context(format!("probing {}", printable(&shown))));
+                return Err(error.context(probing(file)));
             }
         }
         Ok(())
@@ -143,16 +142,20 @@ impl Ebpf {
         put(self.loaded.uprobes, loaded, &path, points, returns, pid)
     }
 
-    /// Puts another set of probes on, which counts in the place of any before.
+    /// Puts another set of probes on, which counts in the place of any before, also where it
+    /// lacks those of a file: that is what fails then.
     pub(super) fn attach_again(&mut self) -> anyhow::Result<()> {
         self.generation = self.generation.wrapping_add(1);
+        let mut result = Ok(());
         for file in self.files.watched.clone() {
-            self.attach_file(&file)?;
+            let attached = self.attach_file(&file);
+            result = result.and(attached.with_context(|| probing(&file)));
         }
         self.loaded
             .maps
             .set_generation(self.generation)
-            .context("switching to another set of probes")
+            .context("switching to another set of probes")?;
+        result
     }
 
     /// Of all probes on the target.
@@ -162,6 +165,10 @@ impl Ebpf {
         links.append(&mut self.condvars);
         links
     }
+}
+
+fn probing(file: &ProbedFile) -> String {
+    format!("probing {}", printable(&file.shown.to_string_lossy()))
 }
 
 /// Puts a program on places of one file, for one process or for everyone. Closing the

@@ -422,8 +422,17 @@ impl Decoder {
         let space = self.spaces.ended(process);
         if let Some(space) = space {
             self.forget(space);
-            // The end of some may have been lost.
-            self.threads.retain(|_, thread| thread.process != process);
+            // Of threads that end together the kernel tells it of one; and the end of some may
+            // have been lost.
+            let gone = self
+                .threads
+                .extract_if(|_, thread| thread.process == process);
+            let mut gone: Vec<Tid> = gone.map(|(tid, _)| tid).collect();
+            gone.sort_unstable();
+            out.extend(gone.into_iter().map(|tid| Event::Exit {
+                tid,
+                clocks: Clocks::at(time_ns),
+            }));
             let threads = &self.threads;
             self.counting.retain(|tid| threads.contains_key(&tid));
             self.switches.retain(|tid| threads.contains_key(&tid));

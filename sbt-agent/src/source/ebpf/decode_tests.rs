@@ -214,6 +214,39 @@ fn a_child_with_the_number_of_another_is_another() {
 }
 
 #[test]
+fn threads_that_end_with_their_process_end() {
+    let mut decoder = Decoder::new(Start {
+        pid: 5,
+        shared: Some(|_, _| Memory::Own),
+        ..Start::default()
+    });
+    let mut out = Vec::new();
+    for tid in [7, 6, 8] {
+        decoder.decode(
+            &Raw::Thread(Thread {
+                head: Head {
+                    kind: kind::THREAD,
+                    tid,
+                    ..Head::default()
+                },
+                ns_tid: tid,
+                ns_tgid: 6,
+                ..Thread::default()
+            }),
+            &mut out,
+        );
+    }
+    out.clear();
+    decoder.decode(&mapping(kind::END, 6, 0), &mut out);
+    let ended = |event: &Event| match event {
+        Event::Exit { tid, clocks } if *clocks == Clocks::at(20) => Some(*tid),
+        _ => None,
+    };
+    assert_eq!(out.iter().filter_map(ended).collect::<Vec<_>>(), [6, 7, 8]);
+    assert!(matches!(out[3], Event::Ended { process: 6, .. }));
+}
+
+#[test]
 fn chains_of_bygone_epochs_give_their_numbers_back() {
     let mut decoder = Decoder::new(Start::default());
     let mut out = Vec::new();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Code, Futex, Lock, Rule, kind};
+use sbt_common::{Code, Futex, Lock, OWN_NUMBER, Rule, kind};
 
 mod attach;
 pub mod bpf;
@@ -329,10 +329,12 @@ impl Ebpf {
         self.scope
     }
 
-    /// Watches a child of the target that runs already, as the kernel's first pid
-    /// namespace numbers it.
+    /// Watches a child of the target that runs already.
     pub fn follow(&self, process: u32) -> io::Result<()> {
-        self.loaded.maps.follow(process)
+        let is_own = self.loaded.config.tgid == 0;
+        self.loaded
+            .maps
+            .follow(process | if is_own { OWN_NUMBER } else { 0 })
     }
 
     /// The futexes on which threads have waited, and how many waits are in none of
@@ -348,14 +350,10 @@ impl Ebpf {
 
     /// Lets a condition variable or a futex pass unseen until a time, ns.
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
-        if !self.has_children() {
-            return self.loaded.maps.silence(key, until_ns);
-        }
-        // The programs know it by its process too; those of children stay.
+        // Those of children stay.
         if space(key) != 0 {
             return Ok(());
         }
-        let key = key ^ u64::from(self.pid) << sbt_common::PROCESS_SHIFT;
         self.loaded.maps.silence(key, until_ns)
     }
 

@@ -48,11 +48,13 @@ impl Ebpf {
     /// one off: nothing is missed or counted twice.
     pub fn renew(&mut self) -> anyhow::Result<()> {
         let old = self.take_links();
-        if !self.paused {
-            self.attach_again()?;
-        }
+        let result = if self.paused {
+            Ok(())
+        } else {
+            self.attach_again()
+        };
         detach(old);
-        Ok(())
+        result
     }
 
     /// Takes the probes off the target: it is as without us. What tells of the
@@ -72,11 +74,11 @@ impl Ebpf {
         }
         self.paused = false;
         self.watch_switches();
-        self.attach_again()?;
+        let result = self.attach_again();
         if self.watch_futexes {
             self.attach_futexes()?;
         }
-        Ok(())
+        result
     }
 
     /// Puts the probes of condition variables on, or takes them off.
