@@ -287,7 +287,11 @@ pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
-        file.write_all(text.as_bytes())
+        match file.write_all(text.as_bytes()) {
+            // As of standard output: whoever reads has had enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
     };
     write().with_context(|| format!("cannot write {}", path.display()))
 }

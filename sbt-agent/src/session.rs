@@ -136,16 +136,22 @@ pub fn watch(
         .build()
         .context("cannot start the event loop")?
         .block_on(async {
+            // The program does not run yet: from when it does, nothing may fail for which it would
+            // be left alone.
+            let terminal = master.map(Terminal::new).transpose()?;
             let mut session = Session::begin(prepared, settings, narration, signals)?;
             session.folded = folded;
             if let Some(sink) = recording {
                 session.record(sink);
             }
-            session.terminal = master.map(Terminal::new).transpose()?;
-            if let Some(look) = look {
-                session
-                    .open_screen(look)
-                    .context("cannot open the live screen; --no-tui does without")?;
+            session.terminal = terminal;
+            if let Some(look) = look
+                && let Err(error) = session.open_screen(look)
+            {
+                session.leave_screen()?;
+                session.tell(&format!(
+                    "sbt: cannot open the live screen: {error}; going on without\n"
+                ));
             }
             session.run(deliver).await
         })

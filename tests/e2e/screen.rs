@@ -331,6 +331,17 @@ fn probes_go_off_and_on_again() {
 }
 
 #[test]
+fn probes_go_off_while_threads_come_and_go() {
+    needs_root!();
+    let target = start(command(program("comeandgo.c"), &["waves=1000000"]));
+    let terminal = open_on(&target);
+    terminal.press(" ");
+    terminal.sees("not watching for");
+    terminal.press("q");
+    terminal.leaves(0, &["the probes were off for"]);
+}
+
+#[test]
 fn left_while_the_probes_are_off() {
     needs_root!();
     let talks = Talks::start();

@@ -4,7 +4,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, process::CommandExt as _},
     path::Path,
     process::Command,
 };
@@ -14,6 +14,7 @@ use crate::{
         Finished, Report, command, folder, needs_root, run, sbt, sbt_with, start, start_reading,
     },
     programs::program,
+    tty::{Terminal, USUAL, for_tty},
 };
 
 /// The same command without and with sbt.
@@ -399,6 +400,58 @@ fn a_signal_that_was_ignored_from_the_start_is_ignored() {
     sbt.finish().expect(0);
     let report = Report::read(&path);
     assert_eq!(report.number("episodes"), 400);
+}
+
+/// As those have that are started by some daemons: the kernel then forgets children that end.
+#[test]
+fn who_starts_sbt_may_ignore_its_children() {
+    needs_root!();
+    let folder = folder();
+    let path = folder.path().join("report");
+    let ignoring = |program: &[&OsStr]| {
+        let mut command = sbt_with(&["run", "--output"]);
+        command.arg(&path).arg("--").args(program);
+        // SAFETY: a system call, which is allowed there.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+        command
+    };
+    let program = program("truth.c");
+    let truth = [
+        program.as_os_str(),
+        "rounds=10".as_ref(),
+        "status=7".as_ref(),
+    ];
+    run(ignoring(&truth)).expect(7);
+    assert!(fs::read_to_string(&path).unwrap().contains("10 episodes"));
+    // The program ignores them as it would without sbt.
+    let grep = ["grep", "^SigIgn:.*1....$", "/proc/self/status"].map(OsStr::new);
+    run(ignoring(&grep)).expect(0);
+    let mut screen = Terminal::spawn(for_tty(ignoring(&truth)), USUAL);
+    assert_eq!(screen.wait().code(), Some(7), "{}", screen.contents());
+}
+
+#[test]
+fn who_cannot_write_its_report_waits_for_the_program() {
+    needs_root!();
+    for (status, expected) in [(7, 7), (0, 125)] {
+        let mut command = sbt_with(&["run", "--duration=100ms", "--output=/dev/full", "--"]);
+        command.arg(program("truth.c")).args([
+            "rounds=100",
+            "base=4000",
+            &format!("status={status}"),
+        ]);
+        let finished = run(command).expect(expected);
+        assert!(
+            finished.stderr.contains("cannot write /dev/full: No space"),
+            "{finished}"
+        );
+        assert!(finished.out().contains("done"), "{finished}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     clock,
     live::Request,
+    place::printable,
     report::Report,
     screen,
     terminal::{Relay, Terminal, stop_ourselves},
@@ -113,8 +114,9 @@ impl Session {
         self.end_the_rest().await;
         let mut report = self.report(totals, ending == Some(Ending::Target));
         report.notes.extend(self.recording_note().await);
-        self.write_folded()?;
-        self.aside(|| deliver(&report)).await?;
+        // What cannot be written is no reason to leave the program alone, nor the other files.
+        let delivered = self.aside(|| deliver(&report)).await;
+        let delivered = delivered.and(self.write_folded());
         // Watching may be over when the program is not: its status is ours.
         self.wait(None).await?;
         if let Some(relay) = &mut self.relay {
@@ -124,7 +126,14 @@ impl Session {
                 .context("writing the program's output")?;
         }
         self.leave_recording().await;
-        Ok(self.exit_status)
+        match (delivered, self.exit_status) {
+            // That it failed is what its caller must know, whatever else did.
+            (Err(error), Some(status)) if status != 0 => {
+                self.tell(&format!("sbt: {}\n", printable(&format!("{error:#}"))));
+                Ok(Some(status))
+            }
+            (delivered, status) => delivered.map(|()| status),
+        }
     }
 
     /// Closes the screen: from here on the program has the real terminal.

@@ -36,6 +36,9 @@ const SPARED: u32 = 50;
 /// Without news from the source for so long, all that happened before is in.
 const SILENCE: Duration = Duration::from_millis(150);
 
+/// So many of these are waited for at most.
+const MOST_SILENCES: u32 = 4;
+
 /// The screen while it is open.
 pub struct View {
     handle: Handle,
@@ -170,7 +173,7 @@ impl Session {
                 }
                 return Ok(Then::End);
             }
-            Request::Toggle => self.toggle().await?,
+            Request::Toggle => self.toggle().await,
             Request::Reset => {
                 self.start_ns = clock::now_ns();
                 self.model.reset(self.start_ns);
@@ -223,18 +226,18 @@ impl Session {
             .is_some_and(|view| view.observer.off_ns.is_some())
     }
 
-    async fn toggle(&mut self) -> anyhow::Result<()> {
+    async fn toggle(&mut self) {
         if self.is_off() {
-            self.watch_again()
+            self.watch_again();
         } else {
-            self.watch_no_more().await
+            self.watch_no_more().await;
         }
     }
 
     /// Takes the probes off.
-    async fn watch_no_more(&mut self) -> anyhow::Result<()> {
+    async fn watch_no_more(&mut self) {
         let Some(source) = &mut self.source else {
-            return Ok(());
+            return;
         };
         let off_ns = clock::now_ns();
         self.spinning.give_up(off_ns);
@@ -245,8 +248,12 @@ impl Session {
         if let Some(sampling) = &self.sampling {
             sampling.switch(false);
         }
-        // What was seen before still has to come in.
-        while let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await {
+        // What was seen before still has to come in. It may never be silent: the lives of
+        // threads are still told.
+        let latest = Instant::now() + MOST_SILENCES * SILENCE;
+        while Instant::now() < latest
+            && let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await
+        {
             self.sample();
             self.take(&batch);
         }
@@ -258,20 +265,21 @@ impl Session {
         if let Some(view) = &mut self.view {
             view.observer.off_ns = Some(off_ns);
         }
-        Ok(())
     }
 
     /// Puts them on again.
-    fn watch_again(&mut self) -> anyhow::Result<()> {
+    fn watch_again(&mut self) {
         let Some(source) = &mut self.source else {
-            return Ok(());
+            return;
         };
         let gap = Event::Gap {
             time_ns: clock::now_ns(),
         };
         self.recognition
             .push(&gap, &mut self.resolver, &mut self.model);
-        source.resume()?;
+        if let Err(error) = source.resume() {
+            self.notes.push(format!("{error:#}"));
+        }
         let arrivals = self.model.totals().arrivals;
         self.hangs.regain_sight(clock::now_ns(), arrivals);
         if let Some(sampling) = &self.sampling {
@@ -281,7 +289,6 @@ impl Session {
         if let Some(view) = &mut self.view {
             view.observer.resumed(clock::now_ns());
         }
-        Ok(())
     }
 
     /// The report so far, as text, into a new file of the working directory.
@@ -333,7 +340,7 @@ impl Session {
         // that runs on, nobody would read what it does.
         let pauses = !self.is_off();
         if pauses {
-            self.watch_no_more().await?;
+            self.watch_no_more().await;
         }
         self.hangs.let_look_end().await;
         if let Some(view) = &self.view {
@@ -345,7 +352,7 @@ impl Session {
             view.is_away = true;
         }
         if pauses {
-            self.watch_again()?;
+            self.watch_again();
         }
         if let Some(terminal) = &self.terminal {
             terminal.signal(Signal::SIGCONT);

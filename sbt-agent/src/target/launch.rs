@@ -21,9 +21,9 @@ use nix::{
 use thiserror::Error;
 
 use super::{
+    dispositions,
     keeper::{self, Keeper},
     pty::Pty,
-    sigpipe,
 };
 use crate::place::printable;
 
@@ -32,14 +32,26 @@ use crate::place::printable;
 #[error("{}", if program.is_empty() {
     "the name of the program is empty".into()
 } else {
-    format!("{}: {}", printable(program), errno.desc())
+    format!("{}: {}{}", printable(program), errno.desc(), self.whose())
 })]
 pub struct ExecError {
     program: String,
     errno: Errno,
+    /// Who was to execute it, if that is not who executes sbt.
+    user: Option<String>,
 }
 
 impl ExecError {
+    fn whose(&self) -> String {
+        match &self.user {
+            Some(user) if matches!(self.errno, Errno::EACCES | Errno::EPERM) => format!(
+                " for {}, who called sudo and as whom it is started; --as-root starts it as root",
+                printable(user)
+            ),
+            _ => String::new(),
+        }
+    }
+
     /// The status a shell would give: 127 if there is no such program, else 126.
     pub fn exit_status(&self) -> u8 {
         match self.errno {
@@ -88,6 +100,14 @@ impl Invoker {
                 .unwrap_or_default(),
             home: user.map(|user| user.dir.into_os_string()),
         })
+    }
+
+    /// The name, or the number of one without.
+    fn shown(&self) -> String {
+        if self.name.is_empty() {
+            return format!("user {}", self.uid);
+        }
+        self.name.to_string_lossy().into_owned()
     }
 
     /// Becomes this user for good. Between fork and exec only.
@@ -174,7 +194,13 @@ pub fn become_program(
     let error = execute_as(path.as_ref(), &arguments, invoker);
     let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
     let program = arguments[0].to_string_lossy().into_owned();
-    ExecError { program, errno }.into()
+    let user = invoker.map(Invoker::shown);
+    ExecError {
+        program,
+        errno,
+        user,
+    }
+    .into()
 }
 
 /// A program that is forked but not yet executed.
@@ -182,6 +208,7 @@ pub fn become_program(
 pub struct Held {
     pid: Pid,
     program: String,
+    user: Option<String>,
     release: OwnedFd,
     failure: OwnedFd,
     keeper: Option<Keeper>,
@@ -232,6 +259,7 @@ pub fn hold(
     Ok(Held {
         pid,
         program: arguments[0].to_string_lossy().into_owned(),
+        user: invoker.map(Invoker::shown),
         release,
         failure,
         keeper,
@@ -295,7 +323,7 @@ fn execute_as(
             }
         }
     }
-    sigpipe::restore();
+    dispositions::restore();
     execute(path, arguments).into()
 }
 
@@ -354,6 +382,7 @@ impl Held {
             return Err(ExecError {
                 program: self.program,
                 errno: Errno::from_raw(i32::from_ne_bytes(code)),
+                user: self.user,
             }
             .into());
         }

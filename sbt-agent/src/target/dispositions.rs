@@ -1,0 +1,53 @@
+//! What signals meant when sbt was started: what is ignored stays so through exec, and the
+//! program is to find it as its caller left it.
+//!
+//! Rust's runtime ignores SIGPIPE before `main`. Who is started by one that ignores SIGCHLD, as
+//! some daemons and batch systems do, would have no children to wait for: the kernel keeps
+//! nothing of those that end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{SIG_DFL, SIG_IGN, SIGCHLD, SIGPIPE};
+
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Run by the dynamic linker, before the runtime.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = {
+    extern "C" fn look() {
+        PIPE_IGNORED.store(is_ignored(SIGPIPE), Ordering::Relaxed);
+        let child_ignored = is_ignored(SIGCHLD);
+        CHILD_IGNORED.store(child_ignored, Ordering::Relaxed);
+        if child_ignored {
+            set(SIGCHLD, SIG_DFL);
+        }
+    }
+    look
+};
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a structure of integers and a pointer, which the call fills; the call
+    // only reads a disposition.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == SIG_IGN
+    }
+}
+
+fn set(signal: i32, to: libc::sighandler_t) {
+    // SAFETY: no function of ours is called by it.
+    unsafe { libc::signal(signal, to) };
+}
+
+/// Puts them back, in a child that is about to execute its program.
+pub fn restore() {
+    if !PIPE_IGNORED.load(Ordering::Relaxed) {
+        set(SIGPIPE, SIG_DFL);
+    }
+    if CHILD_IGNORED.load(Ordering::Relaxed) {
+        set(SIGCHLD, SIG_IGN);
+    }
+}
