@@ -148,7 +148,9 @@ pub fn watch(
             if let Some(look) = look
                 && let Err(error) = session.open_screen(look)
             {
-                session.leave_screen()?;
+                if let Err(error) = session.leave_screen() {
+                    session.tell(&format!("sbt: {error:#}\n"));
+                }
                 session.tell(&format!(
                     "sbt: cannot open the live screen: {error}; going on without\n"
                 ));

@@ -188,9 +188,8 @@ fn scratch<T>(map: &MapDef) -> Option<&'static mut T> {
 
 /// The current thread has ended, and another may come to bear its number.
 #[inline(always)]
-pub fn forget(task: &Task) {
+pub fn forget(tid: u32) {
     if config!(events) != 0 {
-        let tid = task.tid();
         unsafe { bpf_map_delete_elem(COUNTED.as_ptr(), (&raw const tid).cast_mut().cast()) };
     }
 }

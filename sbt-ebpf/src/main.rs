@@ -476,6 +476,7 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
         let replaced = was as u32 != task.tid();
         if replaced {
             thread::forget(was as u32);
+            counters::forget(was as u32);
         }
         mapping(&task, kind::EXEC, replaced, 0);
     }
@@ -490,7 +491,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         // the rest with it. Other threads may come to bear their numbers.
         if config!(children) != 0 && thread::is_known(&task) {
             thread::announce_again();
-            counters::forget(&task);
+            counters::forget(task.tid());
         }
         return 0;
     }
@@ -509,7 +510,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         }
         // Another thread may come to bear its number.
         thread::announce_again();
-        counters::forget(&task);
+        counters::forget(task.tid());
     }
     if config!(children) != 0 && task.is_last() && target::unfollow(&task) {
         mapping(&task, kind::END, false, 0);

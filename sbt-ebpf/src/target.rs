@@ -191,7 +191,9 @@ pub fn follow(process: u32) -> bool {
 /// followed.
 #[inline(always)]
 pub fn unfollow(task: &Task) -> bool {
-    unlist(process()) || own_number(task).is_some_and(unlist)
+    // It may be there by both, if it was forked while the agent looked for those that run.
+    let own = own_number(task).is_some_and(unlist);
+    unlist(process()) || own
 }
 
 #[inline(always)]

@@ -369,19 +369,23 @@ fn children_that_run_already_are_joined() {
 #[test]
 fn children_that_are_forked_while_one_attaches() {
     needs_root!();
-    let target = start(command(
+    let mut target = start(command(
         program("forkstorm.c"),
-        &["children=1500", "at_once=20"],
+        &["children=6000", "at_once=20"],
     ));
+    let mut watched = 0;
     for _ in 0..6 {
         pause(50);
+        let pid = target.pid().to_string();
         let options = ["--backend=ptrace", "--children", "--duration=150ms"];
-        let Ok(_) = std::fs::metadata(format!("/proc/{}/mem", target.pid())) else {
+        let finished = run(sbt_with(&[&["attach"], &options[..], &[&pid]].concat()));
+        if !target.is_running() {
             break;
-        };
-        let attached = attach(target.pid(), &options);
-        drop(attached);
+        }
+        finished.expect(0);
+        watched += 1;
     }
+    assert!(watched > 1);
     assert_eq!(target.finish().expect(5).out(), "failed 0\n");
 }
 

@@ -85,6 +85,10 @@ impl Session {
                     result.context("reading the program's output")?;
                     View::has_news(&mut self.view);
                 }
+                // Where the screen could not be opened.
+                result = Relay::turn_of(&mut self.relay) => {
+                    result.context("passing on what the program writes")?;
+                }
                 _ = samples.tick(), if self.sampling.is_some() => self.sample(),
                 () = until_ns(self.budget.due_ns()), if self.source.is_some() && !self.is_off() => {
                     self.thin_next();
@@ -103,6 +107,17 @@ impl Session {
                 }
             }
         }
+        self.conclude((ending == Some(Ending::Target), told_to_end), deliver)
+            .await
+    }
+
+    /// After the probes: the report is written, and the program waited for. `target_ended`:
+    /// watching was over by that; `told_to_end`: a signal has said so.
+    async fn conclude(
+        mut self,
+        (target_ended, told_to_end): (bool, bool),
+        deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<u8>> {
         self.leave_screen()?;
         let totals = match self.stopping.take() {
             Some(stopping) => stopping.await.context("stopping the probes")??,
@@ -112,7 +127,7 @@ impl Session {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         self.end_the_rest().await;
-        let mut report = self.report(totals, ending == Some(Ending::Target));
+        let mut report = self.report(totals, target_ended);
         report.notes.extend(self.recording_note().await);
         // What cannot be written is no reason to leave the program alone, nor the other files.
         let delivered = self.aside(|| deliver(&report)).await;

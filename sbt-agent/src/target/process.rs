@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -37,8 +37,13 @@ pub fn thread_ids(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 fn is_alive(folder: &Path) -> bool {
-    fs::read_to_string(folder.join("status"))
-        .is_ok_and(|status| !field(&status, "State:").is_some_and(|it| it.starts_with(['Z', 'X'])))
+    match fs::read_to_string(folder.join("status")) {
+        Ok(status) => !field(&status, "State:").is_some_and(|it| it.starts_with(['Z', 'X'])),
+        // Nothing else is its end: there may be no file left to open.
+        Err(error) => {
+            error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
+        }
+    }
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -51,7 +56,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 /// How many threads a process has; 0 if it is gone.
 pub fn threads(pid: u32) -> u64 {
     // Its tasks are folders, each of which counts as a link.
-    fs::metadata(folder(pid).join("task")).map_or(0, |task| task.nlink().saturating_sub(2))
+    fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
 /// The threads of a process by their ids, those first that run or could.
@@ -328,8 +333,13 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
 }
 
 /// Whether the processor keeps the return addresses of a process a second time (`shstk`, Linux
-/// 6.6).
+/// 6.6): the C library asks for that at the start of a program, after it has loaded libraries.
 pub fn has_shadow_stack(pid: u32) -> bool {
+    /// `CET_SS`: leaf 7 of CPUID, in ecx.
+    const CAN: u32 = 1 << 7;
+    if std::arch::x86_64::__cpuid_count(7, 0).ecx & CAN == 0 {
+        return false;
+    }
     let status = fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
     has_shadow_stack_in(&status)
 }
@@ -343,7 +353,7 @@ fn has_shadow_stack_in(status: &str) -> bool {
 
 /// Who traces a thread; `None` if nobody does, or it has ended.
 pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(folder(pid).join(format!("task/{tid}/status"))).ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     tracer_in(&status)
 }
 
@@ -384,7 +394,7 @@ fn filters_in(status: &str) -> u32 {
 
 /// The same of one thread.
 pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
-    kept_in(&folder(pid).join("task").join(tid.to_string()))
+    kept_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
 }
 
 fn kept_in(task: &Path) -> [Option<u64>; 5] {

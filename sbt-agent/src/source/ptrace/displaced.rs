@@ -93,8 +93,8 @@ pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &im
     true
 }
 
-/// Returns for a thread, which is better done by itself: a shadow stack (CET) does not notice.
-/// False if the instruction is another one.
+/// Returns for a thread that has no shadow stack, which would not notice. False if the
+/// instruction is another one.
 pub fn emulate_return(
     instruction: &Instruction,
     registers: &mut Registers,

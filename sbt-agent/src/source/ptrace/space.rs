@@ -264,12 +264,6 @@ impl Space {
         let Some(instruction) = displaced::decode(&bytes[..length], at) else {
             return false;
         };
-        // A call that is done for it leaves nothing there, and the return from it would be its
-        // end.
-        if displaced::is_call(&instruction) && process::has_shadow_stack(self.process) {
-            self.given_up.insert(at);
-            return false;
-        }
         let point = Breakpoint {
             original: bytes[0],
             instruction,
@@ -329,10 +323,16 @@ impl Space {
             return Ok(stop);
         };
         let memory = Words64(&self.memory);
-        if displaced::emulate(&point.instruction, registers, &memory) {
+        let instruction = point.instruction;
+        // What is called for a thread is not on the shadow stack, and the return from there would
+        // be its end.
+        if displaced::is_call(&instruction) && process::has_shadow_stack(self.process) {
+            let why = "the processor keeps return addresses a second time";
+            return Err((Some(stop), why.into()));
+        }
+        if displaced::emulate(&instruction, registers, &memory) {
             return Ok(stop);
         }
-        let instruction = point.instruction;
         if let Some((place, _)) = point.elsewhere {
             registers.rip = place;
             return Ok(stop);
@@ -341,7 +341,9 @@ impl Space {
         let none = "there is no room for the instruction in the place of which one stands";
         let Some(index) = self.room_for(at) else {
             let memory = Words64(&self.memory);
-            if displaced::emulate_return(&instruction, registers, &memory) {
+            if !process::has_shadow_stack(self.process)
+                && displaced::emulate_return(&instruction, registers, &memory)
+            {
                 return Ok(stop);
             }
             return Err((Some(stop), none.into()));

@@ -6,7 +6,7 @@
 //! not reach it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     fs::File,
     io::{self, Write as _},
     os::{
@@ -19,6 +19,7 @@ use std::{
 
 use anyhow::Context as _;
 
+use self::stops::shares_memory;
 use super::{
     calibrate,
     clocks::Usage,
@@ -48,7 +49,8 @@ const MOST_PENDING: usize = 8 << 20;
 /// So many breakpoints that had to be taken away are told one by one.
 const TOLD_APART: u32 = 3;
 
-/// Threads that are to be let go are waited for no longer.
+/// Threads that are to be let go are waited for no longer, nor those that are to say whom they
+/// have started.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Stops that are served before orders are looked for.
@@ -64,7 +66,7 @@ const LOST_CHILD: &str = "a process was forked by one that was killed at that mo
     unwatched";
 
 /// So many memories are remembered in which nobody runs any more.
-const MOST_BYGONE: usize = 8;
+const MOST_BYGONE: usize = 64;
 
 /// What to say where none can be set.
 const REFUSED: &str = "cannot set breakpoints";
@@ -103,7 +105,7 @@ struct Tracer {
     counters: Counters,
     threads: HashMap<Id, Traced>,
     /// Those of which nobody has said who started them.
-    early: HashMap<Id, Stop>,
+    early: HashMap<Id, (Stop, Instant)>,
     spaces: HashMap<u32, Space>,
     last_space: u32,
     /// The last ones in which nobody runs any more: who was forked by one that was killed at
@@ -231,7 +233,7 @@ impl Tracer {
                 self.hear(news);
                 heard += 1;
             }
-            if heard < AT_ONCE && !self.bygone.is_empty() && !self.early.is_empty() {
+            if heard < AT_ONCE {
                 self.release_lost();
             }
             self.write();
@@ -256,8 +258,8 @@ impl Tracer {
             // Interrupted by a stop, or else there is something to hear or room to write.
             let timeout = match self.left {
                 _ if heard == AT_ONCE => Some(TimeSpec::new(0, 0)),
-                Some(_) => Some(TimeSpec::from_duration(PATIENCE)),
-                None => None,
+                None if self.early.is_empty() => None,
+                _ => Some(TimeSpec::from_duration(PATIENCE)),
             };
             let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
             let is_ready = |poll: &PollFd<'_>| poll.revents().is_some_and(|it| !it.is_empty());
@@ -343,14 +345,15 @@ impl Tracer {
     }
 
     fn seize(&mut self, pid: u32, runs: bool) -> anyhow::Result<()> {
-        if process::tracer(pid, pid) == Some(std::process::id()) {
+        let traces = |tid| process::tracer(pid, tid) == Some(std::process::id());
+        if process::thread_ids(pid).any(traces) {
             // It was forked by one that is traced, which has said so or will.
             return Ok(());
         }
-        let space = if runs {
-            Some(self.keep(Space::of(pid)?))
-        } else {
-            None
+        let space = match self.shared_with(pid) {
+            Some(space) => Some(space),
+            None if runs => Some(self.keep(Space::of(pid)?)),
+            None => None,
         };
         // Those that begin meanwhile are traced by themselves, if they who start them are.
         loop {
@@ -388,6 +391,21 @@ impl Tracer {
             space.refresh(&self.wanted).context(REFUSED)?;
         }
         Ok(())
+    }
+
+    /// The memory of another process that is also this one's: it was forked by `vfork`.
+    fn shared_with(&self, pid: u32) -> Option<u32> {
+        let pid = Id::try_from(pid).ok()?;
+        let processes: BTreeMap<u32, Option<u32>> = self
+            .threads
+            .values()
+            .map(|it| (it.slot.process, it.space))
+            .collect();
+        let mut processes = processes.into_iter();
+        processes.find_map(|(process, space)| {
+            let same = shares_memory(Id::try_from(process).ok()?, pid) == Some(true);
+            space.filter(|_| same)
+        })
     }
 
     fn keep(&mut self, space: Space) -> u32 {
@@ -438,6 +456,7 @@ impl Tracer {
     /// Begins to let all go.
     fn leave(&mut self) {
         self.leaving = true;
+        self.usage.close();
         self.left.get_or_insert_with(Instant::now);
         for space in self.spaces.values_mut() {
             // Where that fails nobody is left.
@@ -461,17 +480,18 @@ impl Tracer {
         }
     }
 
-    /// Lets those go that were forked by one that was killed before it could say so.
+    /// Lets those go that were forked by one that was killed before it could say so: who has
+    /// forked them has had time enough for that.
     fn release_lost(&mut self) {
-        let threads = &self.threads;
-        let is_traced = |process: u32| threads.values().any(|it| it.slot.process == process);
-        let is_lost = |id: &Id| {
-            let process = process::of_thread(id.cast_unsigned());
-            let parent = process.and_then(process::parent);
-            ![process, parent].into_iter().flatten().any(is_traced)
-        };
-        let lost: Vec<(Id, Stop)> = self.early.extract_if(|id, _| is_lost(id)).collect();
-        for (id, stop) in lost {
+        if self.bygone.is_empty() || self.early.is_empty() {
+            return;
+        }
+        let is_lost = |since: &Instant| since.elapsed() > PATIENCE;
+        let lost: Vec<(Id, (Stop, Instant))> = self
+            .early
+            .extract_if(|_, (_, since)| is_lost(since))
+            .collect();
+        for (id, (stop, _)) in lost {
             self.release(id, stop);
             if !self.notes.iter().any(|note| note == LOST_CHILD) {
                 self.notes.push(LOST_CHILD.into());
@@ -481,14 +501,15 @@ impl Tracer {
 
     /// Lets those go of which nobody will say any more who has started them.
     fn release_orphans(&mut self) {
-        for (id, stop) in std::mem::take(&mut self.early) {
+        for (id, (stop, _)) in std::mem::take(&mut self.early) {
             self.release(id, stop);
         }
     }
 
     /// Lets one go of which it is not known who has started it. A process may have a copy of a
     /// memory with our breakpoints in it.
-    fn release(&self, id: Id, stop: Stop) {
+    fn release(&mut self, id: Id, stop: Stop) {
+        self.usage.close();
         let process = process::of_thread(id.cast_unsigned());
         for space in self.spaces.values().chain(&self.bygone) {
             let copy = process.and_then(|process| space.copied(process).ok());

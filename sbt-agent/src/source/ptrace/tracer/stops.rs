@@ -1,5 +1,7 @@
 //! What a stop of a thread means, and how it goes on.
 
+use std::time::Instant;
+
 use sbt_common::{Clocks, Cookie, kind};
 
 use super::{
@@ -54,7 +56,7 @@ impl Tracer {
                 if self.threads.contains_key(&id) {
                     self.stopped(stop);
                 } else {
-                    self.early.insert(stop.id(), stop);
+                    self.early.insert(stop.id(), (stop, Instant::now()));
                 }
             }
         }
@@ -236,7 +238,7 @@ impl Tracer {
                 self.release_child(new, space);
             }
         }
-        if let Some(early) = self.early.remove(&new) {
+        if let Some((early, _)) = self.early.remove(&new) {
             self.stopped(early);
         }
         self.go_on(stop, true);
@@ -253,7 +255,7 @@ impl Tracer {
                 Ok(News::Stopped(stop)) => Some(stop),
                 _ => None,
             },
-            Some,
+            |(stop, _)| Some(stop),
         );
         match stop {
             Some(stop) => {
@@ -278,6 +280,7 @@ impl Tracer {
         self.usage.forget(id);
         if former != id {
             // It bears the number of the first thread now, which has gone.
+            self.usage.forget(former);
             self.counters.forget(id);
             self.counters.forget(former);
             self.counters.begin(id, false);
@@ -364,7 +367,7 @@ impl Tracer {
     }
 
     fn ended(&mut self, id: Id) {
-        if let Some(early) = self.early.remove(&id) {
+        if let Some((early, _)) = self.early.remove(&id) {
             early.resume();
         }
         self.tell_end(id);
@@ -405,7 +408,7 @@ fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Optio
 
 /// Whether two processes have one memory: a `vfork` does that. `None` if the kernel does not
 /// tell, as in containers with a filter.
-fn shares_memory(one: Id, other: Id) -> Option<bool> {
+pub(super) fn shares_memory(one: Id, other: Id) -> Option<bool> {
     /// `KCMP_VM` (linux/kcmp.h)
     const VM: i32 = 1;
     // SAFETY: numbers only.
