@@ -201,17 +201,22 @@ fn in_cplusplus() {
     assert_eq!(lines(site), marked("condbarrier.cpp", &marks), "{report}");
 }
 
+/// Ways to build a program of C++.
+const BY_GCC: [(&str, &[&str]); 4] = [
+    ("g++", &["-O0"]),
+    ("g++", &["-O1"]),
+    ("g++", &["-O2"]),
+    ("g++", &["-O3", "-static"]),
+];
+
 #[test]
 fn turns_of_cplusplus() {
     needs_root!();
-    for (compiler, options) in [
-        ("g++", &["-O0"][..]),
-        ("g++", &["-O1"]),
-        ("g++", &["-O2"]),
-        ("g++", &["-O3", "-static"]),
+    let by_clang: [(&str, &[&str]); 2] = [
         ("clang++", &["-O2", "-std=c++17"]),
         ("clang++", &["-O2", "-std=c++17", "-stdlib=libc++"]),
-    ] {
+    ];
+    for (compiler, options) in BY_GCC.into_iter().chain(by_clang) {
         let build = Build::of("condturns.cpp").compiler(compiler).flags(options);
         for how in ["how=wait", "how=retry", "how=shared"] {
             // Seen from the code that is a barrier whose threads do nothing between: docs/limits.md.
@@ -229,14 +234,8 @@ fn turns_of_cplusplus() {
 #[test]
 fn in_cplusplus_however_it_was_built() {
     needs_root!();
-    for (compiler, options) in [
-        ("g++", &["-O0"][..]),
-        ("g++", &["-O1"]),
-        ("g++", &["-O2"]),
-        ("g++", &["-O3", "-static"]),
-        ("clang++", &["-O0"]),
-        ("clang++", &["-O2"]),
-    ] {
+    let by_clang: [(&str, &[&str]); 2] = [("clang++", &["-O0"]), ("clang++", &["-O2"])];
+    for (compiler, options) in BY_GCC.into_iter().chain(by_clang) {
         let build = Build::of("condbarrier.cpp")
             .compiler(compiler)
             .flags(options);

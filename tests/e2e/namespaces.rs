@@ -64,16 +64,17 @@ fn run_inside_a_container() {
     }
 }
 
-#[test]
-fn attach_inside_a_container() {
-    needs_root!();
+/// Attaches inside of a container to what a shell there has started: `$1` is the program.
+#[track_caller]
+fn attach_inside(started: &str, options: &str) {
     let folder = folder();
     let json = folder.path().join("report.json");
-    let script = "\"$1\" threads=3 rounds=100 hold=1500000 & sleep 0.2; \
-                  \"$2\" attach --json --output \"$3\" $!; echo $?; wait $!";
+    let script = format!(
+        "{started} & sleep 0.2; \"$2\" attach {options} --json --output \"$3\" $!; echo $?; wait $!"
+    );
     let mut command = contained("sh".as_ref());
     command
-        .args(["-c", script, "sh"])
+        .args(["-c", &script, "sh"])
         .arg(program("truth.c"))
         .arg(sbt())
         .arg(&json);
@@ -84,25 +85,20 @@ fn attach_inside_a_container() {
     assert!(finished.out().ends_with("0\n"), "{finished}");
 }
 
+#[test]
+fn attach_inside_a_container() {
+    needs_root!();
+    attach_inside("\"$1\" threads=3 rounds=100 hold=1500000", "");
+}
+
 /// What it numbers itself, and the kernel otherwise.
 #[test]
 fn attach_to_children_inside_a_container() {
     needs_root!();
-    let folder = folder();
-    let json = folder.path().join("report.json");
-    let script = "sh -c '\"$0\" threads=3 rounds=100 hold=1500000; :' \"$1\" & sleep 0.2; \
-                  \"$2\" attach --children --json --output \"$3\" $!; echo $?; wait $!";
-    let mut command = contained("sh".as_ref());
-    command
-        .args(["-c", script, "sh"])
-        .arg(program("truth.c"))
-        .arg(sbt())
-        .arg(&json);
-    let finished = run(command).expect(0);
-    let report = Report::read(&json);
-    report.is_exactly(300, 100);
-    named(&report);
-    assert!(finished.out().ends_with("0\n"), "{finished}");
+    attach_inside(
+        "sh -c '\"$0\" threads=3 rounds=100 hold=1500000; :' \"$1\"",
+        "--children",
+    );
 }
 
 #[test]
