@@ -64,15 +64,12 @@ impl Check {
                 "--json needs --output FILE here, since standard output belongs to the program";
             return Err(Usage(text.into()).into());
         }
-        let before = asked.baseline.as_deref().map(record::report);
-        let before = before.transpose().context("--baseline")?;
         for path in [&to.output, &to.junit].into_iter().flatten() {
-            output::check_file(path)?;
-        }
-        if let Some(path) = &to.junit {
             // What an earlier check found is not to be taken for what this one does.
             output::write_file(path, "")?;
         }
+        let before = asked.baseline.as_deref().map(record::report);
+        let before = before.transpose().context("--baseline")?;
         Ok(Self { asked, before, to })
     }
 
@@ -118,7 +115,7 @@ impl Check {
                 };
                 output::write_file(path, &as_text(style))
             }
-            None if self.to.json => output::print(&output::to_json(check)?),
+            None if self.to.json => output::print_json(&output::to_json(check)?),
             None if self.to.quiet && check.exit_status == 0 => Ok(()),
             None => {
                 let terminal = if self.to.stdout_is_ours {

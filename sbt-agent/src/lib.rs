@@ -25,6 +25,7 @@ pub mod manual;
 pub mod model;
 pub mod naming;
 pub mod output;
+pub mod panics;
 pub mod pattern;
 pub mod place;
 pub mod recognise;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -140,7 +141,7 @@ pub fn deliver_beside<T: Serialize>(
         return write_file(path, &text);
     }
     if wish.json {
-        return print(&to_json(found)?);
+        return print_json(&to_json(found)?);
     }
     if !wish.quiet {
         let terminal = io::stderr().is_terminal();
@@ -173,7 +174,8 @@ pub fn deliver_asked<T: Serialize>(
     };
     match &to.output {
         Some(path) => write_file(path, &text),
-        None => print(&text),
+        None if to.json => print_json(&text),
+        None => print(&ci::tame(&text)),
     }
 }
 
@@ -196,6 +198,11 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
 /// Writes to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
+}
+
+/// Writes JSON to standard output.
+pub fn print_json(text: &str) -> anyhow::Result<()> {
+    print(&ci::tame_json(text))
 }
 
 /// Writes a page to a file.
@@ -262,21 +269,49 @@ pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
 
 fn open(path: &Path) -> io::Result<fs::File> {
     let _as_root = Writing::begin();
-    let existed = path.exists();
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
-    if !existed && let Some(invoker) = Invoker::from_sudo() {
-        // What sbt writes under sudo belongs to who called sudo.
-        std::os::unix::fs::fchown(
-            &file,
-            Some(invoker.uid.as_raw()),
-            Some(invoker.gid.as_raw()),
-        )?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true);
+    let invoker = Invoker::from_sudo();
+    match (options.clone().create_new(true).open(path), &invoker) {
+        (Ok(file), Some(invoker)) => {
+            // What sbt writes under sudo belongs to who called sudo.
+            std::os::unix::fs::fchown(
+                &file,
+                Some(invoker.uid.as_raw()),
+                Some(invoker.gid.as_raw()),
+            )?;
+            Ok(file)
+        }
+        (Err(error), _) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        (Err(_), None) => options.create(true).truncate(false).open(path),
+        (Err(_), Some(_)) => open_there(&options, path),
+        (file, None) => file,
     }
-    Ok(file)
+}
+
+/// Under sudo: a program that we watch is the user's, and may have put a link there.
+fn open_there(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    let itself = options.clone().custom_flags(libc::O_NOFOLLOW).open(path);
+    match itself {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            if is_link_of_root(path) {
+                return options.open(path);
+            }
+            Err(io::Error::other(
+                "it is a link, which is not followed under sudo: name the file itself",
+            ))
+        }
+        itself => itself,
+    }
+}
+
+/// A link that nobody else can have made or change, as /dev/stdout is.
+fn is_link_of_root(path: &Path) -> bool {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = fs::metadata(folder.unwrap_or(Path::new(".")));
+    let is_roots = |it: &fs::Metadata| it.uid() == 0;
+    folder.is_ok_and(|it| is_roots(&it) && it.mode() & 0o022 == 0)
+        && fs::symlink_metadata(path).is_ok_and(|it| is_roots(&it))
 }
 
 /// Writes a file of which nothing else is to remain.

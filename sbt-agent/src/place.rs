@@ -321,12 +321,14 @@ pub fn short(path: &str) -> &str {
 /// Text from the target made safe to print: control characters, and those that end a line
 /// or change the direction of writing, become `?`.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if c.is_control() || turns { '?' } else { c }
-        })
-        .collect()
+    let safe = |c| if is_printable(c) { c } else { '?' };
+    text.chars().map(safe).collect()
+}
+
+/// See [`printable`].
+pub fn is_printable(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !turns
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use sbt::{
         launch::{self, Invoker, Running},
         libraries, pty,
     },
-    terminal::{Relay, Terminal},
+    terminal::{Ends, Terminal},
 };
 use tokio::io::unix::AsyncFd;
 
@@ -136,7 +136,9 @@ async fn watch(how: &str, ended: &AsyncFd<OwnedFd>, mut terminal: Terminal, runn
             memory()
         );
     }
-    let mut relay = Relay::new(terminal, (!over).then_some(running)).unwrap();
+    let mut relay = Ends::open((!over).then_some(running))
+        .unwrap()
+        .join(terminal);
     while !over {
         tokio::select! {
             result = relay.turn() => result.unwrap(),

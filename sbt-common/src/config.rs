@@ -45,6 +45,8 @@ pub struct Config {
     pub signal: u32,
     /// `signal_struct` → `live`
     pub live: u32,
+    /// `signal_struct` → `flags`
+    pub signal_flags: u32,
     /// 1 if the target's children are followed, and theirs.
     pub children: u32,
     /// `task_struct` → `min_flt`; so for the next ones.

@@ -186,7 +186,7 @@ fn scratch<T>(map: &MapDef) -> Option<&'static mut T> {
     unsafe { value.cast::<T>().as_mut() }
 }
 
-/// The current thread has ended, and another may come to bear its number.
+/// A thread has ended, and another may come to bear its number.
 #[inline(always)]
 pub fn forget(tid: u32) {
     if config!(events) != 0 {

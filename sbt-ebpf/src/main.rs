@@ -257,7 +257,7 @@ pub fn call_exit(ctx: ProbeContext) -> u32 {
         && slot.ends_call(at)
         && slot.leave_from(at)
     {
-        tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, 0);
+        tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, (0, false));
     }
     0
 }
@@ -290,7 +290,7 @@ pub fn mark(ctx: ProbeContext) -> u32 {
             detail: stepped(cookie.stepped),
             ..head(kind::MARK, 0, task.tid())
         };
-        tell_clocks(head, &task, slot, mark);
+        tell_clocks(head, &task, slot, (mark, false));
     }
     0
 }
@@ -376,17 +376,18 @@ pub fn depart(ctx: RetProbeContext) -> u32 {
     if let Some(slot) = thread::slot(&task)
         && slot.leave_from(at)
     {
-        tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, 0);
+        tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, (0, false));
     }
     0
 }
 
 /// Sends where the current thread stands.
 #[inline(always)]
-fn tell_clocks(head: Head, task: &Task, slot: &mut thread::Slot, mark: u32) {
+fn tell_clocks(head: Head, task: &Task, slot: &mut thread::Slot, (mark, now): (u32, bool)) {
     let seq = slot.next_seq();
     counters::tell(task, seq);
-    let sent = send(Wake::at(seq), || Depart {
+    let wake = if now { Wake::Now } else { Wake::at(seq) };
+    let sent = send(wake, || Depart {
         head,
         clocks: task.clocks(),
         seq,
@@ -506,7 +507,10 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
             for (layout, object) in read {
                 tell_turn(&task, slot, layout as u8, object);
             }
-            tell_clocks(head(kind::EXIT, 0, task.tid()), &task, slot, 0);
+            // From when it is gone the kernel knows the others no more by their process.
+            let now = config!(children) == 0 && task.leaves_others();
+            let head = head(kind::EXIT, 0, task.tid());
+            tell_clocks(head, &task, slot, (0, now));
         }
         // Another thread may come to bear its number.
         thread::announce_again();

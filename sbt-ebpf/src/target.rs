@@ -39,6 +39,7 @@ pub static CONFIG: Config = Config {
     any_tgid: 0,
     signal: 0,
     live: 0,
+    signal_flags: 0,
     children: 0,
     min_flt: 0,
     maj_flt: 0,

@@ -191,6 +191,20 @@ impl Task {
         live == 0
     }
 
+    /// Whether it ends as the first thread of its process, and others go on.
+    #[inline(always)]
+    pub fn leaves_others(&self) -> bool {
+        /// `SIGNAL_GROUP_EXIT`: all of them end.
+        const ALL_END: u32 = 4;
+        if config!(signal) == 0 || config!(signal_flags) == 0 {
+            return false;
+        }
+        let id = bpf_get_current_pid_tgid();
+        let signal: *const u8 = field(self.task, config!(signal));
+        let flags: u32 = field(signal, config!(signal_flags));
+        id as u32 == (id >> 32) as u32 && flags & ALL_END == 0
+    }
+
     /// Where the program's code begins, or 0.
     #[inline(always)]
     pub fn start_code(&self) -> u64 {

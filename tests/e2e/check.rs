@@ -337,6 +337,11 @@ fn nobody_needs_privileges_for_a_recording_and_rules_may_be_in_a_file() {
     fs::write(&rules, "[check]\nmin-epsiodes = 41\n").unwrap();
     let wrong = as_nobody(&["--min-episodes=40"]).expect(2);
     assert!(wrong.one_line().contains("`min-episodes`"), "{wrong}");
+    // One that anybody may write to holds for nobody, which is said.
+    fs::write(&rules, "[check]\nmin-episodes = 41\n").unwrap();
+    fs::set_permissions(&rules, fs::Permissions::from_mode(0o666)).unwrap();
+    let ignored = as_nobody(&["--min-episodes=40"]).expect(0);
+    assert!(ignored.stderr.contains("sbt.toml is ignored"), "{ignored}");
 }
 
 #[test]
@@ -384,10 +389,18 @@ fn a_ci_service_gets_what_it_reads() {
 fn what_an_earlier_check_found_is_not_left_for_the_next() {
     let folder = folder();
     let junit = folder.path().join("check.xml");
-    fs::write(&junit, "<testsuites/>").unwrap();
     let junit_text = format!("--junit={}", junit.display());
-    of_file(&["--max-idle=10%", &junit_text], Path::new("/nonexistent")).expect(125);
-    assert_eq!(fs::read_to_string(&junit).unwrap(), "");
+    let text = folder.path().join("check.txt");
+    let text_text = format!("--output={}", text.display());
+    let none = "--baseline=/nonexistent";
+    for more in [&[][..], &[none]] {
+        fs::write(&junit, "<testsuites/>").unwrap();
+        fs::write(&text, "all is well").unwrap();
+        let options = [&["--max-idle=10%", &junit_text, &text_text], more].concat();
+        of_file(&options, Path::new("/nonexistent")).expect(125);
+        assert_eq!(fs::read_to_string(&junit).unwrap(), "");
+        assert_eq!(fs::read_to_string(&text).unwrap(), "");
+    }
 }
 
 #[test]

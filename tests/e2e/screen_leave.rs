@@ -160,6 +160,9 @@ fn killed_while_open() {
     kill(terminal.pid(), libc::SIGKILL);
     terminal.wait();
     assert!(is_alive(program));
+    // Whoever stays with it gives the terminal back.
+    let restored = eventually(LIMIT, || terminal.is_restored().then_some(()));
+    assert!(restored.is_some(), "not restored: {}", terminal.shown());
     fs::write(folder.path().join("now"), "").unwrap();
     // What it writes from then on is to be seen.
     terminal.wait_for(&clean_code());

@@ -136,7 +136,7 @@ fn one_that_is_watched_is_no_news() {
     let (_, report) = watch_with(
         &["--barrier=sense_wait"],
         &SPINS.path(),
-        &["how=sense", "rounds=10", "stuck=12000"],
+        &["how=sense", "rounds=10", "stuck=5000"],
     );
     report.is_exactly(4 * 10, 10);
     assert_eq!(suspects(&report), [] as [Value; 0], "{report}");
@@ -226,7 +226,7 @@ fn while_barriers_are_hit_nobody_looks() {
         .arg(&json)
         .arg("--")
         .arg(team)
-        .arg("rounds=2000")
+        .args(["rounds=2000", "threads=2"])
         .env("OMP_WAIT_POLICY", "active");
     run(command).expect(0);
     let report = Report::read(&json);

@@ -258,6 +258,33 @@ static void *wants_a_unit(void *unused)
     return NULL;
 }
 
+static struct timespec in_an_hour(void)
+{
+    struct timespec time;
+    must(clock_gettime(CLOCK_REALTIME, &time));
+    time.tv_sec += 3600;
+    return time;
+}
+
+static void *wants_for_a_while(void *unused)
+{
+    (void)unused;
+    settle(1);
+    struct timespec until = in_an_hour();
+    must(pthread_mutex_timedlock(&mutex, &until)); // SITE timedlock
+    meet(&barrier);
+    return NULL;
+}
+
+static void *wants_a_unit_for_a_while(void *unused)
+{
+    (void)unused;
+    struct timespec until = in_an_hour();
+    must(sem_timedwait(&semaphore, &until)); // SITE timedwait
+    meet(&barrier);
+    return NULL;
+}
+
 static void *joins(void *unused)
 {
     (void)unused;
@@ -366,6 +393,9 @@ static const struct {
     {"join", 2, {{"one", arrives}, {"joiner", joins}}},
     {"again", 3, {{"interrupted", arrives}, {"other", settles}}},
     {"shared", 2, {{"one", arrives}, {"wanter", wants_a_unit}}},
+    {"limited",
+     3,
+     {{"holder", holds}, {"wanter", wants_for_a_while}, {"third", wants_a_unit_for_a_while}}},
 };
 
 int main(int argc, char **argv)

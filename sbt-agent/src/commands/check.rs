@@ -5,7 +5,8 @@ use std::{ffi::OsString, path::Path};
 use anyhow::Context as _;
 
 use super::chosen::{
-    BASELINE, SETTINGS, SettingsError, fresh, guard_watching, narration, recording, settings,
+    BASELINE, SETTINGS, SettingsError, fresh, guard_watching, narration, recording, say_notes,
+    settings,
 };
 use crate::{
     check::{Check, To},
@@ -30,6 +31,7 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
     let none = Environment::default();
     let effective = all_settings::effective(folder.as_deref(), none, options);
     let effective = effective.map_err(Usage)?;
+    say_notes(&effective);
     let asked = effective.settings.check.clone().with(typed);
     let read = [
         (READ, Some(path)),
@@ -77,8 +79,10 @@ pub fn program(
     ];
     let written = [("--junit", to.junit.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
+    let _fresh = fresh(options);
+    let check = Check::new(asked, to)?;
     let mut settings = effective.settings;
-    if let Some(limit) = asked.no_hang {
+    if let Some(limit) = check.asked().no_hang {
         if settings.duration.is_some() {
             let text = "--no-hang needs the program to be watched to its end, and --duration (or \
                         `duration` in sbt.toml) stops before: leave one of them out";
@@ -89,9 +93,7 @@ pub fn program(
         settings.hang_time = Some(settings.hang_time.map_or(look, |time| time.min(look)));
         settings.end_hangs = Some(limit);
     }
-    let _fresh = fresh(options);
     let record = recording(options)?;
-    let check = Check::new(asked, to)?;
     let target = Target::Run {
         command: program,
         invoker,

@@ -70,11 +70,16 @@ pub fn settings(
     if let Some(time) = hang_time {
         effective.suggest_hang_time(time);
     }
+    say_notes(&effective);
+    say(&all_settings::table(&effective, detail));
+    Ok(Some(effective))
+}
+
+/// Says what is to be known of the settings.
+pub fn say_notes(effective: &Effective) {
     for note in &effective.notes {
         say(&format!("sbt: {}\n", printable(note)));
     }
-    say(&all_settings::table(&effective, detail));
-    Ok(Some(effective))
 }
 
 /// The effective settings, and how much of them is to be shown.

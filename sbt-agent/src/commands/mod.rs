@@ -12,6 +12,7 @@ use anyhow::Context as _;
 pub use self::chosen::say;
 use crate::{
     check::To,
+    ci,
     cli::{self, Command, Exports},
     compare, counters, demo, doctor, hang, look, manual,
     output::{
@@ -42,6 +43,8 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
     if let Command::Hang { .. }
     | Command::Report { .. }
     | Command::Diff { .. }
+    | Command::Check { file: Some(_), .. }
+    | Command::List { of: Some(_) }
     | Command::Replay { .. } = &command
     {
         // They start nothing. What they read may be anybody's.
@@ -118,7 +121,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::List { of: Some(of) } => {
-            output::print(&offers::text(&of, &offers::files(&of)?))?;
+            output::print(&ci::tame(&offers::text(&of, &offers::files(&of)?)))?;
             Ok(0)
         }
         Command::Doctor { programs: true } => Ok(u8::from(!doctor::programs::examine()?)),

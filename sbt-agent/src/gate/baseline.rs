@@ -1,7 +1,7 @@
 //! A run against one before: what takes longer, by more than is tolerated and more than
 //! chance. What may be either is not known.
 
-use super::{Amount, Outcome};
+use super::{Amount, Outcome, measure};
 use crate::{
     compare::{Change, Comparison, compare},
     report::{Figure, Report},
@@ -16,7 +16,10 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
     for site in &comparison.sites {
         let outcome = of(&site.phase_ns, tolerance_pct).one_of(&site.name);
         outcomes.push(match after.site(site.after) {
-            Some(at) => outcome.at(at),
+            Some(at) => match measure::has_enough_phases(at, after) {
+                Ok(()) => outcome.at(at),
+                Err(why) => outcome.at(at).unknown(why),
+            },
             None => outcome,
         });
     }

@@ -139,7 +139,7 @@ fn limit(report: &Report, rule: &Rule) -> Vec<Outcome> {
                 site: Some(phase.name.clone()),
                 ..named(&phase.name)
             };
-            settle(outcome, measure::of_phase(rule.measure, phase))
+            settle(outcome, measure::of_phase(rule.measure, phase, report))
         }
     });
     let judged: Vec<Outcome> = judged.collect();

@@ -3,8 +3,8 @@
 use super::{Amount, Measure};
 use crate::report::{ConceptualReport, EfficiencyReport, Report, SiteReport, StatReport};
 
-/// Where the probes were on for spans of time only, fewer episodes than this tell too
-/// little of those that nobody saw.
+/// Where the probes were on for spans of time only, fewer episodes or phases than this
+/// tell too little of those that nobody saw.
 const ENOUGH: u64 = 100;
 
 /// A figure.
@@ -41,14 +41,10 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
             site.incomplete.saturating_add(site.episodes)
         ));
     }
-    if site.estimated && site.episodes < ENOUGH {
-        return Err(format!(
-            "only {} episodes were seen there, since the probes were on for {} of the run; \
-             --budget off watches all",
-            site.episodes,
-            seen(report)
-        ));
+    if measure == Measure::Phase {
+        has_enough_phases(site, report)?;
     }
+    is_enough(site.episodes, "episodes", site.estimated, report)?;
     match measure {
         Measure::Imbalance => {
             let known = site.imbalance_pct.map(Amount::Percent);
@@ -71,8 +67,39 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
     }
 }
 
+/// Whether so many phases were seen at a site that they stand for all: one is known only where
+/// the episode before was seen too. If not, why.
+pub fn has_enough_phases(site: &SiteReport, report: &Report) -> Result<(), String> {
+    let seen = site.phase_ns.as_ref().map_or(0, |phases| phases.count);
+    let estimated = site.estimated && site.phase_ns.is_some();
+    is_enough(seen, "phases", estimated, report)
+}
+
 /// Likewise in a conceptual phase.
-pub fn of_phase(measure: Measure, phase: &ConceptualReport) -> Result<Measured, String> {
+pub fn of_phase(
+    measure: Measure,
+    phase: &ConceptualReport,
+    report: &Report,
+) -> Result<Measured, String> {
+    if let Some(whole) = phase
+        .phase_ns
+        .as_ref()
+        .filter(|_| measure != Measure::Episodes)
+    {
+        if phase.abandoned > whole.count {
+            let all = phase.abandoned.saturating_add(whole.count);
+            let remedy = if report.estimated {
+                "; --budget off watches all"
+            } else {
+                ""
+            };
+            return Err(format!(
+                "most of them were given up: {} of {all}{remedy}",
+                phase.abandoned
+            ));
+        }
+        is_enough(whole.count, "whole ones", report.estimated, report)?;
+    }
     let none = || {
         format!(
             "of a phase from barrier to barrier there is no {}",
@@ -112,7 +139,7 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, String> {
         if report.estimated {
             format!(
                 "the probes were on for {} of the run; --budget off watches all",
-                seen(report)
+                part_seen(report)
             )
         } else if report.episodes == 0 {
             "no complete episode was seen".into()
@@ -126,6 +153,18 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, String> {
     })?;
     let none = || format!("of the whole run there is no {}", of(measure));
     of_efficiency(measure, efficiency).ok_or_else(none)
+}
+
+/// Whether what was seen stands for what nobody saw.
+fn is_enough(count: u64, what: &str, estimated: bool, report: &Report) -> Result<(), String> {
+    if !estimated || count >= ENOUGH {
+        return Ok(());
+    }
+    Err(format!(
+        "only {count} {what} were seen there, since the probes were on for {} of the run; \
+         --budget off watches all",
+        part_seen(report)
+    ))
 }
 
 fn of(measure: Measure) -> &'static str {
@@ -156,7 +195,7 @@ fn time(stat: Option<&StatReport>) -> Result<Measured, String> {
     })
 }
 
-fn seen(report: &Report) -> String {
+fn part_seen(report: &Report) -> String {
     let thinned = report.own_cost.thinned;
     thinned.map_or_else(
         || "a part".into(),

@@ -215,6 +215,7 @@ fn of_a_run_seen_in_part_little_is_known() {
     let mut it = site(0, "factor", 690);
     it.estimated = true;
     it.episodes = 99;
+    it.phase_ns.as_mut().unwrap().count = 99;
     let mut report = report(vec![it]);
     report.estimated = true;
     report.efficiency = None;
@@ -239,6 +240,11 @@ fn of_a_run_seen_in_part_little_is_known() {
     // So many were seen at least.
     assert!(only(&report, Measure::Episodes, "factor:99").holds);
     report.sites[0].episodes = 100;
+    assert!(only(&report, Measure::Imbalance, "100%").holds);
+    // It is the phases that count there, of which there may be fewer.
+    let why = unknown(&report, Measure::Phase, "factor=1h");
+    assert!(why.contains("only 99 phases"), "{why}");
+    report.sites[0].phase_ns.as_mut().unwrap().count = 100;
     assert!(only(&report, Measure::Phase, "factor=1h").holds);
 }
 
@@ -254,6 +260,25 @@ fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
     report.conceptual_phases[0].phase_ns = None;
     let why = unknown(&report, Measure::Phase, "step=1h");
     assert!(why.contains("never came to an end"), "{why}");
+}
+
+#[test]
+fn of_what_was_mostly_given_up_or_unwatched_too_little_is_known() {
+    let mut report = report(vec![site(0, "factor", 690)]);
+    report.estimated = true;
+    report.own_cost.thinned = None;
+    let mut stat = report.sites[0].phase_ns.clone().unwrap();
+    stat.count = 99;
+    let at = &mut report.conceptual_phases[0];
+    at.phase_ns = Some(stat);
+    at.abandoned = 0;
+    let why = unknown(&report, Measure::Phase, "step=1h");
+    assert!(why.contains("only 99 whole ones"), "{why}");
+    report.estimated = false;
+    assert!(only(&report, Measure::Phase, "step=1h").holds);
+    report.conceptual_phases[0].abandoned = 100;
+    let why = unknown(&report, Measure::Phase, "step=1h");
+    assert!(why.contains("given up: 100 of 199"), "{why}");
 }
 
 #[test]

@@ -289,7 +289,7 @@ fn likely(
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
         // It may have to do something else first, and starts threads.
         _ if is_main => Likely::Maybe,
-        Doing::Waiting(WaitFor::Condvar { timed, .. } | WaitFor::Futex { timed, .. }) if *timed => {
+        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) if thread.timed => {
             Likely::Hardly
         }
         Doing::Call { name, .. } if IDLE_CALLS.contains(&name.as_str()) => Likely::Hardly,
@@ -305,9 +305,10 @@ fn is_helper(view: &View, index: usize) -> bool {
 
 /// Whether a thread that hardly comes might, once it has slept.
 fn comes_later(view: &View, index: usize) -> bool {
-    match &view.thread(index).doing {
+    let thread = view.thread(index);
+    match &thread.doing {
         _ if is_helper(view, index) => false,
-        Doing::Waiting(WaitFor::Condvar { timed, .. } | WaitFor::Futex { timed, .. }) => *timed,
+        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => thread.timed,
         Doing::Call { name, .. } => IDLE_CALLS.contains(&name.as_str()),
         _ => false,
     }

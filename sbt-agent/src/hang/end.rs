@@ -118,11 +118,12 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<&'static str>) {
         Need::Anyone if !graph.can_go(at) => return (Grade::Stuck, Some("nobody-wakes")),
         _ => {}
     }
-    let grade = match &view.thread(at).doing {
+    let thread = view.thread(at);
+    let grade = match &thread.doing {
         Doing::Running if moves(view, at) => Grade::Slow,
         Doing::Running => Grade::Unclear,
+        _ if sleeps(thread) => Grade::Unclear,
         Doing::Waiting(WaitFor::Mutex { .. }) if graph.need(at) == Need::Nothing => Grade::Slow,
-        doing if sleeps(doing) => Grade::Unclear,
         Doing::Waiting(_) | Doing::Call { .. } | Doing::Stopped | Doing::Traced { .. } => {
             Grade::Stuck
         }

@@ -200,6 +200,9 @@ fn need(view: &View, at: usize) -> Need {
     if let Some(barrier) = view.barrier_of(at) {
         return Need::Barrier(barrier);
     }
+    if view.thread(at).gives_up() {
+        return Need::Nothing;
+    }
     let held_by = |id: ThreadId| view.index(id).map_or(Need::Nothing, Need::Thread);
     match &view.thread(at).doing {
         Doing::Ended => Need::Never,
@@ -234,9 +237,6 @@ fn need(view: &View, at: usize) -> Need {
                 holder: Holder::Nobody,
                 ..
             }
-            // It wakes by itself.
-            | WaitFor::Condvar { timed: true, .. }
-            | WaitFor::Futex { timed: true, .. }
             // Another process may wake it.
             | WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }

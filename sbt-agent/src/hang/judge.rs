@@ -117,7 +117,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let (grade, because) = match grade {
         None if !absent.later.is_empty() => {
             let mut later = absent.later.iter();
-            let ends = later.any(|it| sleeps(&graph.view.thread(*it).doing));
+            let ends = later.any(|it| sleeps(graph.view.thread(*it)));
             (if ends { Grade::Unclear } else { Grade::Stuck }, None)
         }
         None if graph.view.has_strangers(at) => (Grade::Unclear, None),

@@ -35,6 +35,8 @@ pub struct ThreadSeen {
     pub name: String,
     /// What it did at the last look.
     pub doing: Doing,
+    /// What it sleeps in ends by itself after some time.
+    pub timed: bool,
     /// The calls that it was in, the innermost first, at the last look; where it sleeps
     /// without the C library's part, whose name is in [`Doing`].
     pub stack: Vec<CallSeen>,
@@ -51,6 +53,18 @@ pub struct ThreadSeen {
     /// threads that did was so at one moment. Not so if there was one look only, of who
     /// runs or spins, and of who has ended.
     pub slept: bool,
+}
+
+impl ThreadSeen {
+    /// It sleeps for something, and goes on after some time also without that. Whoever waits
+    /// at a barrier so is there still.
+    pub const fn gives_up(&self) -> bool {
+        match &self.doing {
+            Doing::Waiting(WaitFor::Barrier(_)) => false,
+            Doing::Waiting(_) => self.timed,
+            _ => false,
+        }
+    }
 }
 
 /// A call that a thread is in.
@@ -138,8 +152,6 @@ pub enum WaitFor {
     Condvar {
         /// Its address, if known; else that of the word that it sleeps on.
         address: u64,
-        /// The wait ends by itself after some time.
-        timed: bool,
         /// Other processes may wake it.
         shared: bool,
     },
@@ -157,8 +169,6 @@ pub enum WaitFor {
     Futex {
         /// Its address.
         address: u64,
-        /// The wait ends by itself after some time.
-        timed: bool,
         /// Other processes may wake it.
         shared: bool,
     },

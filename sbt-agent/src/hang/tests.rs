@@ -76,10 +76,9 @@ fn call(name: &str, what: &str) -> Doing {
     }
 }
 
-fn condvar(timed: bool) -> Doing {
+fn condvar() -> Doing {
     Doing::Waiting(WaitFor::Condvar {
         address: 0x5000,
-        timed,
         shared: false,
     })
 }
@@ -112,6 +111,7 @@ impl Seen {
             id: id(number),
             name: name.into(),
             doing,
+            timed: false,
             stack: stack(calls),
             is_whole: true,
             also_at: Vec::new(),

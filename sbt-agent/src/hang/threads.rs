@@ -165,7 +165,7 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         }
         _ => return None,
     };
-    Some(match *wait {
+    let mut on = match *wait {
         WaitFor::Barrier(_) => on("barrier", None),
         WaitFor::Mutex {
             address, holder, ..
@@ -174,14 +174,8 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
             address, writer, ..
         } => held("rwlock", address, writer),
         WaitFor::Semaphore { address, .. } => on("semaphore", hex(address)),
-        WaitFor::Condvar { address, timed, .. } => BlockedOn {
-            timed: Some(timed),
-            ..on("condvar", hex(address))
-        },
-        WaitFor::Futex { address, timed, .. } => BlockedOn {
-            timed: Some(timed),
-            ..on("futex", hex(address))
-        },
+        WaitFor::Condvar { address, .. } => on("condvar", hex(address)),
+        WaitFor::Futex { address, .. } => on("futex", hex(address)),
         WaitFor::Join { thread } => {
             let other = thread.and_then(|other| view.neighbour(at, other));
             BlockedOn {
@@ -200,5 +194,8 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
                 ..on("child", None)
             }
         }
-    })
+    };
+    let can_be = !matches!(wait, WaitFor::Barrier(_) | WaitFor::Child { .. });
+    on.timed = can_be.then_some(view.thread(at).timed);
+    Some(on)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{
     graph::{Graph, Need},
     names::{View, spoken},
-    scene::{CallSeen, Doing, Holder, ThreadId, WaitFor},
+    scene::{CallSeen, Doing, Holder, ThreadId, ThreadSeen, WaitFor},
 };
 use crate::{place::printable, verdict::words::time};
 
@@ -79,7 +79,14 @@ fn runs(view: &View, thread: usize) -> String {
 }
 
 fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
-    let timed = |timed: bool| if timed { ", for a limited time" } else { "" };
+    let mut text = wait_for(view, thread, wait);
+    if view.thread(thread).gives_up() {
+        text.push_str(", for a limited time");
+    }
+    text
+}
+
+fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
     match wait {
         WaitFor::Barrier(at) if *at < view.scene.barriers.len() => {
             format!("waits at {}", view.barrier(*at, &[thread]))
@@ -111,14 +118,9 @@ fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
             }
         }
         WaitFor::Semaphore { address, .. } => format!("waits for the semaphore {address:#x}"),
-        WaitFor::Condvar {
-            address,
-            timed: limit,
-            ..
-        } => format!(
-            "waits for the condition variable {address:#x}{}",
-            timed(*limit)
-        ),
+        WaitFor::Condvar { address, .. } => {
+            format!("waits for the condition variable {address:#x}")
+        }
         WaitFor::Join { thread: None } => "waits for the end of another thread".into(),
         WaitFor::Join {
             thread: Some(other),
@@ -130,11 +132,7 @@ fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
         WaitFor::Child {
             process: Some(process),
         } => format!("waits for the end of its child process {process}"),
-        WaitFor::Futex {
-            address,
-            timed: limit,
-            ..
-        } => format!("waits for the futex {address:#x}{}", timed(*limit)),
+        WaitFor::Futex { address, .. } => format!("waits for the futex {address:#x}"),
     }
 }
 
@@ -266,9 +264,9 @@ pub fn list(names: &[String], most: usize) -> String {
 }
 
 /// Whether what a thread sleeps for ends by itself.
-pub fn sleeps(doing: &Doing) -> bool {
-    match doing {
-        Doing::Waiting(WaitFor::Condvar { timed, .. } | WaitFor::Futex { timed, .. }) => *timed,
+pub fn sleeps(thread: &ThreadSeen) -> bool {
+    match &thread.doing {
+        Doing::Waiting(_) => thread.gives_up(),
         Doing::Call { name, .. } => name.contains("sleep") || name == "restart_syscall",
         _ => false,
     }

@@ -2,12 +2,13 @@
 
 use super::{
     call::Call,
+    futex::Futex,
     thread::{self, Glance},
 };
 use crate::{
     hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen},
     place::Frame,
-    target::memory::Stack,
+    target::memory::{Memory, Stack},
     target::sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
 };
 
@@ -177,10 +178,15 @@ impl Seen {
             .filter(|place| Some(place) != here)
             .collect();
         let ran_ns = self.glance.ran_ns.zip(self.first_ns);
+        let memory = Memory {
+            thread: self.id.thread,
+        };
+        let futex = Futex::of(self.glance.call, memory);
         ThreadSeen {
             id: self.id,
             name: self.name,
             doing,
+            timed: futex.is_some_and(|futex| futex.timed),
             is_whole: self
                 .followed
                 .as_ref()

@@ -303,18 +303,20 @@ fn other_objects_are_known_by_the_function_that_waits() {
         };
         assert_eq!(*shared, expected, "{case}");
     }
+    let (_stuck, scene) = hangs("limited");
+    let wanter = thread(&scene, "wanter");
+    let is_lock = matches!(wanter.doing, Doing::Waiting(WaitFor::Mutex { .. }));
+    assert!(is_lock && wanter.timed, "{wanter:?}");
+    let third = thread(&scene, "third");
+    let is_semaphore = matches!(third.doing, Doing::Waiting(WaitFor::Semaphore { .. }));
+    assert!(is_semaphore && third.timed, "{third:?}");
     let (_stuck, scene) = hangs("missed");
-    let doing = &thread(&scene, "waiter").doing;
-    let Doing::Waiting(WaitFor::Condvar {
-        address,
-        timed,
-        shared,
-    }) = doing
-    else {
-        panic!("{doing:?}");
+    let waiter = thread(&scene, "waiter");
+    let Doing::Waiting(WaitFor::Condvar { address, shared }) = &waiter.doing else {
+        panic!("{waiter:?}");
     };
     assert!(
-        !timed && !shared && address.is_multiple_of(16),
+        !waiter.timed && !shared && address.is_multiple_of(16),
         "{address:#x}"
     );
     let (_stuck, scene) = hangs("join");

@@ -147,7 +147,7 @@ impl Waits<'_> {
     }
 
     fn futex(&mut self, seen: &Seen, futex: Futex, memory: Memory) -> WaitFor {
-        let Futex { address, timed, .. } = futex;
+        let address = futex.address;
         let shared = !futex.private;
         let process = seen.id.process;
         if let Some(index) = self.of_runtime(seen, &[address], Some(futex), memory) {
@@ -156,11 +156,7 @@ impl Waits<'_> {
         if futex.inherits {
             return self.mutex(seen, address, memory);
         }
-        let unknown = WaitFor::Futex {
-            address,
-            timed,
-            shared,
-        };
+        let unknown = WaitFor::Futex { address, shared };
         let glibc = self.version(process);
         let version = glibc.flatten();
         match wants(&functions(seen)) {
@@ -241,7 +237,6 @@ impl Waits<'_> {
             Some(kind) => WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind))),
             None => WaitFor::Condvar {
                 address,
-                timed: futex.timed,
                 shared: !futex.private,
             },
         }

@@ -3,16 +3,13 @@
 //! The library that decodes them checks much and panics at the rest; for whoever reads a
 //! recording that is one more way of being damaged.
 
-use std::{
-    cell::Cell,
-    io::Read,
-    panic::{self, AssertUnwindSafe},
-    sync::Once,
-};
+use std::io::Read;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::SchemaRef;
+
+use crate::panics::caught;
 
 /// The batches of a stream, in order.
 pub struct Batches<R: Read> {
@@ -55,40 +52,5 @@ impl<R: Read> Iterator for Batches<R> {
             return Some(None);
         };
         next.map(Result::ok)
-    }
-}
-
-thread_local! {
-    /// A panic of this thread is caught, and nobody is to be told of it.
-    static CAUGHT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What it gives; `None` if it panics, of which nothing is said.
-fn caught<T>(doing: impl FnOnce() -> T) -> Option<T> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !CAUGHT.get() {
-                before(info);
-            }
-        }));
-    });
-    let outer = CAUGHT.replace(true);
-    let result = panic::catch_unwind(AssertUnwindSafe(doing));
-    CAUGHT.set(outer);
-    result.ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::caught;
-
-    #[test]
-    fn a_panic_is_one_more_way_of_being_damaged() {
-        assert_eq!(caught(|| 3), Some(3));
-        let none: Option<u32> = caught(|| panic!("told to nobody"));
-        assert_eq!(none, None);
-        assert_eq!(caught(|| 4), Some(4));
     }
 }

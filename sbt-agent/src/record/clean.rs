@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::place::printable;
+use crate::place::{is_printable, printable};
 
 /// Reads JSON of which each string is made safe to print, lines apart: what sbt writes
 /// itself stays as it is.
@@ -18,7 +18,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 
 fn clean(value: &mut Value) {
     match value {
-        Value::String(text) if text.chars().any(char::is_control) => {
+        Value::String(text) if !text.chars().all(is_printable) => {
             let lines: Vec<String> = text.split('\n').map(printable).collect();
             *text = lines.join("\n");
         }
@@ -35,11 +35,12 @@ mod tests {
 
     #[test]
     fn what_drives_a_terminal_is_taken_out() {
-        let text = r#"{"a": ["\u001b]52;c;x\u0007", "two\nlines"], "b": 1.5}"#;
+        let text = r#"{"a": ["\u001b]52;c;x\u0007", "two\nlines", "a\u202eb"], "b": 1.5}"#;
         let value: Value = read(text).unwrap();
         let first = value["a"][0].as_str().unwrap();
         assert!(!first.contains(char::is_control), "{first:?}");
         assert_eq!(value["a"][1], "two\nlines");
+        assert_eq!(value["a"][2], "a?b");
         assert_eq!(value["b"], 1.5);
     }
 }

@@ -69,9 +69,10 @@ pub struct Report {
     /// Version of sbt.
     #[serde(deserialize_with = "word::read")]
     pub version: Word,
-    /// Where the events came from: `ebpf`.
+    /// Where the events came from: `ebpf`, `perf` or `ptrace`.
     pub backend: String,
-    /// How: `uprobe_multi`, or `perf uprobes` before Linux 6.6.
+    /// How: `uprobe_multi`, or `perf uprobes` before Linux 6.6; `breakpoints of the processor`
+    /// with `perf`, `breakpoints` with `ptrace`.
     pub method: String,
     /// The target's command line; `["sbt","demo",NAME]` for a demo.
     pub command: Vec<String>,

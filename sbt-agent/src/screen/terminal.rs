@@ -25,22 +25,21 @@ use ratatui::{
     Terminal,
     backend::CrosstermBackend,
     crossterm::{
-        cursor::{Hide, Show},
-        event::{
-            self, DisableBracketedPaste, DisableFocusChange, EnableBracketedPaste,
-            EnableFocusChange, Event,
-        },
+        cursor::Hide,
+        event::{self, EnableBracketedPaste, EnableFocusChange, Event},
         execute,
         style::Print,
-        terminal::{
-            EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
-        },
+        terminal::{EnterAlternateScreen, disable_raw_mode, enable_raw_mode, size},
     },
 };
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use super::{State, look::Look, program_size};
-use crate::live::{Request, Snapshot};
+use crate::{
+    live::{Request, Snapshot},
+    panics,
+    target::pty::GIVE_BACK,
+};
 
 /// Between two frames at the least.
 const FRAME: Duration = Duration::from_millis(100);
@@ -57,7 +56,6 @@ const RETRY: Duration = Duration::from_millis(10);
 
 // Clicks and the wheel, with coordinates of any size; not every movement.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
-const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 
 /// Whether the terminal is ours.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -153,14 +151,7 @@ pub fn restore() {
     if let Ok(tty) = Tty::open(Some(Instant::now() + PATIENCE)) {
         let mut tty = BufWriter::new(tty);
         // If it takes nothing, there is nothing that we could do about it.
-        let _gone = execute!(
-            tty,
-            Print(MOUSE_OFF),
-            DisableBracketedPaste,
-            DisableFocusChange,
-            LeaveAlternateScreen,
-            Show,
-        );
+        let _gone = execute!(tty, Print(GIVE_BACK),);
     }
     let _gone = disable_raw_mode();
 }
@@ -171,7 +162,9 @@ fn restore_on_panic() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            restore();
+            if !panics::is_caught() {
+                restore();
+            }
             before(info);
         }));
     });

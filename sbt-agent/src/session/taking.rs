@@ -1,6 +1,10 @@
 //! What is done with the events that the source hands over.
 
-use std::{collections::BTreeSet, io::Write as _};
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
 use super::{Session, View};
 use crate::{
@@ -11,15 +15,30 @@ use crate::{
     target::process,
 };
 
+/// The kernel tells of the end of a first thread before it is one: what comes of it is to be
+/// known now, for until then others may take its probes for nobody's.
+fn await_end_of_first(pid: u32) {
+    const PAUSE: Duration = Duration::from_micros(100);
+    const LONGEST: Duration = Duration::from_millis(3);
+    let begun = Instant::now();
+    while !process::first_thread_has_ended(pid) && begun.elapsed() < LONGEST {
+        std::thread::sleep(PAUSE);
+    }
+}
+
 impl Session {
     pub(super) fn take(&mut self, batch: &Batch) {
         let mut maps_changed = BTreeSet::new();
         let mut has_forked = false;
         let mut someone_ended = false;
+        let mut first_ended = false;
         let mut first_replaced = false;
         for event in batch {
             match event {
-                Event::Exit { .. } => someone_ended = true,
+                Event::Exit { tid, .. } => {
+                    someone_ended = true;
+                    first_ended |= *tid == self.pid;
+                }
                 Event::Callers {
                     id,
                     process,
@@ -82,6 +101,9 @@ impl Session {
         View::heard(&mut self.view);
         for process in maps_changed {
             self.look_at_maps(process);
+        }
+        if first_ended {
+            await_end_of_first(self.pid);
         }
         self.follow_up(has_forked, first_replaced, someone_ended);
     }

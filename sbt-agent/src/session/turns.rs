@@ -16,7 +16,7 @@ use crate::{
     place::printable,
     report::Report,
     screen,
-    terminal::{Relay, Terminal, stop_ourselves},
+    terminal::{Ends, Relay, Terminal, stop_ourselves},
 };
 
 /// How often it is decided about departures.
@@ -155,6 +155,7 @@ impl Session {
     pub(super) fn leave_screen(&mut self) -> anyhow::Result<()> {
         if let Some(view) = self.view.take() {
             let observer = view.close();
+            self.say_screen(false);
             let off_ns = observer.off_for_ns(self.end_ns);
             if off_ns > 0 {
                 let seconds = off_ns as f64 / 1e9;
@@ -166,13 +167,15 @@ impl Session {
                 let _gone = writeln!(std::io::stderr(), "{line}");
             }
         }
-        if let Some(mut terminal) = self.terminal.take() {
+        if let Some(terminal) = &mut self.terminal {
             let ended = self.exit_status.is_some();
             if ended {
                 terminal.take_rest();
             }
             let running = self.running.as_mut().filter(|_| !ended);
-            self.relay = Some(Relay::new(terminal, running).context("joining the terminals")?);
+            // Where that fails, what the program writes is read all the same: it must not stop.
+            let ends = Ends::open(running).context("joining the terminals")?;
+            self.relay = self.terminal.take().map(|terminal| ends.join(terminal));
         }
         Ok(())
     }

@@ -117,7 +117,10 @@ impl Session {
         let observer = Observer::new(self.start_ns);
         let (latest, receiver) = watch::channel(Arc::new(self.snapshot(&observer)));
         let (sender, requests) = unbounded_channel();
-        let handle = Screen::spawn(look, receiver, sender)?;
+        self.say_screen(true);
+        let handle = Screen::spawn(look, receiver, sender).inspect_err(|_| {
+            self.say_screen(false);
+        })?;
         self.view = Some(View {
             handle,
             latest,
@@ -129,6 +132,13 @@ impl Session {
             is_away: false,
         });
         Ok(())
+    }
+
+    /// Says whether there is a screen, in case that we are killed.
+    pub fn say_screen(&self, on: bool) {
+        if let Some(running) = &self.running {
+            running.has_screen(on);
+        }
     }
 
     fn snapshot(&mut self, observer: &Observer) -> Snapshot {
@@ -147,6 +157,7 @@ impl Session {
         };
         if view.is_away && output::has_terminal() {
             view.is_away = false;
+            self.say_screen(true);
             view.handle.resume();
         }
         view.taken = Instant::now();
@@ -345,6 +356,7 @@ impl Session {
         self.hangs.let_look_end().await;
         if let Some(view) = &self.view {
             view.handle.suspend();
+            self.say_screen(false);
         }
         stop_ourselves();
         if let Some(view) = &mut self.view {

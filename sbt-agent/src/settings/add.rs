@@ -1,7 +1,9 @@
 //! Adds a name to the settings file, leaving everything else in it as it is.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, fchown},
     path::{Path, PathBuf},
 };
 
@@ -55,16 +57,24 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let _as_root = Writing::begin();
     let new = path.with_extension(format!("toml.{}", std::process::id()));
     let old = fs::metadata(path).ok();
-    let result = fs::write(&new, text).and_then(|()| {
-        use std::os::unix::fs::{MetadataExt as _, chown};
+    // Whoever else may write to the folder may have put something there, as a link.
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&new)?;
+    let result = file.write_all(text.as_bytes()).and_then(|()| {
         match (&old, Invoker::from_sudo()) {
             (Some(old), _) => {
-                chown(&new, Some(old.uid()), Some(old.gid()))?;
-                fs::set_permissions(&new, old.permissions())?;
+                fchown(&file, Some(old.uid()), Some(old.gid()))?;
+                file.set_permissions(old.permissions())?;
             }
             // What sbt writes under sudo belongs to who called sudo.
             (None, Some(invoker)) => {
-                chown(&new, Some(invoker.uid.as_raw()), Some(invoker.gid.as_raw()))?;
+                fchown(
+                    &file,
+                    Some(invoker.uid.as_raw()),
+                    Some(invoker.gid.as_raw()),
+                )?;
             }
             (None, None) => {}
         }

@@ -5,7 +5,8 @@
 //! in the foreground: Ctrl-Z works, and the program's end hangs up on none of
 //! its children. It holds the terminal open, so that our own end, even by
 //! SIGKILL, does not hang up on the program either: from then on it hands what
-//! the program writes to the real terminal, until nobody writes any more.
+//! the program writes to the real terminal, until nobody writes any more. If our screen
+//! was there, it gives the terminal back first.
 
 use std::{
     io,
@@ -35,9 +36,13 @@ pub struct Keeper {
     news: OwnedFd,
     /// The number of each signal that has stopped the program.
     stops: Option<OwnedFd>,
-    /// That it is open says that we live.
-    _life: OwnedFd,
+    /// That it is open says that we live; what is written to it, whether our screen is on
+    /// the real terminal.
+    life: OwnedFd,
 }
+
+/// What is said through [`Keeper::life`].
+const SCREEN: [u8; 2] = *b"-+";
 
 /// Forks a keeper, and from it a process on `pty` that does `child`,
 /// which hears whether it has got there. To be
@@ -64,7 +69,7 @@ pub fn start(pty: &Pty, child: impl FnOnce(io::Result<()>)) -> anyhow::Result<(P
             let keeper = Keeper {
                 news: our_news,
                 stops: Some(our_stops),
-                _life: our_life,
+                life: our_life,
             };
             match keeper.hear().context("cannot fork")? {
                 pid @ 1.. => Ok((Pid::from_raw(pid), keeper)),
@@ -85,6 +90,12 @@ impl Keeper {
     /// byte each, without blocking; to be taken once.
     pub fn take_stops(&mut self) -> Option<OwnedFd> {
         self.stops.take()
+    }
+
+    /// Says whether our screen is on the real terminal: before it comes, and after it has gone.
+    pub fn has_screen(&self, on: bool) {
+        // There is room for what is said twice.
+        let _gone = write(&self.life, &[SCREEN[usize::from(on)]]);
     }
 
     fn hear(&self) -> anyhow::Result<i32> {
@@ -163,10 +174,18 @@ impl Inside<'_> {
             status: None,
         };
         let _heard = write(&self.news, &pid.as_raw().to_ne_bytes());
-        while !wait_for(&[self.life.as_fd(), signals.as_fd()], PollTimeout::NONE)[0] {
+        let mut has_screen = false;
+        loop {
+            let [told, _] = wait_for(&[self.life.as_fd(), signals.as_fd()], PollTimeout::NONE);
             program.look(signals, Some(self));
+            let mut word = [0];
+            match told.then(|| read(&self.life, &mut word)) {
+                Some(Ok(1..)) => has_screen = word[0] == SCREEN[1],
+                None | Some(Err(Errno::EINTR)) => {}
+                Some(_) => break,
+            }
         }
-        self.go_on_alone(&mut program, signals);
+        self.go_on_alone(&mut program, signals, has_screen);
         // The terminal's session ends with its leader, and with it goes a
         // SIGHUP to the group in front: that must not be the program's.
         let _none = tcsetpgrp(&self.pty.master, getpid());
@@ -200,12 +219,13 @@ impl Inside<'_> {
 
     /// After sbt's end: hands what is written to the real terminal, until the
     /// program has ended and nobody has its terminal open any more.
-    fn go_on_alone(&self, program: &mut Program, signals: &SignalFd) {
+    fn go_on_alone(&self, program: &mut Program, signals: &SignalFd, has_screen: bool) {
         if program.stopped {
             // Nobody is left who could.
             let _gone = kill(Pid::from_raw(-program.pid.as_raw()), Signal::SIGCONT);
         }
-        let mut real = true;
+        let codes = if has_screen { self.pty.give_back() } else { "" };
+        let mut real = write_all(self.pty.real.as_fd(), codes.as_bytes());
         let mut bytes = [0; 4096];
         loop {
             program.look(signals, None);

@@ -444,6 +444,14 @@ impl Running {
         self.keeper.is_some()
     }
 
+    /// Says whether our screen is on the real terminal, for whoever gives that back should we be
+    /// killed: before it comes, and after it has gone.
+    pub fn has_screen(&self, on: bool) {
+        if let Some(keeper) = &self.keeper {
+            keeper.has_screen(on);
+        }
+    }
+
     /// Where to read, without blocking, the number of each signal that stops
     /// a program on a terminal of ours, one byte each; to be taken once.
     pub fn take_stops(&mut self) -> Option<OwnedFd> {

@@ -5,6 +5,7 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use anyhow::bail;
@@ -334,14 +335,13 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
 
 /// Whether the processor keeps the return addresses of a process a second time (`shstk`, Linux
 /// 6.6): the C library asks for that at the start of a program, after it has loaded libraries.
+/// Where that cannot be told, it may.
 pub fn has_shadow_stack(pid: u32) -> bool {
-    /// `CET_SS`: leaf 7 of CPUID, in ecx.
-    const CAN: u32 = 1 << 7;
-    if std::arch::x86_64::__cpuid_count(7, 0).ecx & CAN == 0 {
-        return false;
-    }
-    let status = fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
-    has_shadow_stack_in(&status)
+    /// `CET_SS`: leaf 7 of CPUID, in ecx. A hypervisor answers it, which takes its time.
+    static CAN: LazyLock<bool> =
+        LazyLock::new(|| std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 7 != 0);
+    let status = || fs::read_to_string(folder(pid).join("status"));
+    *CAN && status().map_or(true, |status| has_shadow_stack_in(&status))
 }
 
 fn has_shadow_stack_in(status: &str) -> bool {

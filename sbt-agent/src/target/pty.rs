@@ -13,10 +13,14 @@ use anyhow::Context as _;
 use nix::{
     fcntl::OFlag,
     pty::{Winsize, grantpt, posix_openpt, unlockpt},
-    sys::termios::{SetArg, tcgetattr, tcsetattr},
+    sys::termios::{LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcgetsid, tcsetattr},
 };
 
 use super::launch::Invoker;
+
+/// What gives a terminal back that our screen was on: no clicks, no brackets around what is
+/// pasted, no word of who looks; the lines and the cursor that were there before.
+pub const GIVE_BACK: &str = "\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1004l\x1b[?1049l\x1b[?25h";
 
 /// Both ends of it.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct Pty {
     pub(super) master: OwnedFd,
     pub(super) slave: OwnedFd,
     pub(super) real: OwnedFd,
+    /// Those that the real one had, if it is the one that our screen is on.
+    modes: Option<Termios>,
     /// Which of the descriptors 0, 1 and 2 it replaces.
     replaced: [bool; 3],
 }
@@ -59,8 +65,9 @@ impl Pty {
         }
         // SAFETY: the kernel has just given this descriptor to us alone.
         let slave = unsafe { OwnedFd::from_raw_fd(slave) };
-        if let Ok(modes) = tcgetattr(&real) {
-            tcsetattr(&slave, SetArg::TCSANOW, &modes)?;
+        let modes = tcgetattr(&real).ok();
+        if let Some(modes) = &modes {
+            tcsetattr(&slave, SetArg::TCSANOW, modes)?;
         }
         let master = OwnedFd::from(master);
         if let Ok(size) = size(&real) {
@@ -70,10 +77,13 @@ impl Pty {
             // So that the program may open it by its name.
             fchown(&slave, Some(invoker.uid.as_raw()), None)?;
         }
+        // Only of the terminal that controls a process is its session told.
+        let modes = modes.filter(|_| tcgetsid(&real).is_ok());
         Ok(Self {
             master,
             slave,
             real,
+            modes,
             replaced,
         })
     }
@@ -82,6 +92,23 @@ impl Pty {
     /// other end here would hide that the program has closed its own.
     pub fn into_master(self) -> OwnedFd {
         self.master
+    }
+
+    /// Gives the real one the modes back that it had before our screen, if nobody else has: what
+    /// is to be written to it, besides.
+    pub(super) fn give_back(&self) -> &'static str {
+        let Some(modes) = &self.modes else {
+            return "";
+        };
+        let raw = |modes: &Termios| {
+            let keys = LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG;
+            !modes.local_flags.intersects(keys) && !modes.output_flags.contains(OutputFlags::OPOST)
+        };
+        // A shell may have: then they are its own.
+        if tcgetattr(&self.real).is_ok_and(|now| raw(&now)) {
+            let _gone = tcsetattr(&self.real, SetArg::TCSANOW, modes);
+        }
+        GIVE_BACK
     }
 
     /// Puts it in the place of the real one. Between fork and exec only.

@@ -23,7 +23,7 @@ mod real;
 mod relay;
 
 pub use real::stop_ourselves;
-pub use relay::Relay;
+pub use relay::{Ends, Relay};
 
 use kept::Kept;
 use lines::Lines;

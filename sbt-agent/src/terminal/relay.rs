@@ -62,10 +62,24 @@ enum Next {
     Stop,
 }
 
-impl Relay {
-    /// Joins them; within an event loop, when the screen has let go of the
-    /// real one. `running`: the program, unless it has ended.
-    pub fn new(terminal: Terminal, running: Option<&mut Running>) -> io::Result<Self> {
+/// What a [`Relay`] needs beside the program's terminal, which is not to be lost where any of
+/// it cannot be had.
+#[derive(Debug)]
+pub struct Ends {
+    program: Option<Program>,
+    real: Option<Real>,
+    resized: Heard,
+    continued: Heard,
+}
+
+impl Ends {
+    /// Within an event loop, when the screen has let go of the real one. `running`: the
+    /// program, unless it has ended.
+    pub fn open(running: Option<&mut Running>) -> io::Result<Self> {
+        let real = Real::open()?;
+        let resized = signal(SignalKind::window_change())?;
+        let continued = signal(SignalKind::from_raw(Signal::SIGCONT as i32))?;
+        // Last: that can be had once only.
         let program = match running {
             Some(running) => Some(Program {
                 pid: running.pid(),
@@ -77,23 +91,35 @@ impl Relay {
             }),
             None => None,
         };
-        let mut relay = Self {
+        Ok(Self {
+            program,
+            real,
+            resized,
+            continued,
+        })
+    }
+
+    /// Joins the program's terminal and the real one.
+    pub fn join(self, terminal: Terminal) -> Relay {
+        let mut relay = Relay {
             terminal,
-            real: Real::open()?,
+            real: self.real,
             input_ended: false,
             in_front: false,
             shown: 0,
             told: false,
             out: Vec::new(),
             written: 0,
-            program,
-            resized: signal(SignalKind::window_change())?,
-            continued: signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
+            program: self.program,
+            resized: self.resized,
+            continued: self.continued,
         };
         relay.resume();
-        Ok(relay)
+        relay
     }
+}
 
+impl Relay {
     /// The program's terminal.
     pub fn terminal(&self) -> &Terminal {
         &self.terminal

@@ -24,6 +24,26 @@ fn two_locks_in_opposite_order() {
 }
 
 #[test]
+fn who_gives_a_lock_up_after_some_time_does_not_wait_for_ever() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 2), "left hangs.c:50")
+        .worker(2, mutex(0xb0, 1), "right hangs.c:55");
+    seen.of(2).timed = true;
+    assert_eq!(judge(&seen.0), None);
+    // It may come when its time is over.
+    seen.barrier(3, 40, &[3]);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because.as_deref()), ("slow", None));
+    let it = hang.missing.iter().find(|it| it.who.name == "worker-2");
+    let it = it.unwrap();
+    assert_eq!(it.blocked_on.as_ref().unwrap().timed, Some(true));
+    assert!(
+        it.does.ends_with("that worker-1 holds, for a limited time"),
+        "{it:#?}"
+    );
+}
+
+#[test]
 fn a_lock_that_is_held_by_whoever_waits_for_it() {
     let mut seen = Seen::new();
     seen.worker(1, mutex(0xa0, 1), "again hangs.c:50");
@@ -73,8 +93,8 @@ fn a_lock_whose_holder_has_ended() {
 #[test]
 fn nobody_is_left_to_wake_anybody() {
     let mut seen = Seen::new();
-    seen.worker(1, condvar(false), "wait_all hangs.c:44")
-        .worker(2, condvar(false), "wait_all hangs.c:44");
+    seen.worker(1, condvar(), "wait_all hangs.c:44")
+        .worker(2, condvar(), "wait_all hangs.c:44");
     seen.is(
         "stuck",
         Some("nobody-wakes"),
@@ -85,7 +105,8 @@ fn nobody_is_left_to_wake_anybody() {
     assert_eq!(judge(&seen.0), None);
     seen.of(3).doing = call("read", "standard input");
     assert_eq!(judge(&seen.0), None);
-    seen.of(3).doing = condvar(true);
+    seen.of(3).doing = condvar();
+    seen.of(3).timed = true;
     assert_eq!(judge(&seen.0), None, "it wakes by itself");
 }
 
@@ -93,7 +114,7 @@ fn nobody_is_left_to_wake_anybody() {
 fn a_missed_broadcast_of_a_barrier_that_was_watched() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2, 4])
-        .worker(3, condvar(false), "take hangs.c:71")
+        .worker(3, condvar(), "take hangs.c:71")
         .watched(17, &[1, 2, 3, 4]);
     seen.0.barriers[0].kind = "condvar";
     seen.is(

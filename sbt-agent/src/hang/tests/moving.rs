@@ -125,7 +125,7 @@ fn nothing_is_said_of_programs_that_do_their_work() {
     seen.of(0).doing = call("epoll_wait", "");
     seen.worker(1, Doing::Running, "solve hangs.c:60")
         .worker(2, mutex(0xa0, 1), "solve hangs.c:61")
-        .worker(3, condvar(false), "next hangs.c:62");
+        .worker(3, condvar(), "next hangs.c:62");
     assert_eq!(judge(&seen.0), None);
     let report = report(&seen.0, PROCESS);
     assert_eq!(

@@ -127,8 +127,8 @@ fn a_holder_that_has_ended_since_may_have_let_go() {
 #[test]
 fn one_that_is_awake_may_wake_the_others() {
     let mut seen = Seen::new();
-    seen.worker(1, condvar(false), "wait_all hangs.c:44")
-        .worker(2, condvar(false), "wait_all hangs.c:44");
+    seen.worker(1, condvar(), "wait_all hangs.c:44")
+        .worker(2, condvar(), "wait_all hangs.c:44");
     assert_eq!(seen.hang().because, Some("nobody-wakes"));
     assert_eq!(judge(&seen.restless(&[2]).0), None);
 }
@@ -143,12 +143,10 @@ fn another_process_may_wake_who_waits_for_what_it_shares() {
             },
             WaitFor::Condvar {
                 address: 0x5000,
-                timed: false,
                 shared,
             },
             WaitFor::Futex {
                 address: 0x5000,
-                timed: false,
                 shared,
             },
         ] {

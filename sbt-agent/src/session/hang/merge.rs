@@ -122,6 +122,7 @@ fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
                 id: member.id,
                 name: member.name.clone(),
                 doing: Doing::Unknown,
+                timed: false,
                 stack: Vec::new(),
                 is_whole: false,
                 also_at: Vec::new(),
@@ -192,6 +193,7 @@ mod tests {
             id: id(number),
             name: format!("t{number}"),
             doing,
+            timed: false,
             stack: Vec::new(),
             is_whole: true,
             also_at: Vec::new(),
@@ -224,7 +226,6 @@ mod tests {
 
     const FUTEX: Doing = Doing::Waiting(WaitFor::Futex {
         address: 0x700,
-        timed: false,
         shared: false,
     });
     const MUTEX: Doing = Doing::Waiting(WaitFor::Mutex {

@@ -59,10 +59,28 @@ struct Standing<R> {
     /// The longest first.
     all: Vec<Still>,
     since_ns: u64,
+    /// Since when what was found had stood still, if that was longer.
+    found_since_ns: Option<u64>,
     due_ns: u64,
     pause_ns: u64,
     found: Option<Found<R>>,
     gone_ns: Option<u64>,
+}
+
+impl<R> Standing<R> {
+    /// `None` if nothing stands still.
+    fn begin(all: Vec<Still>, now_ns: u64) -> Option<Self> {
+        let since_ns = all.first()?.since_ns;
+        Some(Self {
+            all,
+            since_ns,
+            found_since_ns: None,
+            due_ns: now_ns,
+            pause_ns: FIRST_PAUSE_NS,
+            found: None,
+            gone_ns: None,
+        })
+    }
 }
 
 /// What is to be done.
@@ -110,17 +128,7 @@ impl<R: Clone> Watch<R> {
         since: impl Fn(&Still) -> Since,
     ) -> Step<R> {
         let Some(standing) = &mut self.standing else {
-            let Some(first) = still.first() else {
-                return Step::Wait;
-            };
-            self.standing = Some(Standing {
-                since_ns: first.since_ns,
-                all: still,
-                due_ns: now_ns,
-                pause_ns: FIRST_PAUSE_NS,
-                found: None,
-                gone_ns: None,
-            });
+            self.standing = Standing::begin(still, now_ns);
             return self.look(now_ns);
         };
         let all = || standing.all.iter().map(&since);
@@ -131,6 +139,18 @@ impl<R: Clone> Watch<R> {
                 return self.end(now_ns, Outcome::Over);
             }
             return Step::Wait;
+        }
+        let later = still.first().filter(|it| it.since_ns > standing.since_ns);
+        if let Some(first) = later
+            && all().next() != Some(Since::Still)
+        {
+            // What it began with is over, and what stands still now does so for less long. What
+            // was found may be of either: a look tells.
+            standing.found_since_ns.get_or_insert(standing.since_ns);
+            standing.since_ns = first.since_ns;
+            standing.all = still;
+            standing.due_ns = now_ns;
+            return self.look(now_ns);
         }
         if !still.is_empty() && still != standing.all {
             standing.all = still;
@@ -156,10 +176,12 @@ impl<R: Clone> Watch<R> {
         let was_stuck = standing.found.as_ref().is_some_and(|it| it.is_stuck);
         let is_stuck = found.as_ref().is_some_and(|it| it.is_stuck);
         standing.found = found;
+        let found_since_ns = standing.found_since_ns.take();
         match (was_stuck, is_stuck) {
             (false, true) => self.hang(now_ns),
             (true, false) => {
                 let mut over = was?;
+                over.since_ns = found_since_ns.unwrap_or(over.since_ns);
                 over.outcome = Outcome::Over;
                 self.keep(over.clone());
                 Some(over)
@@ -370,10 +392,43 @@ mod tests {
         let mut watch = watch();
         let (a, b) = (still(0, 0), still(1, 1));
         watch.tick(11 * S, vec![a, b], stays);
-        watch.looked(11 * S, Some(found("a", true)));
-        let since = |it: &Still| if *it == a { Since::Moved } else { Since::Still };
-        assert_eq!(watch.tick(12 * S, vec![b], since), Step::Wait);
-        assert_eq!(watch.tick(13 * S, vec![b], stays), Step::Look(vec![b]));
+        watch.looked(11 * S, Some(found("both", true)));
+        let since = |it: &Still| if *it == b { Since::Moved } else { Since::Still };
+        assert_eq!(watch.tick(12 * S, vec![a], since), Step::Wait);
+        assert_eq!(watch.tick(13 * S, vec![a], stays), Step::Look(vec![a]));
+        watch.looked(13 * S, Some(found("a", true)));
+        assert_eq!(watch.hang(14 * S).unwrap().lasted_ns(), 14 * S);
+    }
+
+    #[test]
+    fn what_stands_still_since_later_has_not_stood_for_as_long() {
+        let b = still(1, 5);
+        for gone in [Since::Moved, Since::Lost] {
+            let since = |it: &Still| if *it == b { Since::Still } else { gone };
+            let begun = |is_stuck| {
+                let mut watch = watch();
+                watch.tick(15 * S, vec![still(0, 0), b], stays);
+                watch.looked(15 * S, Some(found("first", is_stuck)));
+                // It is looked at once; until then nobody says that anything is over.
+                assert_eq!(watch.tick(16 * S, vec![b], since), Step::Look(vec![b]));
+                let told = watch.hang(16 * S).unwrap();
+                assert_eq!((told.found.what, told.outcome), ("first", Outcome::Lasts));
+                assert_eq!(told.lasted_ns(), 11 * S);
+                watch
+            };
+            // The same hang, or one that goes on.
+            let mut watch = begun(true);
+            assert_eq!(watch.looked(17 * S, Some(found("second", true))), None);
+            let hang = watch.hang(17 * S).unwrap();
+            assert_eq!((hang.found.what, hang.lasted_ns()), ("second", 12 * S));
+            // It was that of the first, which has stood for longer.
+            let mut watch = begun(true);
+            let over = watch.looked(17 * S, None).unwrap();
+            assert_eq!((over.outcome, over.lasted_ns()), (Outcome::Over, 17 * S));
+            // What was not told needs no end.
+            let mut watch = begun(false);
+            assert!(watch.looked(17 * S, Some(found("second", true))).is_some());
+        }
     }
 
     #[test]

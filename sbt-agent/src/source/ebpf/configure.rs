@@ -49,6 +49,7 @@ pub fn configure(target: u32, children: bool) -> Config {
         }
         config.signal = find("task_struct", &["signal"]);
         config.live = find("signal_struct", &["live"]);
+        config.signal_flags = find("signal_struct", &["flags"]);
         let known = [config.pid, config.any_tgid, config.signal, config.live];
         // Without these nobody would know them, or forget them when they end.
         config.children = u32::from(children && known.iter().all(|offset| *offset != 0));

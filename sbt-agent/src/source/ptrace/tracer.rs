@@ -65,8 +65,12 @@ const DISTURBED: &str = "something else has probes or breakpoints where barriers
 const LOST_CHILD: &str = "a process was forked by one that was killed at that moment: it went on \
     unwatched";
 
-/// So many memories are remembered in which nobody runs any more.
-const MOST_BYGONE: usize = 64;
+/// So many memories are remembered, of those in which nobody has run for at most
+/// [`FORGOTTEN_AFTER`].
+const MOST_BYGONE: usize = 256;
+
+/// Whoever was forked by then has stopped, and was let go.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(5);
 
 /// What to say where none can be set.
 const REFUSED: &str = "cannot set breakpoints";
@@ -106,11 +110,13 @@ struct Tracer {
     threads: HashMap<Id, Traced>,
     /// Those of which nobody has said who started them.
     early: HashMap<Id, (Stop, Instant)>,
+    /// Those of which nobody had said so for too long, and which were let go.
+    released: HashMap<Id, Instant>,
     spaces: HashMap<u32, Space>,
     last_space: u32,
     /// The last ones in which nobody runs any more: who was forked by one that was killed at
     /// that moment has a copy.
-    bygone: VecDeque<Space>,
+    bygone: VecDeque<(Instant, Space)>,
     out: Records,
     /// How many bytes of it have been written.
     written: usize,
@@ -160,6 +166,7 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
         counters: Counters::default(),
         threads: HashMap::new(),
         early: HashMap::new(),
+        released: HashMap::new(),
         spaces: HashMap::new(),
         last_space: 0,
         bygone: VecDeque::new(),
@@ -367,6 +374,7 @@ impl Tracer {
                 match trace::seize(id, OPTIONS) {
                     Ok(()) => {
                         some = true;
+                        self.released.remove(&id);
                         self.enlist(id, (pid, space), 0, true);
                         self.counters.begin(id, !runs);
                     }
@@ -395,16 +403,16 @@ impl Tracer {
 
     /// The memory of another process that is also this one's: it was forked by `vfork`.
     fn shared_with(&self, pid: u32) -> Option<u32> {
-        let pid = Id::try_from(pid).ok()?;
-        let processes: BTreeMap<u32, Option<u32>> = self
-            .threads
-            .values()
-            .map(|it| (it.slot.process, it.space))
+        // One that lives, of either: who has ended has no memory any more.
+        let living = self.threads.iter().filter(|(_, it)| !it.ended);
+        let by_space = living.filter_map(|(id, it)| Some((it.space?, *id)));
+        let by_space: BTreeMap<u32, Id> = by_space.collect();
+        let of_it: Vec<Id> = process::thread_ids(pid)
+            .filter_map(|tid| Id::try_from(tid).ok())
             .collect();
-        let mut processes = processes.into_iter();
-        processes.find_map(|(process, space)| {
-            let same = shares_memory(Id::try_from(process).ok()?, pid) == Some(true);
-            space.filter(|_| same)
+        by_space.into_iter().find_map(|(space, its)| {
+            let same = |id: &Id| shares_memory(its, *id) == Some(true);
+            of_it.iter().any(same).then_some(space)
         })
     }
 
@@ -483,15 +491,26 @@ impl Tracer {
     /// Lets those go that were forked by one that was killed before it could say so: who has
     /// forked them has had time enough for that.
     fn release_lost(&mut self) {
+        let is_old = |since: &Instant| since.elapsed() > FORGOTTEN_AFTER;
+        // Their numbers may be others' by then.
+        self.released.retain(|_, since| !is_old(since));
+        while self.bygone.front().is_some_and(|(since, _)| is_old(since)) {
+            self.bygone.pop_front();
+        }
         if self.bygone.is_empty() || self.early.is_empty() {
             return;
         }
-        let is_lost = |since: &Instant| since.elapsed() > PATIENCE;
+        // A thread is no process of its own: whoever started it is there to say so.
+        let is_lost = |id: Id, since: &Instant| {
+            since.elapsed() > PATIENCE
+                && process::of_thread(id.cast_unsigned()) == Some(id.cast_unsigned())
+        };
         let lost: Vec<(Id, (Stop, Instant))> = self
             .early
-            .extract_if(|_, (_, since)| is_lost(since))
+            .extract_if(|id, (_, since)| is_lost(*id, since))
             .collect();
         for (id, (stop, _)) in lost {
+            self.released.insert(id, Instant::now());
             self.release(id, stop);
             if !self.notes.iter().any(|note| note == LOST_CHILD) {
                 self.notes.push(LOST_CHILD.into());
@@ -511,7 +530,8 @@ impl Tracer {
     fn release(&mut self, id: Id, stop: Stop) {
         self.usage.close();
         let process = process::of_thread(id.cast_unsigned());
-        for space in self.spaces.values().chain(&self.bygone) {
+        let bygone = self.bygone.iter().map(|(_, space)| space);
+        for space in self.spaces.values().chain(bygone) {
             let copy = process.and_then(|process| space.copied(process).ok());
             let _gone = copy.map(|mut copy| copy.clean());
         }

@@ -188,6 +188,12 @@ impl Tracer {
     fn started(&mut self, stop: Stop, new: Id, borrows: bool) {
         let time_ns = now_ns();
         let parent = stop.id();
+        let tid = new.cast_unsigned();
+        if self.released.remove(&new).is_some()
+            && process::tracer(tid, tid) != Some(std::process::id())
+        {
+            return self.go_on(stop, true);
+        }
         let Some(traced) = self.threads.get(&parent) else {
             return self.go_on(stop, true);
         };
@@ -332,7 +338,8 @@ impl Tracer {
             .spaces
             .extract_if(|number, _| !used.contains(number))
             .map(|(_, space)| space);
-        self.bygone.extend(gone);
+        let now = Instant::now();
+        self.bygone.extend(gone.map(|space| (now, space)));
         let before = self.bygone.len().saturating_sub(MOST_BYGONE);
         self.bygone.drain(..before);
     }
