@@ -273,6 +273,38 @@ fn under_sudo_the_program_knows_nothing_of_sudo() {
     }
 }
 
+/// The program is the user's, and sbt is root.
+#[test]
+fn under_sudo_a_link_that_the_program_makes_is_not_followed() {
+    needs_root!();
+    let open = Open::new();
+    let home = open.path("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+    let victim = open.path("victim");
+    let report = home.join("report.txt");
+    for (kept, target) in [(true, "victim"), (false, "not-there")] {
+        fs::write(&victim, "root's own").unwrap();
+        let script = format!(
+            "rm -f {0}; ln -s {1} {0}",
+            report.display(),
+            open.path(target).display()
+        );
+        let mut command = under_sudo(&["run", "--output"]);
+        command.arg(&report).args(["--", "sh", "-c", &script]);
+        let finished = run(command).expect(125);
+        assert!(finished.stderr.contains("is a link"), "{finished}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "root's own");
+        assert_eq!(open.path(target).exists(), kept);
+        fs::remove_file(&report).unwrap();
+    }
+    // A link that only root can have made is one that was meant.
+    let mut command = under_sudo(&["run", "--output", "/dev/stdout", "--"]);
+    command.arg("true");
+    let finished = run(command).expect(0);
+    assert!(finished.out().contains("No barrier was used"), "{finished}");
+}
+
 #[test]
 fn under_sudo_nothing_is_lost_in_a_folder_for_the_user_alone() {
     needs_root!();

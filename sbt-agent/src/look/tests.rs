@@ -304,9 +304,9 @@ fn other_objects_are_known_by_the_function_that_waits() {
         assert_eq!(*shared, expected, "{case}");
     }
     let (_stuck, scene) = hangs("limited");
-    let wanter = thread(&scene, "wanter");
-    let is_lock = matches!(wanter.doing, Doing::Waiting(WaitFor::Mutex { .. }));
-    assert!(is_lock && wanter.timed, "{wanter:?}");
+    let locks = thread(&scene, "wanter");
+    let is_lock = matches!(locks.doing, Doing::Waiting(WaitFor::Mutex { .. }));
+    assert!(is_lock && locks.timed, "{locks:?}");
     let third = thread(&scene, "third");
     let is_semaphore = matches!(third.doing, Doing::Waiting(WaitFor::Semaphore { .. }));
     assert!(is_semaphore && third.timed, "{third:?}");
