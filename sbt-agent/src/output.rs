@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -284,10 +284,21 @@ fn open(path: &Path) -> io::Result<fs::File> {
         }
         (Err(error), _) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         (Err(_), None) => options.create(true).truncate(false).open(path),
-        (Err(_), Some(_)) => open_there(&options, path),
+        (Err(_), Some(invoker)) => {
+            let file = open_there(&options, path)?;
+            if is_planted(path, &file.metadata()?, invoker) {
+                return Err(io::Error::other(
+                    "somebody else has put it there, in a folder for everybody",
+                ));
+            }
+            Ok(file)
+        }
         (file, None) => file,
     }
 }
+
+/// What to say of one.
+const IS_LINK: &str = "it is a link, which is not followed under sudo: name the file itself";
 
 /// Under sudo: a program that we watch is the user's, and may have put a link there.
 fn open_there(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
@@ -297,18 +308,30 @@ fn open_there(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
             if is_link_of_root(path) {
                 return options.open(path);
             }
-            Err(io::Error::other(
-                "it is a link, which is not followed under sudo: name the file itself",
-            ))
+            Err(io::Error::other(IS_LINK))
         }
         itself => itself,
     }
 }
 
-/// A link that nobody else can have made or change, as /dev/stdout is.
-fn is_link_of_root(path: &Path) -> bool {
+/// As the kernel has it of files that are opened to be made (`fs.protected_regular`).
+fn is_planted(path: &Path, file: &fs::Metadata, invoker: &Invoker) -> bool {
+    const STICKY: u32 = 0o1000;
+    let kind = file.file_type();
+    let is_for_all = fs::metadata(folder_of(path))
+        .is_ok_and(|it| it.mode() & STICKY != 0 && it.mode() & 0o022 != 0);
+    let is_ours = [0, invoker.uid.as_raw()].contains(&file.uid());
+    is_for_all && !is_ours && (kind.is_file() || kind.is_fifo())
+}
+
+fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let folder = fs::metadata(folder.unwrap_or(Path::new(".")));
+    folder.unwrap_or(Path::new("."))
+}
+
+/// A link that nobody else can have made or change, as /dev/stdout is.
+pub(crate) fn is_link_of_root(path: &Path) -> bool {
+    let folder = fs::metadata(folder_of(path));
     let is_roots = |it: &fs::Metadata| it.uid() == 0;
     folder.is_ok_and(|it| is_roots(&it) && it.mode() & 0o022 == 0)
         && fs::symlink_metadata(path).is_ok_and(|it| is_roots(&it))

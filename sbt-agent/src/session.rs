@@ -225,6 +225,8 @@ struct Session {
     end_ns: u64,
     exit_status: Option<u8>,
     had_children: Option<bool>,
+    /// The first thread is about to end, before the others.
+    first_ends: bool,
     children: bool,
     /// How many CPUs the target may use, as last seen.
     cpus: Option<u32>,
@@ -312,6 +314,7 @@ impl Session {
             end_ns: start_ns,
             exit_status: None,
             had_children: None,
+            first_ends: false,
             children: source_children,
             cpus: cpus::allowed(pid),
             interrupted: false,

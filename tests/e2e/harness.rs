@@ -44,11 +44,15 @@ pub fn skipped(why: &str, test: &str) {
 /// how threads share the processors.
 macro_rules! needs_root {
     () => {
-        let _among_others = $crate::harness::among_others();
+        let Some(_among_others) = $crate::harness::among_others() else {
+            return;
+        };
         $crate::harness::needs_root!(check);
     };
     (alone) => {
-        let _alone = $crate::harness::alone();
+        let Some(_alone) = $crate::harness::alone() else {
+            return;
+        };
         $crate::harness::needs_root!(check);
     };
     (check) => {
@@ -64,14 +68,22 @@ pub(crate) use needs_root;
 
 static RUNNING: RwLock<()> = RwLock::new(());
 
-/// Held by a test while others may run.
-pub fn among_others() -> RwLockReadGuard<'static, ()> {
-    RUNNING.read().unwrap_or_else(PoisonError::into_inner)
+/// Whether `SBT_TURN` asks for tests of this kind, or for nothing: `cargo xtask test` runs those
+/// that run alone after all others, for whoever has to be alone waits for whoever runs.
+fn is_turn_of(kind: &str) -> bool {
+    std::env::var("SBT_TURN").map_or(true, |turn| turn == kind)
 }
 
-/// Held by a test while none other that holds anything may run.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    RUNNING.write().unwrap_or_else(PoisonError::into_inner)
+/// Held by a test while others may run; `None`: it is not their turn.
+pub fn among_others() -> Option<RwLockReadGuard<'static, ()>> {
+    let held = || RUNNING.read().unwrap_or_else(PoisonError::into_inner);
+    is_turn_of("others").then(held)
+}
+
+/// Held by a test while none other that holds anything may run; `None` likewise.
+pub fn alone() -> Option<RwLockWriteGuard<'static, ()>> {
+    let held = || RUNNING.write().unwrap_or_else(PoisonError::into_inner);
+    is_turn_of("alone").then(held)
 }
 
 /// The program under test: that of `SBT_BIN`, else built here and now.

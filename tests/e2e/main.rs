@@ -10,6 +10,7 @@
 mod harness;
 mod programs;
 mod ptrace;
+mod traced;
 mod truth;
 mod tty;
 

@@ -13,7 +13,7 @@ use crate::{
 /// The same program by probes of the kernel and by breakpoints of the processor: the same is
 /// told but for departures.
 fn conforms(program: &Path) {
-    agree(["ebpf", "perf"], "off", program, &[]);
+    agree(["ebpf", "perf"], &["--departures=off"], program, &[]);
 }
 
 #[test]

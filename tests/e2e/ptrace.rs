@@ -36,19 +36,18 @@ fn sites(report: &Report) -> Sites {
 /// The same program by each source and from its recording: the same is told, and the program
 /// says the same.
 fn conforms(program: &Path, arguments: &[&str]) {
-    agree(["ebpf", "ptrace"], "on", program, arguments);
+    agree(["ebpf", "ptrace"], &["--departures=on"], program, arguments);
 }
 
 /// The same by two sources.
-pub fn agree(backends: [&str; 2], departures: &str, program: &Path, arguments: &[&str]) {
-    let departures = format!("--departures={departures}");
+pub fn agree(backends: [&str; 2], more: &[&str], program: &Path, arguments: &[&str]) {
     let folder = folder();
     let mut all: Vec<(&str, Sites, String)> = Vec::new();
     for backend in backends {
         let recording = folder.path().join(backend);
         let option = format!("--backend={backend}");
         let record = format!("--record={}", recording.display());
-        let options = [option.as_str(), &departures, &record];
+        let options = [&[option.as_str(), &record], more].concat();
         let (finished, report) = watch_with(&options, program, arguments);
         assert_eq!(report.0["backend"], backend);
         assert_eq!(report.number("lost_events"), 0, "{report}");
@@ -101,6 +100,7 @@ fn barriers_of_languages_and_openmp_conform() {
             .compiler("g++")
             .flags(&["-std=c++20"]),
         Build::of("throws.cpp").compiler("g++").flags(&["-O2"]),
+        Build::of("rustbarrier.rs").compiler("rustc"),
     ] {
         conforms(&build.path(), &[]);
     }

@@ -205,7 +205,9 @@ fn a_first_thread_that_leaves_silences_nothing_for_an_ordinary_user() {
         .arg("--");
     command.arg(&leader).arg("rounds=200");
     run(command).expect(4);
-    Report::read(&json).is_exactly(600, 200);
+    let report = Report::read(&json);
+    report.is_exactly(600, 200);
+    assert_eq!(report.0["backend"], "ebpf");
     let mut command = as_nobody(&leader);
     command.arg("rounds=900");
     let mut target = start(command);

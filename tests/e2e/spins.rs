@@ -136,7 +136,7 @@ fn one_that_is_watched_is_no_news() {
     let (_, report) = watch_with(
         &["--barrier=sense_wait"],
         &SPINS.path(),
-        &["how=sense", "rounds=10", "stuck=5000"],
+        &["how=sense", "rounds=10", "stuck=12000"],
     );
     report.is_exactly(4 * 10, 10);
     assert_eq!(suspects(&report), [] as [Value; 0], "{report}");

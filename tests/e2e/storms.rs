@@ -294,6 +294,72 @@ fn what_is_lost_is_counted() {
     assert!(report.number("episodes") <= arrivals / 2, "{report}");
 }
 
+/// The time of day; as it would have been when this is dropped.
+struct TimeOfDay {
+    before: libc::timespec,
+    since: Instant,
+}
+
+impl TimeOfDay {
+    fn jump(seconds: i64) -> Self {
+        let mut before = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the kernel writes into a structure of ours.
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut before) };
+        let this = Self {
+            before,
+            since: Instant::now(),
+        };
+        this.set(seconds);
+        this
+    }
+
+    fn set(&self, ahead: i64) {
+        let passed = self.since.elapsed();
+        let ns = self.before.tv_nsec + i64::from(passed.subsec_nanos());
+        let seconds = i64::try_from(passed.as_secs()).unwrap() + ns / 1_000_000_000;
+        let now = libc::timespec {
+            tv_sec: self.before.tv_sec + seconds + ahead,
+            tv_nsec: ns % 1_000_000_000,
+        };
+        // SAFETY: a plain system call.
+        let result = unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const now) };
+        assert_eq!(result, 0, "the clock cannot be set");
+    }
+}
+
+impl Drop for TimeOfDay {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_changes_nothing() {
+    needs_root!(alone);
+    for ahead in [40_000, -40_000] {
+        let folder = folder();
+        let json = folder.path().join("report.json");
+        let mut command = sbt_with(&["run", "--json", "--output"]);
+        command.arg(&json).arg("--").arg(program("truth.c"));
+        command.args(["threads=3", "rounds=200", "base=2000"]);
+        let mut sbt = start(command);
+        sbt.wait_for("ready");
+        pause(100);
+        let clock = TimeOfDay::jump(ahead);
+        pause(100);
+        drop(clock);
+        sbt.finish().expect(0);
+        let report = Report::read(&json);
+        report.is_exactly(600, 200);
+        let longest = number(&report.sites()[0]["phase_ns"], "max");
+        assert!(longest < 10_000_000_000, "{report}");
+        assert!(report.number("wall_ns") < 60_000_000_000, "{report}");
+    }
+}
+
 #[test]
 fn a_clock_of_its_own_changes_nothing() {
     needs_root!();
@@ -380,8 +446,10 @@ fn begin(seed: u64, script: &str) -> Watching {
         "--departures=on",
         "--states=full",
         "--futex=on",
+        "--backend=ptrace",
+        "--backend=perf",
     ];
-    let option = options[usize::try_from(seed % 5).unwrap()];
+    let option = options[usize::try_from(seed).unwrap() % options.len()];
     if !seed.is_multiple_of(3) {
         let sbt = start(sbt_with(&["run", option, "--", "sh", "-c", script]));
         return Watching {
@@ -429,7 +497,7 @@ fn sbt_is_killed_at_any_moment() {
     watch(&truth, &["rounds=1"]).is_exactly(4, 1);
     let takes = u64::try_from(since.elapsed().as_millis()).unwrap();
     let (mut begun, mut never) = (0, 0);
-    for batch in 0..often(160) / AT_ONCE {
+    for batch in 0..often(200) / AT_ONCE {
         let folder = folder();
         let now = folder.path().join("now");
         let script = format!(

@@ -76,16 +76,32 @@ pub fn run(args: &Args) -> Result<()> {
         process::run(tests(&workspace).arg("--no-run"))?;
         tools.join().expect("no panic")
     })?;
-    process::run(
-        tests(&workspace)
-            .args(&args.filter)
-            // They mostly wait. Those that measure time have the machine for themselves.
-            .args(["--", "--test-threads", "2"])
-            // It has come with the tests beside the library.
-            .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
-            .env("SBT_PYTHON", python)
-            .env("SBT_SKIP_LOG", &skips),
-    )?;
+    // They mostly wait. Those that measure time have the machine for themselves.
+    let pure = [
+        "--lib",
+        "--bins",
+        "--test=exports",
+        "--test=scenarios",
+        "--test=terminal",
+    ];
+    let turns = [
+        (&pure[..], "4", "others"),
+        (&["--test=e2e"], "2", "others"),
+        (&["--test=e2e"], "1", "alone"),
+    ];
+    for (which, at_once, turn) in turns {
+        process::run(
+            tests(&workspace)
+                .args(which)
+                .args(&args.filter)
+                .args(["--", "--test-threads", at_once])
+                // It has come with the tests beside the library.
+                .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
+                .env("SBT_PYTHON", &python)
+                .env("SBT_SKIP_LOG", &skips)
+                .env("SBT_TURN", turn),
+        )?;
+    }
     report_skips(&skips, args.no_skips)
 }
 

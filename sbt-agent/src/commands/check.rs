@@ -79,15 +79,15 @@ pub fn program(
     ];
     let written = [("--junit", to.junit.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
+    if asked.no_hang.is_some() && effective.settings.duration.is_some() {
+        let text = "--no-hang needs the program to be watched to its end, and --duration (or \
+                    `duration` in sbt.toml) stops before: leave one of them out";
+        return Err(Usage(text.into()).into());
+    }
     let _fresh = fresh(options);
     let check = Check::new(asked, to)?;
     let mut settings = effective.settings;
     if let Some(limit) = check.asked().no_hang {
-        if settings.duration.is_some() {
-            let text = "--no-hang needs the program to be watched to its end, and --duration (or \
-                        `duration` in sbt.toml) stops before: leave one of them out";
-            return Err(Usage(text.into()).into());
-        }
         // It has to be told before it is ended.
         let look = rule::look_after(limit);
         settings.hang_time = Some(settings.hang_time.map_or(look, |time| time.min(look)));

@@ -44,7 +44,6 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
     | Command::Report { .. }
     | Command::Diff { .. }
     | Command::Check { file: Some(_), .. }
-    | Command::List { of: Some(_) }
     | Command::Replay { .. } = &command
     {
         // They start nothing. What they read may be anybody's.

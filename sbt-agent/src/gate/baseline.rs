@@ -15,11 +15,20 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
     let mut outcomes = vec![whole(before, after, &comparison, tolerance_pct)];
     for site in &comparison.sites {
         let outcome = of(&site.phase_ns, tolerance_pct).one_of(&site.name);
-        outcomes.push(match after.site(site.after) {
-            Some(at) => match measure::has_enough_phases(at, after) {
-                Ok(()) => outcome.at(at),
-                Err(why) => outcome.at(at).unknown(why),
-            },
+        let outcome = match after.site(site.after) {
+            Some(at) => outcome.at(at),
+            None => outcome,
+        };
+        let sides = [
+            (before, site.before, "of the baseline "),
+            (after, site.after, ""),
+        ];
+        let too_few = sides.into_iter().find_map(|(report, id, which)| {
+            let why = measure::has_enough_phases(report.site(id)?, report).err()?;
+            Some(format!("{which}{why}"))
+        });
+        outcomes.push(match too_few {
+            Some(why) => outcome.unknown(why),
             None => outcome,
         });
     }

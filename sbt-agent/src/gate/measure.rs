@@ -81,13 +81,10 @@ pub fn of_phase(
     phase: &ConceptualReport,
     report: &Report,
 ) -> Result<Measured, String> {
-    if let Some(whole) = phase
-        .phase_ns
-        .as_ref()
-        .filter(|_| measure != Measure::Episodes)
-    {
-        if phase.abandoned > whole.count {
-            let all = phase.abandoned.saturating_add(whole.count);
+    if measure != Measure::Episodes {
+        let whole = phase.phase_ns.as_ref().map_or(0, |whole| whole.count);
+        if phase.abandoned > whole {
+            let all = phase.abandoned.saturating_add(whole);
             let remedy = if report.estimated {
                 "; --budget off watches all"
             } else {
@@ -98,7 +95,8 @@ pub fn of_phase(
                 phase.abandoned
             ));
         }
-        is_enough(whole.count, "whole ones", report.estimated, report)?;
+        let estimated = report.estimated && whole > 0;
+        is_enough(whole, "whole ones", estimated, report)?;
     }
     let none = || {
         format!(

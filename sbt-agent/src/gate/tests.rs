@@ -258,8 +258,12 @@ fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
     let why = unknown(&report, Measure::BarrierTime, "step:1h");
     assert!(why.contains("no barrier time"), "{why}");
     report.conceptual_phases[0].phase_ns = None;
+    report.conceptual_phases[0].abandoned = 0;
     let why = unknown(&report, Measure::Phase, "step=1h");
     assert!(why.contains("never came to an end"), "{why}");
+    report.conceptual_phases[0].abandoned = 3;
+    let why = unknown(&report, Measure::Phase, "step=1h");
+    assert!(why.contains("given up: 3 of 3"), "{why}");
 }
 
 #[test]

@@ -55,6 +55,10 @@ impl Replacement {
 
     fn open(path: &Path) -> io::Result<Self> {
         let _as_root = Writing::begin();
+        // The program that was recorded is the user's, and may have left a link.
+        if Invoker::from_sudo().is_some() && path.is_symlink() && !super::is_link_of_root(path) {
+            return Err(io::Error::other(super::IS_LINK));
+        }
         // What a link points to is replaced, and not the link.
         let path = behind_links(path)?;
         if let Ok(there) = fs::metadata(&path) {

@@ -57,14 +57,24 @@ pub fn source(
         }
         Backend::Auto | Backend::Ebpf => {}
     }
-    match Ebpf::load(pid, departures, children, settings.states, &settings.events) {
-        Ok(source) => Ok((Box::new(source), None)),
-        Err(error @ LoadError::Privilege(_)) if settings.backend == Backend::Auto => {
-            let why = privilege::explain(error);
-            let source = by_stopping().map_err(|error| anyhow::anyhow!("{why}; {error:#}"))?;
-            let line = format!("{why}; using ptrace instead (slower)");
-            Ok((source, Some(line)))
+    let why = match Ebpf::load(pid, departures, children, settings.states, &settings.events) {
+        // With two capabilities the programs can be loaded there, and nothing be probed.
+        Ok(source)
+            if settings.backend == Backend::Auto
+                && source.needs_admin()
+                && !privilege::is_admin(privilege::effective()) =>
+        {
+            anyhow::anyhow!("before Linux 6.6 probes need root")
         }
-        Err(error) => Err(privilege::explain(error)),
-    }
+        Ok(source) => return Ok((Box::new(source), None)),
+        Err(error @ LoadError::Privilege(_)) if settings.backend == Backend::Auto => {
+            privilege::explain(error)
+        }
+        Err(error) => return Err(privilege::explain(error)),
+    };
+    let source = by_stopping().map_err(|error| anyhow::anyhow!("{why}; {error:#}"))?;
+    Ok((
+        source,
+        Some(format!("{why}; using ptrace instead (slower)")),
+    ))
 }

@@ -15,17 +15,6 @@ use crate::{
     target::process,
 };
 
-/// The kernel tells of the end of a first thread before it is one: what comes of it is to be
-/// known now, for until then others may take its probes for nobody's.
-fn await_end_of_first(pid: u32) {
-    const PAUSE: Duration = Duration::from_micros(100);
-    const LONGEST: Duration = Duration::from_millis(3);
-    let begun = Instant::now();
-    while !process::first_thread_has_ended(pid) && begun.elapsed() < LONGEST {
-        std::thread::sleep(PAUSE);
-    }
-}
-
 impl Session {
     pub(super) fn take(&mut self, batch: &Batch) {
         let mut maps_changed = BTreeSet::new();
@@ -102,9 +91,7 @@ impl Session {
         for process in maps_changed {
             self.look_at_maps(process);
         }
-        if first_ended {
-            await_end_of_first(self.pid);
-        }
+        self.first_ends |= first_ended;
         self.follow_up(has_forked, first_replaced, someone_ended);
     }
 
@@ -145,10 +132,28 @@ impl Session {
         {
             self.notes.push(format!("{error:#}"));
         }
-        // Its first thread may end before the process does.
-        if someone_ended
-            && process::first_thread_has_ended(self.pid)
-            && process::find(self.pid).is_ok()
+        if someone_ended {
+            self.notice_first();
+        }
+    }
+
+    /// The first thread may end before the process does, and the kernel tells of it before it
+    /// has: what comes of it is to be known soon, for until then others may have the kernel
+    /// take its probes for nobody's.
+    pub(super) fn notice_first(&mut self) {
+        const PAUSE: Duration = Duration::from_micros(100);
+        const LONGEST: Duration = Duration::from_millis(3);
+        let begun = Instant::now();
+        let has_ended = || process::first_thread_has_ended(self.pid);
+        while self.first_ends && !has_ended() && begun.elapsed() < LONGEST {
+            std::thread::sleep(PAUSE);
+        }
+        if !has_ended() {
+            return;
+        }
+        self.first_ends = false;
+        if process::find(self.pid).is_ok()
+            && let Some(source) = self.source.as_deref_mut()
             && let Err(error) = source.widen()
         {
             self.notes.push(format!("{error:#}"));

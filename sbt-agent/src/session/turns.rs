@@ -99,6 +99,9 @@ impl Session {
                     self.govern();
                     self.count_cpus();
                     self.notice_stops();
+                    if self.first_ends {
+                        self.notice_first();
+                    }
                     self.govern_futexes();
                     self.look_for_hangs();
                     self.end_what_hangs();
@@ -223,6 +226,7 @@ impl Session {
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
             // Nothing is dropped then.
             screen::restore();
+            self.say_screen(false);
             self.relay = None;
             std::process::exit(130);
         }

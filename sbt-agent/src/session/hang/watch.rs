@@ -59,8 +59,8 @@ struct Standing<R> {
     /// The longest first.
     all: Vec<Still>,
     since_ns: u64,
-    /// Since when what was found had stood still, if that was longer.
-    found_since_ns: Option<u64>,
+    /// Since when what will be found has, if not for as long.
+    next_since_ns: Option<u64>,
     due_ns: u64,
     pause_ns: u64,
     found: Option<Found<R>>,
@@ -74,7 +74,7 @@ impl<R> Standing<R> {
         Some(Self {
             all,
             since_ns,
-            found_since_ns: None,
+            next_since_ns: None,
             due_ns: now_ns,
             pause_ns: FIRST_PAUSE_NS,
             found: None,
@@ -146,8 +146,8 @@ impl<R: Clone> Watch<R> {
         {
             // What it began with is over, and what stands still now does so for less long. What
             // was found may be of either: a look tells.
-            standing.found_since_ns.get_or_insert(standing.since_ns);
-            standing.since_ns = first.since_ns;
+            let next_since_ns = first.since_ns;
+            standing.next_since_ns = Some(next_since_ns);
             standing.all = still;
             standing.due_ns = now_ns;
             return self.look(now_ns);
@@ -176,17 +176,26 @@ impl<R: Clone> Watch<R> {
         let was_stuck = standing.found.as_ref().is_some_and(|it| it.is_stuck);
         let is_stuck = found.as_ref().is_some_and(|it| it.is_stuck);
         standing.found = found;
-        let found_since_ns = standing.found_since_ns.take();
+        let next_since_ns = standing.next_since_ns.take();
+        standing.since_ns = next_since_ns.unwrap_or(standing.since_ns);
         match (was_stuck, is_stuck) {
             (false, true) => self.hang(now_ns),
+            (true, true) => {
+                // The one before is over, though this one goes on: it has lasted for longer.
+                let over = was.filter(|_| next_since_ns.is_some())?;
+                self.keep(Hang {
+                    outcome: Outcome::Over,
+                    ..over
+                });
+                None
+            }
             (true, false) => {
                 let mut over = was?;
-                over.since_ns = found_since_ns.unwrap_or(over.since_ns);
                 over.outcome = Outcome::Over;
                 self.keep(over.clone());
                 Some(over)
             }
-            _ => None,
+            (false, false) => None,
         }
     }
 
@@ -413,21 +422,32 @@ mod tests {
                 assert_eq!(watch.tick(16 * S, vec![b], since), Step::Look(vec![b]));
                 let told = watch.hang(16 * S).unwrap();
                 assert_eq!((told.found.what, told.outcome), ("first", Outcome::Lasts));
-                assert_eq!(told.lasted_ns(), 11 * S);
+                assert_eq!(told.lasted_ns(), 16 * S);
                 watch
             };
-            // The same hang, or one that goes on.
+            // Another hang, or the same: the one that lasts comes first, and the other is kept.
             let mut watch = begun(true);
             assert_eq!(watch.looked(17 * S, Some(found("second", true))), None);
             let hang = watch.hang(17 * S).unwrap();
             assert_eq!((hang.found.what, hang.lasted_ns()), ("second", 12 * S));
+            watch.tick(18 * S, Vec::new(), moves);
+            let kept = watch.hang(19 * S).unwrap();
+            assert_eq!((kept.found.what, kept.lasted_ns()), ("first", 17 * S));
             // It was that of the first, which has stood for longer.
             let mut watch = begun(true);
             let over = watch.looked(17 * S, None).unwrap();
             assert_eq!((over.outcome, over.lasted_ns()), (Outcome::Over, 17 * S));
+            // Nobody has looked before the other was over too.
+            let mut watch = begun(true);
+            let step = watch.tick(17 * S, Vec::new(), moves);
+            let Step::Over(over) = step else {
+                panic!("{step:?}");
+            };
+            assert_eq!((over.found.what, over.lasted_ns()), ("first", 17 * S));
             // What was not told needs no end.
             let mut watch = begun(false);
-            assert!(watch.looked(17 * S, Some(found("second", true))).is_some());
+            let hang = watch.looked(17 * S, Some(found("second", true))).unwrap();
+            assert_eq!(hang.lasted_ns(), 12 * S);
         }
     }
 

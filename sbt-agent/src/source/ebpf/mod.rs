@@ -416,6 +416,11 @@ impl Ebpf {
 }
 
 impl Ebpf {
+    /// Whether each probe is a perf event of its own, which only `CAP_SYS_ADMIN` may make.
+    pub fn needs_admin(&self) -> bool {
+        !matches!(self.loaded.uprobes, bpf::ProgramKind::UprobeMulti)
+    }
+
     /// Takes all probes off, and has everything handed over that happened before.
     pub fn stop(&mut self) -> anyhow::Result<Totals> {
         let mut links = self.take_links();

@@ -494,8 +494,10 @@ impl Tracer {
         let is_old = |since: &Instant| since.elapsed() > FORGOTTEN_AFTER;
         // Their numbers may be others' by then.
         self.released.retain(|_, since| !is_old(since));
-        while self.bygone.front().is_some_and(|(since, _)| is_old(since)) {
-            self.bygone.pop_front();
+        if self.early.is_empty() {
+            while self.bygone.front().is_some_and(|(since, _)| is_old(since)) {
+                self.bygone.pop_front();
+            }
         }
         if self.bygone.is_empty() || self.early.is_empty() {
             return;

@@ -15,7 +15,10 @@ fn no_line_leads_into_an_instruction() {
             continue;
         }
         let mut options = vec!["-g", "-O3", "-ldl"];
-        if matches!(&*name, "plugin.c" | "mpi_count.c" | "reloaded.c") {
+        if matches!(
+            &*name,
+            "plugin.c" | "openmp_plugin.c" | "mpi_count.c" | "reloaded.c"
+        ) {
             options.extend(["-shared", "-fPIC"]);
         }
         if kind == Some("cpp") {
