@@ -287,9 +287,7 @@ fn open(path: &Path) -> io::Result<fs::File> {
         (Err(_), Some(invoker)) => {
             let file = open_there(&options, path)?;
             if is_planted(path, &file.metadata()?, invoker) {
-                return Err(io::Error::other(
-                    "somebody else has put it there, in a folder for everybody",
-                ));
+                return Err(io::Error::other(IS_PLANTED));
             }
             Ok(file)
         }
@@ -297,7 +295,10 @@ fn open(path: &Path) -> io::Result<fs::File> {
     }
 }
 
-/// What to say of one.
+/// What to say of a file that is.
+const IS_PLANTED: &str = "somebody else has put it there, in a folder for everybody";
+
+/// What to say of a link.
 const IS_LINK: &str = "it is a link, which is not followed under sudo: name the file itself";
 
 /// Under sudo: a program that we watch is the user's, and may have put a link there.

@@ -9,6 +9,7 @@ use crate::{
 
 #[test]
 fn help_lists_the_commands() {
+    crate::harness::needs_nothing!();
     for arguments in [["--help"].as_slice(), &["-h"]] {
         let finished = run(sbt_with(arguments)).expect(0);
         for command in ["run", "attach", "demo", "doctor"] {
@@ -37,6 +38,7 @@ fn help_lists_the_commands() {
 
 #[test]
 fn the_version_is_one_line() {
+    crate::harness::needs_nothing!();
     let finished = run(sbt_with(&["--version"])).expect(0);
     assert!(finished.out().starts_with("sbt 0."), "{finished}");
     assert_eq!(finished.out().lines().count(), 1);
@@ -44,6 +46,7 @@ fn the_version_is_one_line() {
 
 #[test]
 fn usage_errors_have_status_2() {
+    crate::harness::needs_nothing!();
     for arguments in [
         [].as_slice(),
         &["nonsense"],
@@ -74,6 +77,7 @@ fn usage_errors_have_status_2() {
 
 #[test]
 fn a_mistyped_option_is_no_program() {
+    crate::harness::needs_nothing!();
     for arguments in [
         ["run", "--nonsense", "true"],
         ["run", "-x", "true"],
@@ -87,6 +91,7 @@ fn a_mistyped_option_is_no_program() {
 
 #[test]
 fn json_needs_a_place_to_go() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let mark = folder.path().join("started");
     let mut command = sbt_with(&["run", "--json", "--", "touch"]);
@@ -98,6 +103,7 @@ fn json_needs_a_place_to_go() {
 
 #[test]
 fn too_few_files_are_told_before_anything_starts() {
+    crate::harness::needs_nothing!();
     let script = "ulimit -n 64 && exec \"$1\" run -- echo started";
     let mut command = command("sh", &["-c", script, "sh"]);
     command.arg(sbt());
@@ -108,6 +114,7 @@ fn too_few_files_are_told_before_anything_starts() {
 
 #[test]
 fn a_report_that_cannot_be_written_is_known_beforehand() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let mark = folder.path().join("started");
     for output in ["/no/such/folder/report", "/tmp", "/proc/version/x", ""] {
@@ -125,6 +132,7 @@ fn a_report_that_cannot_be_written_is_known_beforehand() {
 
 #[test]
 fn the_program_is_no_place_for_the_report() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let path = folder.path().join("truth");
     let link = folder.path().join("link");
@@ -148,6 +156,7 @@ fn the_program_is_no_place_for_the_report() {
 
 #[test]
 fn mistakes_are_told_without_numbers_and_without_wrong_advice() {
+    crate::harness::needs_nothing!();
     let finished = run(sbt_with(&[
         "run",
         "--output",

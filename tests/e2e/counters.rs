@@ -282,6 +282,7 @@ fn counters_come_from_the_environment_too() {
 
 #[test]
 fn a_name_that_means_nothing_is_an_error_at_once() {
+    crate::harness::needs_nothing!();
     let mut command = sbt_with(&["run", "--", "/bin/true"]);
     command.env("SBT_EVENTS", "cylces");
     let finished = run(command).expect(125);
@@ -294,6 +295,7 @@ fn a_name_that_means_nothing_is_an_error_at_once() {
 
 #[test]
 fn the_list_says_what_there_is_and_why_not_the_rest() {
+    crate::harness::needs_nothing!();
     let text = run(sbt_with(&["list"])).expect(0).out();
     for name in [
         "page-faults",

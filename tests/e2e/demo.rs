@@ -278,6 +278,7 @@ fn threads_can_be_chosen() {
 
 #[test]
 fn an_unknown_program_is_told_the_known_ones() {
+    crate::harness::needs_nothing!();
     let finished = run(sbt_with(&["demo", "nonsense"])).expect(2);
     assert!(finished.one_line().contains("lu-block"), "{finished}");
     for scale in ["-3", "0", "nan"] {

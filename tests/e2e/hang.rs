@@ -58,6 +58,7 @@ fn is(case: &str, kind: &str, because: Option<&str>, sentence: &str) -> Value {
 
 #[test]
 fn a_lock_is_held_across_the_barrier() {
+    crate::harness::needs_nothing!();
     for case in ["lock", "recursive", "errorcheck", "robust", "inherits"] {
         let report = is(
             case,
@@ -86,6 +87,7 @@ fn a_lock_is_held_across_the_barrier() {
 
 #[test]
 fn threads_have_ended_or_never_were() {
+    crate::harness::needs_nothing!();
     for (case, count, there) in [
         ("return", 3, "2 are"),
         ("exit", 3, "2 are"),
@@ -102,6 +104,7 @@ fn threads_have_ended_or_never_were() {
 
 #[test]
 fn two_barriers_in_opposite_order() {
+    crate::harness::needs_nothing!();
     let (kind, because, text, report) = said(Build::of("hangs.c"), "order");
     assert_eq!(
         (&*kind, because.as_deref()),
@@ -117,6 +120,7 @@ fn two_barriers_in_opposite_order() {
 
 #[test]
 fn locks_that_nobody_lets_go() {
+    crate::harness::needs_nothing!();
     is(
         "orphan",
         "never",
@@ -150,6 +154,7 @@ fn locks_that_nobody_lets_go() {
 
 #[test]
 fn wakes_that_nobody_makes() {
+    crate::harness::needs_nothing!();
     let await_line = line("hangs.c", "SITE await");
     let sentence = format!(
         "probably waiter is missing at BARRIER (1 of 2 is there): it waits for the condition \
@@ -169,6 +174,7 @@ fn wakes_that_nobody_makes() {
 
 #[test]
 fn a_program_that_does_not_hang() {
+    crate::harness::needs_nothing!();
     for case in ["mutex", "barrier", "heirs"] {
         let mut target = start(command(Build::of("contended.c").path(), &[case]));
         target.wait_for("ready");
@@ -182,6 +188,7 @@ fn a_program_that_does_not_hang() {
 
 #[test]
 fn threads_that_read_or_run() {
+    crate::harness::needs_nothing!();
     let (kind, because, text, report) = said(Build::of("hangs.c"), "read");
     assert_eq!((&*kind, because), ("stuck", None), "{report:#}");
     let fetch = line("hangs.c", "SITE fetch");
@@ -219,6 +226,7 @@ fn threads_that_read_or_run() {
 
 #[test]
 fn processes_that_share_a_barrier() {
+    crate::harness::needs_nothing!();
     let (kind, _, text, report) = said(Build::of("hangs.c"), "stopped");
     assert_eq!(kind, "stuck", "{report:#}");
     assert!(
@@ -249,6 +257,7 @@ fn processes_that_share_a_barrier() {
 
 #[test]
 fn however_it_was_built_and_by_whichever_runtime() {
+    crate::harness::needs_nothing!();
     for build in [
         Build::of("hangs.c").flags(&["-O0"]),
         Build::of("hangs.c").flags(&["-static"]),

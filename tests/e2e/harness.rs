@@ -66,12 +66,27 @@ macro_rules! needs_root {
 }
 pub(crate) use needs_root;
 
+/// What a test that needs no root begins with.
+macro_rules! needs_nothing {
+    () => {
+        let Some(_among_others) = $crate::harness::among_others() else {
+            return;
+        };
+    };
+}
+pub(crate) use needs_nothing;
+
 static RUNNING: RwLock<()> = RwLock::new(());
 
 /// Whether `SBT_TURN` asks for tests of this kind, or for nothing: `cargo xtask test` runs those
 /// that run alone after all others, for whoever has to be alone waits for whoever runs.
 fn is_turn_of(kind: &str) -> bool {
-    std::env::var("SBT_TURN").map_or(true, |turn| turn == kind)
+    let turn = std::env::var("SBT_TURN").ok();
+    let known = turn
+        .as_deref()
+        .is_none_or(|turn| ["others", "alone"].contains(&turn));
+    assert!(known, "SBT_TURN is others or alone");
+    turn.is_none_or(|turn| turn == kind)
 }
 
 /// Held by a test while others may run; `None`: it is not their turn.

@@ -15,6 +15,7 @@ fn listed(of: &str) -> Finished {
 
 #[test]
 fn a_program_s_barriers_have_kinds_and_callers() {
+    crate::harness::needs_nothing!();
     let pthread = program("barriers.c");
     let path = pthread.to_string_lossy();
     let finished = listed(&path);
@@ -50,6 +51,7 @@ fn a_program_s_barriers_have_kinds_and_callers() {
 
 #[test]
 fn so_do_those_of_a_process() {
+    crate::harness::needs_nothing!();
     let mut sleeping = Command::new("sleep")
         .arg("60")
         .stdin(Stdio::null())
@@ -67,6 +69,7 @@ fn so_do_those_of_a_process() {
 
 #[test]
 fn what_is_not_there_is_said() {
+    crate::harness::needs_nothing!();
     let finished = run(sbt_with(&["list", "/nonexistent/program"])).expect(1);
     assert!(
         finished.stderr.contains("no program /nonexistent/program"),

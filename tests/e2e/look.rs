@@ -58,6 +58,7 @@ fn is_free(pid: u32) -> bool {
 
 #[test]
 fn a_stopped_program_stays_stopped_and_goes_on_when_it_is_told() {
+    crate::harness::needs_nothing!();
     let mut target = stuck(Build::of("hangs.c"), "spin");
     target.signal(libc::SIGSTOP);
     pause(50);
@@ -82,6 +83,7 @@ fn a_stopped_program_stays_stopped_and_goes_on_when_it_is_told() {
 
 #[test]
 fn killed_at_any_moment_it_leaves_nobody_stopped() {
+    crate::harness::needs_nothing!();
     let target = stuck(Build::of("hangs.c"), "spin");
     let other = start(command(program("undisturbed.c"), &["ms=15000"]));
     for attempt in 0..40_u64 {
@@ -110,6 +112,7 @@ fn killed_at_any_moment_it_leaves_nobody_stopped() {
 
 #[test]
 fn programs_that_would_notice_do_not() {
+    crate::harness::needs_nothing!();
     let mut target = start(command(program("undisturbed.c"), &["ms=4000"]));
     target.wait_for("ready");
     let mut looks = 0;
@@ -146,6 +149,7 @@ pub fn as_nobody(program: &Path) -> Command {
 
 #[test]
 fn ones_own_processes_take_no_privilege() {
+    crate::harness::needs_nothing!();
     if !is_root() {
         // That is what all other tests here show then.
         return;

@@ -16,6 +16,7 @@ fn complaints(command: &mut Command) -> String {
 
 #[test]
 fn formatters_find_nothing_wrong_with_the_manual() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let man = folder.path().join("not/there/yet");
     let mut command = sbt_with(&["man"]);
@@ -45,6 +46,7 @@ fn formatters_find_nothing_wrong_with_the_manual() {
 
 #[test]
 fn bash_completes_commands_and_options() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let script = folder.path().join("sbt.bash");
     let finished = run(sbt_with(&["completions", "bash"])).expect(0);

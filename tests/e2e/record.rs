@@ -244,6 +244,7 @@ fn what_was_written_before_sbt_was_killed_can_be_read() {
 
 #[test]
 fn a_recording_goes_nowhere_where_it_would_do_harm() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let built = program("barriers.c");
     let program = folder.path().join("prog");
@@ -287,6 +288,7 @@ fn text_in_a_file_does_not_drive_the_terminal() {
 
 #[test]
 fn what_is_no_recording_is_told_in_one_line() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let cases: [(&str, &[u8], &str); 4] = [
         ("empty", b"", "is no recording of sbt"),

@@ -269,6 +269,7 @@ fn a_run_that_hangs_says_which_one_it_is() {
 
 #[test]
 fn what_cannot_be_is_said_before_anything_runs() {
+    crate::harness::needs_nothing!();
     let scales = program("scales.c");
     let placed: &[&str] = &["threads={n}"];
     let cases: [(&[&str], &[&str], &str, i32); 7] = [

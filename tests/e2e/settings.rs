@@ -61,6 +61,7 @@ fn refused(folder: &Path, command: Command, words: &[&str]) {
 
 #[test]
 fn the_stronger_source_wins_and_is_named() {
+    crate::harness::needs_nothing!();
     let text = "warn-time = 10\nwarnings = false\nwatch = [\"lu.c:1\"]\n\n\
                 [names]\n\"lu.c:1\" = \"one\"\n\"lu.c:2\" = \"two\"\n";
     let folder = with_file(text);
@@ -87,6 +88,7 @@ fn the_stronger_source_wins_and_is_named() {
 
 #[test]
 fn the_nearest_file_upwards_is_read_and_no_other() {
+    crate::harness::needs_nothing!();
     let folder = with_file("warn-time = 10\nphase-times = true");
     let inner = folder.path().join("a/b");
     fs::create_dir_all(&inner).unwrap();
@@ -104,6 +106,7 @@ fn the_nearest_file_upwards_is_read_and_no_other() {
 
 #[test]
 fn a_wrong_file_stops_everything() {
+    crate::harness::needs_nothing!();
     for (text, words) in [
         ("\nwacth = [\"a\"]", ["sbt.toml:2: ", "`wacth`", "`watch`"]),
         (
@@ -125,6 +128,7 @@ fn a_wrong_file_stops_everything() {
 
 #[test]
 fn a_wrong_variable_stops_everything() {
+    crate::harness::needs_nothing!();
     for (name, value, expected) in [
         ("SBT_WARN_TIME", "soon", "milliseconds"),
         ("SBT_WATCH_ALL", "yes", "0 or 1"),
@@ -140,6 +144,7 @@ fn a_wrong_variable_stops_everything() {
 
 #[test]
 fn too_many_phases_are_refused() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let phases: Vec<_> = (0..65).map(|n| format!("--phase=p{n}=a..b")).collect();
     let phases: Vec<_> = phases.iter().map(String::as_str).collect();
@@ -152,6 +157,7 @@ fn too_many_phases_are_refused() {
 
 #[test]
 fn wrong_options_have_status_2() {
+    crate::harness::needs_nothing!();
     for option in [
         "--watch=",
         "--name=lu.c:1",
@@ -168,6 +174,7 @@ fn wrong_options_have_status_2() {
 
 #[test]
 fn a_mistyped_variable_is_spoken_of_and_those_of_others_are_not() {
+    crate::harness::needs_nothing!();
     let folder = folder();
     let line = |variables: &[(&str, &str)]| {
         let finished = run(touch(folder.path(), &[], variables));
@@ -255,6 +262,7 @@ fn a_file_of_somebody_else_is_ignored_in_a_line() {
 
 #[test]
 fn what_a_file_holds_cannot_reach_the_terminal() {
+    crate::harness::needs_nothing!();
     let folder = with_file("watch = [\"a\\u001b[31mb\"]");
     let finished = run(touch(folder.path(), &["-v"], &[]));
     assert_eq!(shown(&finished, "watch"), ["a?[31mb sbt.toml:1"]);
@@ -270,6 +278,7 @@ fn unwatched(arguments: &[&str]) -> Command {
 
 #[test]
 fn without_watching_the_program_takes_the_place_of_sbt() {
+    crate::harness::needs_nothing!();
     // Neither is the file read.
     let folder = with_file("wacth = 1");
     let mut command = unwatched(&["run", "-v", "--", "sh", "-c", "echo $$; echo b >&2; exit 7"]);
@@ -288,6 +297,7 @@ fn without_watching_the_program_takes_the_place_of_sbt() {
 
 #[test]
 fn without_watching_demos_run_too_but_nothing_can_be_joined() {
+    crate::harness::needs_nothing!();
     let finished = run(unwatched(&["demo", "matmul", "--scale", "0.05"])).expect(0);
     assert_eq!(finished.stderr, "", "{finished}");
     let pid = std::process::id().to_string();

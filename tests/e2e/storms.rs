@@ -326,7 +326,11 @@ impl TimeOfDay {
         };
         // SAFETY: a plain system call.
         let result = unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const now) };
-        assert_eq!(result, 0, "the clock cannot be set");
+        // Two panics at once would be the end of all tests.
+        assert!(
+            result == 0 || thread::panicking(),
+            "the clock cannot be set"
+        );
     }
 }
 

@@ -19,11 +19,10 @@ fn functions_of_its_own_and_marks_conform() {
         "--departures=on",
         "--barrier=bar_wait:1:2",
         "--barrier=sync_all:0",
-        "--mark=work_all",
     ];
     agree(
         ["ebpf", "ptrace"],
-        &named[..3],
+        &named,
         &program("calls.c"),
         &["rounds=50"],
     );
@@ -114,7 +113,7 @@ fn one_that_is_stopped_and_continued_is_watched_on() {
     needs_root!(alone);
     let folder = crate::harness::folder();
     let json = folder.path().join("report.json");
-    let mut command = sbt_with(&["run", PTRACE, "--json", "--output"]);
+    let mut command = sbt_with(&["run", PTRACE, "--budget=off", "--json", "--output"]);
     command.arg(&json).arg("--").arg(program("truth.c"));
     command.args(["threads=3", "rounds=300", "base=2000"]);
     let mut sbt = start(command);
@@ -160,7 +159,7 @@ fn a_runtime_that_comes_with_a_library_is_watched() {
 #[test]
 fn a_report_is_asked_for_of_what_was_recorded_on_a_disk_that_was_full() {
     needs_root!();
-    let script = "mount -t tmpfs -o size=1m none /mnt && \"$0\" run --budget=off -o /mnt/a.sbt -- \"$1\" \
+    let script = "mount -t tmpfs -o size=512k none /mnt && \"$0\" run --budget=off -o /mnt/a.sbt -- \"$1\" \
                   threads=4 rounds=20000 status=7; status=$?; \"$0\" report /mnt/a.sbt; \
                   echo report $?; exit $status";
     let mut command = crate::harness::command("unshare", &["--mount", "--", "sh", "-c", script]);
@@ -174,4 +173,5 @@ fn a_report_is_asked_for_of_what_was_recorded_on_a_disk_that_was_full() {
     assert!(said.contains("No space left on device"), "{finished}");
     assert!(said.contains("20 000 episodes"), "{finished}");
     assert!(finished.out().contains("meet truth.c:"), "{finished}");
+    assert!(finished.out().ends_with("report 0\n"), "{finished}");
 }

@@ -59,6 +59,11 @@ impl Replacement {
         if Invoker::from_sudo().is_some() && path.is_symlink() && !super::is_link_of_root(path) {
             return Err(io::Error::other(super::IS_LINK));
         }
+        if let (Some(invoker), Ok(there)) = (Invoker::from_sudo(), fs::symlink_metadata(path))
+            && super::is_planted(path, &there, &invoker)
+        {
+            return Err(io::Error::other(super::IS_PLANTED));
+        }
         // What a link points to is replaced, and not the link.
         let path = behind_links(path)?;
         if let Ok(there) = fs::metadata(&path) {

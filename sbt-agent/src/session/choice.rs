@@ -59,11 +59,7 @@ pub fn source(
     }
     let why = match Ebpf::load(pid, departures, children, settings.states, &settings.events) {
         // With two capabilities the programs can be loaded there, and nothing be probed.
-        Ok(source)
-            if settings.backend == Backend::Auto
-                && source.needs_admin()
-                && !privilege::is_admin(privilege::effective()) =>
-        {
+        Ok(source) if settings.backend == Backend::Auto && !source.may_probe() => {
             anyhow::anyhow!("before Linux 6.6 probes need root")
         }
         Ok(source) => return Ok((Box::new(source), None)),

@@ -97,15 +97,10 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// Whether `CAP_SYS_ADMIN` is among them.
-pub const fn is_admin(effective: u64) -> bool {
-    effective >> SYS_ADMIN & 1 == 1
-}
-
 /// Which of the needed capabilities are missing; `CAP_SYS_ADMIN` stands for
 /// them, as on kernels before 5.8.
 pub fn missing(effective: u64) -> Vec<&'static str> {
-    if is_admin(effective) {
+    if effective >> SYS_ADMIN & 1 == 1 {
         return Vec::new();
     }
     NEEDED

@@ -11,7 +11,7 @@ use crate::{
     ci,
     event::{CallersId, Event},
     naming::Naming,
-    source::{Batch, Scope},
+    source::{Batch, Scope, Source},
     target::process,
 };
 
@@ -46,7 +46,12 @@ impl Session {
                     self.executed(*process);
                     self.look_at_maps(*process);
                     maps_changed.insert(*process);
-                    first_replaced |= *replaced && [0, self.pid].contains(process);
+                    if *replaced && [0, self.pid].contains(process) {
+                        first_replaced = true;
+                        // Its number is another's now, who has not ended.
+                        first_ended = false;
+                        self.first_ends = false;
+                    }
                 }
                 // At once, too: it may have ended before all the places are found.
                 Event::Mapped { process, .. } if maps_changed.insert(*process) => {
@@ -143,6 +148,12 @@ impl Session {
     pub(super) fn notice_first(&mut self) {
         const PAUSE: Duration = Duration::from_micros(100);
         const LONGEST: Duration = Duration::from_millis(3);
+        let scope = self.source.as_deref().map(Source::scope);
+        if scope != Some(Scope::Target) {
+            // Whoever ends, the probes are everybody's.
+            self.first_ends = false;
+            return;
+        }
         let begun = Instant::now();
         let has_ended = || process::first_thread_has_ended(self.pid);
         while self.first_ends && !has_ended() && begun.elapsed() < LONGEST {

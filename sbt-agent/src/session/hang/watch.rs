@@ -171,7 +171,7 @@ impl<R: Clone> Watch<R> {
     /// What a look has found, of what still stands still: a hang that is to be told, or
     /// one that is over since its threads run again.
     pub fn looked(&mut self, now_ns: u64, found: Option<Found<R>>) -> Option<Hang<R>> {
-        let was = self.hang(now_ns);
+        let was = self.found(now_ns);
         let standing = self.standing.as_mut()?;
         let was_stuck = standing.found.as_ref().is_some_and(|it| it.is_stuck);
         let is_stuck = found.as_ref().is_some_and(|it| it.is_stuck);
@@ -217,6 +217,15 @@ impl<R: Clone> Watch<R> {
 
     /// What stands still at present, if it was looked at.
     pub fn present(&self, now_ns: u64) -> Option<Hang<R>> {
+        let mut hang = self.found(now_ns)?;
+        // Of two that follow each other it may be either: it has stood for so long at least.
+        let next_since_ns = self.standing.as_ref().and_then(|it| it.next_since_ns);
+        hang.since_ns = next_since_ns.unwrap_or(hang.since_ns);
+        Some(hang)
+    }
+
+    /// What was found at the last look.
+    fn found(&self, now_ns: u64) -> Option<Hang<R>> {
         let standing = self.standing.as_ref()?;
         Some(Hang {
             found: standing.found.clone()?,
@@ -238,7 +247,7 @@ impl<R: Clone> Watch<R> {
     }
 
     fn end(&mut self, now_ns: u64, outcome: Outcome) -> Step<R> {
-        let hang = self.present(now_ns);
+        let hang = self.found(now_ns);
         self.standing = None;
         match hang.filter(|it| it.found.is_stuck) {
             Some(hang) => {
@@ -422,7 +431,7 @@ mod tests {
                 assert_eq!(watch.tick(16 * S, vec![b], since), Step::Look(vec![b]));
                 let told = watch.hang(16 * S).unwrap();
                 assert_eq!((told.found.what, told.outcome), ("first", Outcome::Lasts));
-                assert_eq!(told.lasted_ns(), 16 * S);
+                assert_eq!(told.lasted_ns(), 11 * S, "for less nobody is ended");
                 watch
             };
             // Another hang, or the same: the one that lasts comes first, and the other is kept.

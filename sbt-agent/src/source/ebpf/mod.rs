@@ -416,9 +416,10 @@ impl Ebpf {
 }
 
 impl Ebpf {
-    /// Whether each probe is a perf event of its own, which only `CAP_SYS_ADMIN` may make.
-    pub fn needs_admin(&self) -> bool {
-        !matches!(self.loaded.uprobes, bpf::ProgramKind::UprobeMulti)
+    /// Whether the programs can be put on anything: where each probe is a perf event of its own,
+    /// that may take more than to load them.
+    pub fn may_probe(&self) -> bool {
+        matches!(self.loaded.uprobes, bpf::ProgramKind::UprobeMulti) || perf_uprobe::are_permitted()
     }
 
     /// Takes all probes off, and has everything handed over that happened before.
