@@ -203,7 +203,7 @@ fn what_only_looks_like_it_is_not_pointed_at() {
     needs_root!(alone);
     for how in ["lock", "exchange", "compute", "clock", "one"] {
         let rounds = if how.contains('o') {
-            "rounds=1200"
+            "rounds=600"
         } else {
             "rounds=300"
         };
