@@ -343,7 +343,7 @@ impl Drop for TimeOfDay {
 #[test]
 fn a_clock_that_jumps_changes_nothing() {
     needs_root!(alone);
-    for ahead in [40_000, -40_000] {
+    for ahead in [40, -40] {
         let folder = folder();
         let json = folder.path().join("report.json");
         let mut command = sbt_with(&["run", "--json", "--output"]);
@@ -360,7 +360,7 @@ fn a_clock_that_jumps_changes_nothing() {
         report.is_exactly(600, 200);
         let longest = number(&report.sites()[0]["phase_ns"], "max");
         assert!(longest < 10_000_000_000, "{report}");
-        assert!(report.number("wall_ns") < 60_000_000_000, "{report}");
+        assert!(report.number("wall_ns") < 30_000_000_000, "{report}");
     }
 }
 
