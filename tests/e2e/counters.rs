@@ -175,7 +175,7 @@ fn ticks_of_the_clock_are_counted_only_while_a_thread_runs() {
     needs_root!(alone);
     let list = run(sbt_with(&["list"])).expect(0).out();
     if !list.contains("\n  msr/tsc/") {
-        crate::harness::skipped("no msr/tsc/ here", "counters::ticks");
+        crate::turns::skipped("no msr/tsc/ here", "counters::ticks");
         return;
     }
     let options = ["-e", "msr/tsc/,task-clock"];

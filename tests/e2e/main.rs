@@ -13,6 +13,7 @@ mod ptrace;
 mod traced;
 mod truth;
 mod tty;
+mod turns;
 
 mod accuracy;
 mod attach;

@@ -3,8 +3,9 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::{
-    harness::{folder, needs_root, run, sbt_with, skipped},
+    harness::{folder, needs_root, run, sbt_with},
     programs::program,
+    turns::skipped,
 };
 
 /// The indented parts of the document that import something.
