@@ -1,24 +1,10 @@
 //! Times agree with those that the program takes itself. The machine may be
 //! busy with other things, so a measurement may be repeated.
 
-use std::path::Path;
-
 use crate::{
-    harness::{Report, best_of_five, folder, needs_root, number, watch_with},
-    programs::program,
-    truth::Truth,
+    harness::{Report, best_of_five, needs_root, number},
+    truth::{Truth, measure},
 };
-
-fn measure(options: &[&str], arguments: &[&str]) -> (Truth, Report) {
-    let folder = folder();
-    let log = folder.path().join("log");
-    let mut arguments = arguments.to_vec();
-    let log_option = format!("log={}", log.display());
-    arguments.push(&log_option);
-    let (finished, report) = watch_with(options, &program("truth.c"), &arguments);
-    finished.expect(0);
-    (Truth::read(Path::new(&log)), report)
-}
 
 /// Within 15 µs an episode or 3 %.
 fn near(what: &str, got: u64, expected: u64, episodes: u64) -> Result<(), String> {

@@ -3,29 +3,40 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Report, best_of_five, each, needs_root, number, watch, watch_with},
+    harness::{Report, best_of_five, each, needs_root, number, watch},
+    loads::Loads,
     programs::program,
     report::text_of,
+    truth::measure,
 };
 
-/// Loads of 20, 40, 60 and 80 ms, asleep: so they take no CPU from each other, and what
-/// others on the machine take of it is little beside them.
-const LOADS: [&str; 4] = ["threads=4", "rounds=12", "base=20000", "skew=20000"];
-const ROUNDS: f64 = 12.0;
-/// The first load, and what each thread has more than the one before, ns.
-const STEP: f64 = 20e6;
+/// Loads of 20, 40, 60 and 80 ms, asleep: so they take no CPU from each other. What they
+/// were, which on a busy machine is more, the program notes.
+const LOADS: [&str; 6] = [
+    "threads=4",
+    "rounds=12",
+    "base=20000",
+    "skew=20000",
+    "load=sleep",
+    "beginnings=1",
+];
 
 fn is_near(what: &str, value: &Value, expected: f64) -> Result<(), String> {
-    // Threads wake up a little later than they wanted to.
-    is_within(what, value, expected, 0.05)
-}
-
-fn is_within(what: &str, value: &Value, expected: f64, share: f64) -> Result<(), String> {
     let value = value.as_f64().ok_or_else(|| format!("{what} is unknown"))?;
-    let is_near = (value - expected).abs() <= share * expected;
+    let is_near = (value - expected).abs() <= 0.05 * expected;
     is_near
         .then_some(())
         .ok_or_else(|| format!("{what}: {value}, not {expected}"))
+}
+
+/// The factors are those of the loads, and what follows from them.
+fn are_of(loads: &Loads, efficiency: &Value) -> Result<(), String> {
+    let expected = loads.factors();
+    is_near("parallel", &efficiency["parallel"], expected.parallel)?;
+    is_near("balance", &efficiency["load_balance"], expected.balance)?;
+    is_near("serial", &efficiency["serialisation"], expected.serial)?;
+    is_near("transfer", &efficiency["transfer"], expected.transfer)?;
+    is_near("speed-up", &efficiency["speedup"], expected.speedup)
 }
 
 /// The factors of a report, which multiply up.
@@ -44,42 +55,36 @@ fn factors(report: &Report) -> [&Value; 4] {
 fn a_thread_with_more_work_unbalances_the_load() {
     needs_root!(alone);
     best_of_five(|| {
-        let report = watch(&program("truth.c"), &[&LOADS[..], &["load=sleep"]].concat());
-        let [parallel, balance, serial, transfer] = factors(&report);
-        is_near("parallel", parallel, 0.625)?;
-        is_near("balance", balance, 0.625)?;
-        is_near("serial", serial, 1.0)?;
-        is_near("transfer", transfer, 1.0)?;
+        let (truth, report) = measure(&[], &LOADS);
+        let loads = Loads::of(&truth);
+        factors(&report);
         let efficiency = &report.0["efficiency"];
-        is_near("speed-up", &efficiency["speedup"], 2.5)?;
+        are_of(&loads, efficiency)?;
+        is_near("balance", &efficiency["load_balance"], 0.625)?;
         assert_eq!(efficiency["threads"], 4, "{report}");
         let site = &report.sites()[0];
-        is_near("busy", &site["parallelism"]["mean_busy"], 2.5)?;
+        let (busy_times, npts) = loads.busy();
         let times = site["parallelism"]["times"].as_array().unwrap();
-        for busy in 1..=4 {
+        for (busy, expected) in (1..).zip(busy_times) {
             let time = times.iter().find(|time| time["busy"] == busy);
             let time = time.ok_or_else(|| format!("never {busy} are busy"))?;
-            is_within("a quarter", &time["ns"], ROUNDS * STEP, 0.1)?;
+            is_near("a quarter", &time["ns"], expected)?;
         }
-        // 80 ms less 10 %, 25 %, and no more than to where the one with 60 ms comes.
         let what_if = &site["what_if"];
-        is_near("10 %", &what_if["straggler_10_pct_faster_ns"], ROUNDS * 8e6)?;
-        is_near(
-            "25 %",
-            &what_if["straggler_25_pct_faster_ns"],
-            ROUNDS * STEP,
-        )?;
-        is_near(
-            "50 %",
-            &what_if["straggler_50_pct_faster_ns"],
-            ROUNDS * STEP,
-        )?;
-        is_within("path, %", &site["path_pct"], 100.0, 0.001)?;
-        is_near("path", &site["path_ns"], ROUNDS * 4.0 * STEP)?;
+        for (percent, share) in [(10, 0.1), (25, 0.25), (50, 0.5)] {
+            let gained = &what_if[format!("straggler_{percent}_pct_faster_ns")];
+            is_near(&format!("{percent} %"), gained, loads.gained(share))?;
+        }
+        let path_pct = site["path_pct"].as_f64();
+        assert!(
+            path_pct.is_some_and(|it| (it - 100.0).abs() < 0.1),
+            "{report}"
+        );
+        is_near("path", &site["path_ns"], loads.path_ns() as f64)?;
         // Quartz: each quarter of the time by the number of those that were busy.
         let shares = each(site, "npt_ns");
-        for (share, expected) in shares.iter().zip([0.25, 0.583_3, 1.083_3, 2.083_3]) {
-            is_within("npt", &Value::from(*share), ROUNDS * expected * STEP, 0.1)?;
+        for (share, expected) in shares.iter().zip(npts) {
+            is_near("npt", &Value::from(*share), expected)?;
         }
         let busy_ns = number(&site["parallelism"], "busy_ns");
         let sum: u64 = shares.iter().sum();
@@ -92,12 +97,12 @@ fn a_thread_with_more_work_unbalances_the_load() {
 fn more_work_in_turns_is_serial_and_not_unbalanced() {
     needs_root!(alone);
     best_of_five(|| {
-        let more = ["load=sleep", "turn=1"];
-        let report = watch(&program("truth.c"), &[&LOADS[..], &more].concat());
-        let [parallel, balance, serial, _] = factors(&report);
-        is_near("parallel", parallel, 0.625)?;
-        is_near("balance", balance, 1.0)?;
-        is_near("serial", serial, 0.625)
+        let (truth, report) = measure(&[], &[&LOADS[..], &["turn=1"]].concat());
+        factors(&report);
+        let efficiency = &report.0["efficiency"];
+        are_of(&Loads::of(&truth), efficiency)?;
+        is_near("balance", &efficiency["load_balance"], 1.0)?;
+        is_near("serial", &efficiency["serialisation"], 0.625)
     });
 }
 
@@ -155,20 +160,11 @@ fn the_text_says_it() {
 fn a_conceptual_phase_has_efficiencies_of_its_own() {
     needs_root!(alone);
     best_of_five(|| {
-        let arguments = [&LOADS[..], &["load=sleep"]].concat();
-        let (_, report) = watch_with(
-            &["--phase=round=meet..meet"],
-            &program("truth.c"),
-            &arguments,
-        );
+        let (truth, report) = measure(&["--phase=round=meet..meet"], &LOADS);
         let round = &report.list("conceptual_phases")[0];
         assert_eq!(number(&round["phase_ns"], "count"), 11, "{report}");
         let it = &round["efficiency"];
-        is_near("parallel", &it["parallel"], 0.625)?;
-        is_near("balance", &it["load_balance"], 0.625)?;
-        is_near("serial", &it["serialisation"], 1.0)?;
-        is_near("transfer", &it["transfer"], 1.0)?;
-        is_near("speed-up", &it["speedup"], 2.5)?;
+        are_of(&Loads::between_meetings(&truth), it)?;
         assert_eq!(it["threads"], 4, "{report}");
         let [parallel, balance, serial, transfer] =
             ["parallel", "load_balance", "serialisation", "transfer"]

@@ -36,6 +36,7 @@ mod kill;
 mod language;
 mod lifecycle;
 mod list;
+mod loads;
 mod locks;
 mod look;
 mod manual;

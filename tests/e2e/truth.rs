@@ -2,12 +2,31 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use crate::{
+    harness::{Report, folder, watch_with},
+    programs::program,
+};
+
+/// Watches the program, and reads what it wrote down.
+pub fn measure(options: &[&str], arguments: &[&str]) -> (Truth, Report) {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let mut arguments = arguments.to_vec();
+    let log_option = format!("log={}", log.display());
+    arguments.push(&log_option);
+    let (finished, report) = watch_with(options, &program("truth.c"), &arguments);
+    finished.expect(0);
+    (Truth::read(Path::new(&log)), report)
+}
+
 /// One thread's passage through one episode.
 #[derive(Clone, Copy, Debug)]
 pub struct Passage {
     pub tid: u64,
     pub arrival: u64,
     pub departure: u64,
+    /// When it began to load for the round, if the program notes that.
+    pub begin: Option<u64>,
 }
 
 /// All episodes of a run, each with its passages in the order of arrival.
@@ -25,6 +44,7 @@ impl Truth {
                 tid: fields[1],
                 arrival: fields[3],
                 departure: fields[4],
+                begin: fields.get(5).copied(),
             });
         }
         let mut rounds: Vec<_> = rounds.into_values().collect();

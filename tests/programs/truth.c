@@ -9,14 +9,15 @@
 //       [hold=US]                 sleeps before it begins
 //       [until=FILE]              does not end before this file exists
 //       [log=FILE]                thread, tid, round, arrival, departure; ns
+//       [beginnings=1]            and when it began to load for the round
 //       [ignore=SIGNAL] [status=N] [raise=SIGNAL]
 #include "common.h"
 
-static long threads, rounds, base, skew, turn, spin0, sleep1;
+static long threads, rounds, base, skew, turn, spin0, sleep1, beginnings;
 static int spins;
 static pthread_barrier_t barrier;
 struct entry {
-    uint64_t arrival, departure;
+    uint64_t begin, arrival, departure;
 };
 static struct entry *entries;
 static int *tids;
@@ -34,6 +35,9 @@ static void *work(void *argument)
     tids[me] = tid();
     for (long round = 0; round < rounds; round++) {
         long load = base + skew * ((me + turn * round) % threads);
+        struct entry *entry = &entries[me * rounds + round];
+        if (beginnings)
+            entry->begin = now_ns();
         if (spins)
             spin_us(load);
         else
@@ -42,7 +46,7 @@ static void *work(void *argument)
             spin_us(spin0);
         if (me == 1)
             sleep_us(sleep1);
-        meet(&entries[me * rounds + round]);
+        meet(entry);
     }
     return NULL;
 }
@@ -56,6 +60,7 @@ int main(int argc, char **argv)
     turn = option(argc, argv, "turn", 0);
     spin0 = option(argc, argv, "spin0", 0);
     sleep1 = option(argc, argv, "sleep1", 0);
+    beginnings = option(argc, argv, "beginnings", 0);
     const char *load = text_option(argc, argv, "load");
     spins = load && strcmp(load, "spin") == 0;
     long ignored = option(argc, argv, "ignore", 0);
@@ -81,10 +86,14 @@ int main(int argc, char **argv)
         if (!log)
             return 9;
         for (long i = 0; i < threads; i++)
-            for (long round = 0; round < rounds; round++)
-                fprintf(log, "%ld %d %ld %llu %llu\n", i, tids[i], round,
-                        (unsigned long long)entries[i * rounds + round].arrival,
-                        (unsigned long long)entries[i * rounds + round].departure);
+            for (long round = 0; round < rounds; round++) {
+                struct entry it = entries[i * rounds + round];
+                fprintf(log, "%ld %d %ld %llu %llu", i, tids[i], round,
+                        (unsigned long long)it.arrival, (unsigned long long)it.departure);
+                if (beginnings)
+                    fprintf(log, " %llu", (unsigned long long)it.begin);
+                fputc('\n', log);
+            }
         fclose(log);
     }
     const char *awaited = text_option(argc, argv, "until");
