@@ -132,7 +132,7 @@ fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
 
 #[test]
 fn a_heavy_cost_is_taken_back_out() {
-    needs_root!();
+    needs_root!(alone);
     best_of_five(|| {
         let options = ["--mark=tick", "--budget=off"];
         let (finished, report) = watch_with(

@@ -400,7 +400,7 @@ fn who_is_forked_by_one_that_is_killed_goes_on() {
 #[test]
 fn after_the_first_thread_has_left() {
     needs_root!();
-    let mut target = start(command(program("leader.c"), &["rounds=900"]));
+    let mut target = start(command(program("leader.c"), &["rounds=2500"]));
     target.wait_for("ready");
     pause(200);
     let report = attach(target.pid(), &["--backend=ptrace"]).report();

@@ -94,6 +94,25 @@ fn what_is_executed_in_its_place_is_watched() {
     );
 }
 
+/// Also where the one who starts it lends its memory (`vfork`, `posix_spawn`), and others of its
+/// threads go on meanwhile.
+#[test]
+fn in_whichever_way_programs_are_started_they_are_watched() {
+    needs_root!(alone);
+    let truth = program("truth.c");
+    let arguments = [truth.to_str().unwrap(), "threads=3", "rounds=20"];
+    for backend in ["--backend=ebpf", PTRACE] {
+        let (finished, report) = watch_with(&[backend], &program("spawns.c"), &arguments);
+        let out = finished.expect(0).out();
+        let said = out.lines().last().unwrap();
+        let rounds = said.strip_prefix("wrong 0, rounds ").unwrap();
+        let rounds: u64 = rounds.parse().unwrap();
+        report.is_exactly(4 * 60 + rounds, 4 * 20 + rounds);
+        let site = report.site_at(line("truth.c", "SITE meet"));
+        assert_eq!(number(site, "episodes"), 4 * 20, "{backend}: {report}");
+    }
+}
+
 #[test]
 fn signals_arrive_as_they_were_sent() {
     needs_root!(alone);
