@@ -315,6 +315,12 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
+/// Whether the image is a program that asks for a dynamic linker. Some libraries ask for one too,
+/// so that they can say their version when they are executed: the C library of glibc does.
+pub fn is_program(image: &[u8]) -> bool {
+    interpreter(image).is_some() && !has_soname(image, b"")
+}
+
 /// Whether the image is a program that is linked statically: it uses no functions but its own.
 /// One that may lie anywhere (`-static-pie`) says of itself that it is none of the libraries.
 pub fn is_static(image: &[u8]) -> bool {

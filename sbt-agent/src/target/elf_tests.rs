@@ -320,3 +320,13 @@ proptest! {
         everything(&bytes);
     }
 }
+
+#[test]
+fn a_library_that_can_be_executed_is_no_program() {
+    let mapped = crate::target::process::mappings(std::process::id());
+    let libc = mapped.iter().find(|it| it.path.ends_with("libc.so.6"));
+    let libc = std::fs::read(&libc.unwrap().path).unwrap();
+    assert!(interpreter(&libc).is_some() && !is_program(&libc));
+    let own = std::fs::read("/proc/self/exe").unwrap();
+    assert!(is_program(&own));
+}

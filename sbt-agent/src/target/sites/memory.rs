@@ -196,17 +196,20 @@ impl Resolver {
         Some((module, self.vaddr_in_program(module, start, address)?))
     }
 
-    /// For a child of which it is not known what it executed: where there is a call
-    /// in one of the programs that others have.
+    /// For a child of which it is not known what it executed: where there is a call in one
+    /// of the programs that others have. Of two that may be meant none is taken: a wrong
+    /// name is worse than none.
     fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
-        (0..self.modules.len()).find_map(|module| {
+        let mut found = (0..self.modules.len()).filter_map(|module| {
             if !self.modules[module].is_program {
                 return None;
             }
             let vaddr = self.vaddr_in_program(module, start, address)?;
             let is_call = self.modules[module].is_after_call(vaddr.checked_add(1)?);
             is_call.then_some((module, vaddr))
-        })
+        });
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
     }
 
     /// A program's own address, when its code begins at `start`.

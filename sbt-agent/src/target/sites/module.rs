@@ -33,7 +33,7 @@ impl Module {
     pub(super) fn new(file: Arc<ProbedFile>) -> Self {
         let image = file.image().ok();
         let image = image.as_deref().unwrap_or_default();
-        let is_program = elf::interpreter(image).is_some();
+        let is_program = elf::is_program(image);
         let owner = Owner::of(&file.shown, is_program);
         Self {
             segments: elf::load_segments(image).unwrap_or_default(),
