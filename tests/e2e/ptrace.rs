@@ -353,7 +353,7 @@ fn children_are_clean_whenever_they_begin() {
 
 #[test]
 fn children_that_run_already_are_joined() {
-    needs_root!();
+    needs_root!(alone);
     let target = start(command(
         program("processes.c"),
         &["rounds=4000", "us=2000", "processes=3"],
@@ -368,7 +368,7 @@ fn children_that_run_already_are_joined() {
 /// A child that is forked while one attaches is not traced twice, which would be its end.
 #[test]
 fn children_that_are_forked_while_one_attaches() {
-    needs_root!();
+    needs_root!(alone);
     let mut target = start(command(
         program("forkstorm.c"),
         &["children=6000", "at_once=20"],
@@ -399,7 +399,7 @@ fn who_is_forked_by_one_that_is_killed_goes_on() {
 
 #[test]
 fn after_the_first_thread_has_left() {
-    needs_root!();
+    needs_root!(alone);
     let mut target = start(command(program("leader.c"), &["rounds=2500"]));
     target.wait_for("ready");
     pause(200);

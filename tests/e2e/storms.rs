@@ -261,7 +261,7 @@ fn at_once(threads: u64, limit: u64, one: impl Fn(u64) + Sync) {
 /// Processes with the number of one that has ended, and threads likewise, are others.
 #[test]
 fn numbers_that_are_given_again_are_others() {
-    needs_root!();
+    needs_root!(alone);
     let numbers = program("numbers.c");
     for backend in ["--backend=ebpf", "--backend=ptrace"] {
         let (finished, report) = watch_with(&[backend, "--departures=on"], &numbers, &[]);

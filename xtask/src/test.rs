@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<()> {
     ];
     let turns = [
         (&pure[..], "4", "others"),
-        (&["--test=e2e"], "3", "others"),
+        (&["--test=e2e"], "2", "others"),
         (&["--test=e2e"], "1", "alone"),
     ];
     for (which, at_once, turn) in turns {
