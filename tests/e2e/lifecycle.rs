@@ -1,5 +1,9 @@
 //! Programs that end, begin and change in unusual ways.
 
+use std::process::Command;
+
+use serde_json::Value;
+
 use crate::{
     attach::plugin,
     harness::{
@@ -214,6 +218,24 @@ fn the_first_thread_leaves_and_another_sbt_comes_and_goes() {
     watch(&program("truth.c"), &["threads=2", "rounds=2"]);
     sbt.finish().expect(4);
     Report::read(&json).is_exactly(2700, 900);
+}
+
+#[test]
+fn threads_that_end_with_the_first_do_not_go_on_without_it() {
+    needs_root!(alone);
+    // They are late, as this one takes the CPU that they may use.
+    let mut others = Command::new("sh");
+    others.args([
+        "-c",
+        "taskset -p -c 0 $$ && renice -n -20 -p $$ && echo ready; while :; do :; done",
+    ]);
+    let mut others = start(others);
+    others.wait_for("ready");
+    for _ in 0..3 {
+        let report = watch(&program("laggards.c"), &[]);
+        report.is_exactly(9 * 21, 21);
+        assert_eq!(report.list("notes"), &[] as &[Value], "{report}");
+    }
 }
 
 #[test]

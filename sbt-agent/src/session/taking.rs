@@ -163,7 +163,7 @@ impl Session {
             return;
         }
         self.first_ends = false;
-        if process::find(self.pid).is_ok()
+        if process::goes_on_without_first(self.pid)
             && let Some(source) = self.source.as_deref_mut()
             && let Err(error) = source.widen()
         {

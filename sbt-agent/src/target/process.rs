@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::bail;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags, Task};
 
 pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
@@ -98,6 +98,29 @@ pub fn has_thread(pid: u32, thread: u32) -> bool {
 /// Whether the first thread of a process has ended.
 pub fn first_thread_has_ended(pid: u32) -> bool {
     thread_has_ended(pid, pid)
+}
+
+/// Whether a process goes on without its first thread: that one has ended, and another
+/// neither has nor is about to. Where all end together, the first may be through with it
+/// before the others are.
+pub fn goes_on_without_first(pid: u32) -> bool {
+    first_thread_has_ended(pid)
+        && Process::new(pid.cast_signed())
+            .and_then(|process| process.tasks())
+            .is_ok_and(|tasks| tasks.flatten().any(|task| goes_on(&task)))
+}
+
+/// Whether a thread is there, and nothing is known that ends it.
+fn goes_on(task: &Task) -> bool {
+    /// In a mask of signals.
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let pending = task.status().map(|status| status.sigpnd);
+    let stat = task.stat();
+    pending.is_ok_and(|pending| pending & KILL == 0)
+        && stat.is_ok_and(|stat| {
+            let flags = StatFlags::from_bits_retain(stat.flags);
+            !['Z', 'X'].contains(&stat.state) && !flags.contains(StatFlags::PF_EXITING)
+        })
 }
 
 /// Whether a thread of a process has ended: a first thread stays as long as others do.

@@ -1,0 +1,40 @@
+// All threads end together, and those that are not the first may be late with it: they run
+// on one CPU when nobody else wants it.
+#include "common.h"
+#include <sched.h>
+
+#define LAGGARDS 8
+static pthread_barrier_t barrier;
+
+static void meet(void)
+{
+    for (volatile int round = 0; round < 20; round++)
+        pthread_barrier_wait(&barrier); // SITE together
+}
+
+static void *work(void *ignored)
+{
+    meet();
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    must(sched_setaffinity(0, sizeof one, &one));
+    must(sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0}));
+    pthread_barrier_wait(&barrier); // SITE last
+    for (;;)
+        pause();
+    return ignored;
+}
+
+int main(void)
+{
+    must(pthread_barrier_init(&barrier, NULL, LAGGARDS + 1));
+    for (int i = 0; i < LAGGARDS; i++) {
+        pthread_t handle;
+        must(pthread_create(&handle, NULL, work, NULL));
+    }
+    meet();
+    pthread_barrier_wait(&barrier);
+    printf("done\n");
+    return 0;
+}
