@@ -3,12 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use crate::{
     harness::{
-        Report, Started, attach, command, eventually, folder, is_alive, needs_root, number, pause,
-        run, sbt_with, start,
+        LIMIT, Report, Started, attach, command, eventually, folder, is_alive, needs_root, number,
+        pause, run, sbt_with, start,
     },
     programs::{Build, line, program},
 };
@@ -107,7 +108,7 @@ fn is_a_stretch(report: &Report, threads: u64) {
 fn in_the_middle_of_a_run() {
     needs_root!();
     for option in ["--departures=on", "--departures=off", "--departures=auto"] {
-        let target = start_truth(&["threads=4", "rounds=250", "base=2000", "skew=500"]);
+        let target = start_truth(&["threads=4", "rounds=400", "base=2000", "skew=500"]);
         pause(200);
         let report = attach(target.pid(), &[option]).report();
         assert_eq!(report.number("pid"), u64::from(target.pid()));
@@ -118,7 +119,7 @@ fn in_the_middle_of_a_run() {
         assert_eq!(site["function"], "meet");
         assert_eq!(site["straggler"]["thread"], 3, "{report}");
         let finished = target.finish().expect(0);
-        assert!(finished.out().contains("done 1000"), "{finished}");
+        assert!(finished.out().contains("done 1600"), "{finished}");
     }
 }
 
@@ -128,7 +129,7 @@ fn with_threads_that_wait_already() {
     for option in ["--departures=on", "--departures=off"] {
         // All but thread 1 wait for 400 ms in every round.
         let target = start_truth(&["threads=4", "rounds=6", "sleep1=400000"]);
-        pause(600);
+        pause(420);
         let report = attach(target.pid(), &[option]).report();
         assert_eq!(report.number("arrivals") % 4, 1, "{report}");
         is_a_tail(&report, 4);
@@ -142,7 +143,7 @@ fn with_threads_that_wait_already() {
 fn with_rounds_without_work() {
     needs_root!();
     for option in ["--departures=on", "--departures=off"] {
-        let target = start_truth(&["threads=3", "rounds=60000"]);
+        let target = start_truth(&["threads=3", "rounds=100000"]);
         pause(50);
         let report = attach(target.pid(), &[option]).report();
         is_a_tail(&report, 3);
@@ -177,7 +178,8 @@ fn until_interrupted() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let patient = Patient::start(&["threads=3", "rounds=700", "base=2000", "skew=300"]);
         let attached = attach(patient.target.pid(), &[]);
-        pause(800);
+        attached.wait_for_probes();
+        pause(300);
         attached.sbt.signal(signal);
         let report = attached.report();
         assert!(is_alive(patient.target.pid()));
@@ -189,20 +191,20 @@ fn until_interrupted() {
 #[test]
 fn again_and_again() {
     needs_root!();
-    let patient = Patient::start(&["threads=3", "rounds=1200", "base=2000", "skew=300"]);
+    let patient = Patient::start(&["threads=3", "rounds=2400", "base=2000", "skew=300"]);
     for _ in 0..4 {
         let report = attach(patient.target.pid(), &["--duration", "150ms"]).report();
         is_a_stretch(&report, 3);
     }
-    patient.ended_untouched(3600);
+    patient.ended_untouched(7200);
 }
 
 #[test]
 fn two_at_once() {
     needs_root!();
-    let target = start_truth(&["threads=4", "rounds=300", "base=2000", "skew=500"]);
+    let target = start_truth(&["threads=4", "rounds=700", "base=2000", "skew=500"]);
     let first = attach(target.pid(), &["--departures=on"]);
-    pause(300);
+    first.wait_for_probes();
     let short = attach(target.pid(), &["--duration", "300ms"]);
     let second = attach(target.pid(), &["--departures=off"]);
     is_a_stretch(&short.report(), 4);
@@ -218,13 +220,13 @@ fn two_at_once() {
 #[test]
 fn to_a_thread_means_to_its_process() {
     needs_root!();
-    let target = start_truth(&["threads=3", "rounds=300", "base=2000", "skew=300"]);
-    pause(50);
-    let tids = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap();
-    let tid = tids
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
-        .find(|tid: &u32| *tid != target.pid())
-        .unwrap();
+    let target = start_truth(&["threads=3", "rounds=500", "base=2000", "skew=300"]);
+    let tid = eventually(LIMIT, || {
+        let tids = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap();
+        tids.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+            .find(|tid: &u32| *tid != target.pid())
+    })
+    .unwrap();
     let report = attach(tid, &[]).report();
     assert_eq!(report.number("pid"), u64::from(target.pid()));
     assert_eq!(report.threads().len(), 3);
@@ -237,7 +239,7 @@ fn while_threads_come_and_go() {
     needs_root!();
     let target = start(command(
         program("comeandgo.c"),
-        &["waves=3000", "threads=4", "rounds=5"],
+        &["waves=5000", "threads=4", "rounds=5"],
     ));
     pause(100);
     let report = attach(target.pid(), &[]).report();
@@ -270,7 +272,7 @@ pub fn plugin() -> String {
 #[test]
 fn after_the_first_thread_has_left() {
     needs_root!();
-    let mut target = start(command(program("leader.c"), &["rounds=900"]));
+    let mut target = start(command(program("leader.c"), &["rounds=1400"]));
     target.wait_for("ready");
     pause(200);
     let report = attach(target.pid(), &[]).report();
@@ -282,7 +284,7 @@ fn after_the_first_thread_has_left() {
 
 #[test]
 fn the_first_thread_leaves_while_attached() {
-    needs_root!();
+    needs_root!(alone);
     let target = start(command(
         program("leader.c"),
         &["rounds=1500", "stay=900000"],
@@ -329,10 +331,11 @@ fn to_a_zombie() {
 #[test]
 fn to_a_process_that_is_killed() {
     needs_root!();
-    for wait in [100, 300, 500] {
+    for wait in [0, 150, 300] {
         let target = start_truth(&["threads=4", "rounds=9000", "base=1000"]);
         let attached = attach(target.pid(), &[]);
-        pause(300 + wait);
+        attached.wait_for_probes();
+        pause(wait);
         target.signal(libc::SIGKILL);
         let report = attached.report();
         is_a_stretch(&report, 4);
@@ -347,9 +350,14 @@ fn to_processes_that_end_meanwhile() {
     let folder = folder();
     let json = folder.path().join("report.json");
     let mut ends = (0, 0);
+    // How long it takes until they are watched, on this machine today.
+    let one = start_truth(&["threads=3", "rounds=3000", "base=1000"]);
+    let begun = Instant::now();
+    attach(one.pid(), &["--duration=1ms"]).report();
+    let most = (u64::try_from(begun.elapsed().as_millis()).unwrap()).max(200);
     for attempt in 0..60u64 {
-        // They live for about 0 to 200 ms; attaching takes some of that.
-        let rounds = format!("rounds={}", attempt * 37 % 200);
+        // They live for about 0 to that; attaching takes some of it.
+        let rounds = format!("rounds={}", attempt * 37 % 200 * most / 200);
         let target = start(command(
             program("truth.c"),
             &["threads=3", "base=1000", &rounds],
@@ -361,10 +369,7 @@ fn to_processes_that_end_meanwhile() {
         // Reaped at once, as a shell would do; else only zombies were met.
         let sbt = start(command);
         let mut target = target;
-        eventually(crate::harness::LIMIT, || {
-            (!target.is_running()).then_some(())
-        })
-        .unwrap();
+        eventually(LIMIT, || (!target.is_running()).then_some(())).unwrap();
         let finished = sbt.finish();
         match finished.code() {
             0 => {
@@ -392,7 +397,7 @@ fn to_processes_that_end_meanwhile() {
 #[test]
 fn the_report_goes_to_standard_output_as_json() {
     needs_root!();
-    let target = start_truth(&["threads=3", "rounds=300", "base=2000"]);
+    let target = start_truth(&["threads=3", "rounds=500", "base=2000"]);
     let pid = target.pid().to_string();
     let finished = run(sbt_with(&["attach", "--json", "--duration=200ms", &pid])).expect(0);
     let report = Report(serde_json::from_slice(&finished.stdout).unwrap());
@@ -462,7 +467,7 @@ fn to_a_process_that_is_stopped_for_a_while() {
 fn start_copy(folder: &tempfile::TempDir) -> (Started, PathBuf) {
     let copy = folder.path().join("copy");
     fs::copy(program("truth.c"), &copy).unwrap();
-    let mut target = start(command(&copy, &["threads=3", "rounds=400", "base=2000"]));
+    let mut target = start(command(&copy, &["threads=3", "rounds=600", "base=2000"]));
     target.wait_for("ready");
     (target, copy)
 }

@@ -110,11 +110,23 @@ fn functions_of_ones_own() {
 #[test]
 fn one_that_is_polled() {
     needs_root!(alone);
-    is_one_barrier("timed", &["SITE timed wait", "SITE timed broadcast"]);
+    best_of_five(|| {
+        let report = condbarrier("timed");
+        if report.list("barriers").is_empty() {
+            return Err("taken for something else".into());
+        }
+        let marks = ["SITE timed wait", "SITE timed broadcast"];
+        is_that_barrier(&report, "timed", &marks);
+        Ok(())
+    });
+}
+
+fn is_one_barrier(how: &str, marks: &[&str]) {
+    is_that_barrier(&condbarrier(how), how, marks);
 }
 
 /// Five threads, 80 times, one of them late.
-fn is_one_barrier(how: &str, marks: &[&str]) {
+fn condbarrier(how: &str) -> Report {
     let way = format!("how={how}");
     let arguments = [
         way.as_str(),
@@ -123,9 +135,12 @@ fn is_one_barrier(how: &str, marks: &[&str]) {
         "slow=1",
         "load=3000",
     ];
-    let report = watch(&program("condbarrier.c"), &arguments);
+    watch(&program("condbarrier.c"), &arguments)
+}
+
+fn is_that_barrier(report: &Report, how: &str, marks: &[&str]) {
     report.is_exactly(400, 80);
-    is_recognised(&report, 1, 80, 5);
+    is_recognised(report, 1, 80, 5);
     assert_eq!(report.sites().len(), 1, "{how}: {report}");
     assert_eq!(
         lines(&report.sites()[0]),

@@ -65,6 +65,12 @@ fn a_thread_with_more_work_unbalances_the_load() {
         let site = &report.sites()[0];
         let (busy_times, npts) = loads.busy();
         let times = site["parallelism"]["times"].as_array().unwrap();
+        let all: f64 = busy_times.iter().sum();
+        let weighted = (1..)
+            .zip(&busy_times)
+            .map(|(busy, ns)| f64::from(busy) * ns);
+        let mean = weighted.sum::<f64>() / all;
+        is_near("mean", &site["parallelism"]["mean_busy"], mean)?;
         for (busy, expected) in (1..).zip(busy_times) {
             let time = times.iter().find(|time| time["busy"] == busy);
             let time = time.ok_or_else(|| format!("never {busy} are busy"))?;

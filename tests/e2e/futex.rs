@@ -113,13 +113,15 @@ fn auto_finds_it_while_nothing_else_is_there() {
 #[test]
 fn auto_leaves_a_program_alone_that_shows_its_barriers() {
     needs_root!();
-    let report = watch(
-        &[],
-        &program("condbarrier.c"),
-        &["rounds=300", "load=1000", "hold=2"],
-    );
-    assert!(!has_note(&report), "{report}");
-    report.is_exactly(1200, 300);
+    best_of_five(|| {
+        let arguments = ["rounds=300", "load=1000", "hold=2"];
+        let report = watch(&[], &program("condbarrier.c"), &arguments);
+        report.is_exactly(1200, 300);
+        // Where the machine stood still at the start, none had been shown yet.
+        (!has_note(&report))
+            .then_some(())
+            .ok_or_else(|| report.to_string())
+    });
 }
 
 #[test]

@@ -530,6 +530,21 @@ pub fn attach(pid: u32, options: &[&str]) -> Attached {
 }
 
 impl Attached {
+    /// Waits until probes of barriers are on, as far as the kernel tells: later versions do.
+    pub fn wait_for_probes(&self) {
+        let folder = format!("/proc/{}/fdinfo", self.sbt.pid());
+        let is_on = |entry: &fs::DirEntry| {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            text.contains("uprobe_multi") && text.contains("/libc.so")
+        };
+        eventually(Duration::from_secs(3), || {
+            let mut entries = fs::read_dir(&folder).ok()?.flatten();
+            entries.any(|entry| is_on(&entry)).then_some(())
+        });
+        // All of them.
+        pause(100);
+    }
+
     /// Waits for its end, which must be a success without a word.
     #[track_caller]
     pub fn report(self) -> Report {

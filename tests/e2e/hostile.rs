@@ -3,13 +3,41 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use crate::{
-    harness::{Report, folder, needs_root, run, sbt_with},
-    programs::Build,
+    harness::{
+        LIMIT, Report, attach, command, eventually, folder, needs_root, run, sbt_with, start,
+    },
+    look::look,
+    programs::{Build, program},
 };
 
 /// In the symbol table, in the place of another of the same length.
 const PLACEHOLDER: &[u8] = b"replaced_by_another_of_the_same_length__";
 const FUNCTION: &[u8; PLACEHOLDER.len()] = b"=m\x1b[31m<script>alert(1)</script>\",'&||\n\x07";
+
+/// The kernel cuts names after 15 bytes.
+#[test]
+fn a_name_that_is_cut_within_a_letter_is_a_name() {
+    needs_root!();
+    let folder = folder();
+    let named = folder.path().join("fourteen_bytesö");
+    let cut = "fourteen_bytes\u{fffd}";
+    fs::copy(program("truth.c"), &named).unwrap();
+    let mut target = start(command(&named, &["threads=2", "rounds=1000", "base=1000"]));
+    target.wait_for("ready");
+    let report = attach(target.pid(), &["--duration=500ms"]).report();
+    assert!(report.number("episodes") > 0, "{report}");
+    assert_eq!(report.threads()[0]["name"], cut, "{report}");
+    drop(target);
+
+    fs::copy(Build::of("hangs.c").path(), &named).unwrap();
+    let mut target = start(command(&named, &["lock"]));
+    target.wait_for("stuck");
+    let seen = eventually(LIMIT, || {
+        let report = look(target.pid(), &[]);
+        report.to_string().contains(cut).then_some(())
+    });
+    assert_eq!(seen, Some(()));
+}
 
 #[test]
 fn names_are_text_in_every_form() {

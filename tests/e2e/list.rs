@@ -1,9 +1,12 @@
 //! `sbt list PROG`, `sbt list PID`: what could be watched.
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use crate::{
-    harness::{Finished, run, sbt_with},
+    harness::{Finished, LIMIT, eventually, run, sbt_with},
     programs::{Build, program},
 };
 
@@ -57,6 +60,10 @@ fn so_do_those_of_a_process() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
+    // It has been executed, and its libraries come one after the other.
+    let maps = format!("/proc/{}/maps", sleeping.id());
+    let is_there = || fs::read_to_string(&maps).is_ok_and(|maps| maps.contains("/libc.so"));
+    eventually(LIMIT, || is_there().then_some(()));
     let finished = run(sbt_with(&["list", &sleeping.id().to_string()]));
     let _ended = sleeping.kill();
     let _reaped = sleeping.wait();

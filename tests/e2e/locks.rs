@@ -9,7 +9,7 @@ use crate::{
 
 /// What the program says of a lock: how often its threads have waited, how long,
 /// and the longest, ns.
-fn logged(out: &str, name: &str) -> [u64; 3] {
+pub fn logged(out: &str, name: &str) -> [u64; 3] {
     let line = out.lines().find(|line| line.starts_with(name)).unwrap();
     let words: Vec<&str> = line.split(' ').collect();
     [2, 4, 6].map(|at| words[at].parse().unwrap())
@@ -17,7 +17,7 @@ fn logged(out: &str, name: &str) -> [u64; 3] {
 
 /// The lock of a kind that was waited for from a line.
 #[track_caller]
-fn lock<'a>(report: &'a Report, kind: &str, line: u32) -> &'a Value {
+pub fn lock<'a>(report: &'a Report, kind: &str, line: u32) -> &'a Value {
     let mut locks = report.list("locks").iter();
     locks
         .find(|lock| lock["kind"] == kind && lock["line"] == line)

@@ -11,7 +11,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    harness::{Started, command, folder, is_root, pause, run, sbt, sbt_with, start},
+    harness::{
+        LIMIT, Started, command, eventually, folder, is_root, pause, run, sbt, sbt_with, start,
+    },
     programs::{Build, program},
 };
 
@@ -61,23 +63,22 @@ fn a_stopped_program_stays_stopped_and_goes_on_when_it_is_told() {
     crate::harness::needs_nothing!();
     let mut target = stuck(Build::of("hangs.c"), "spin");
     target.signal(libc::SIGSTOP);
-    pause(50);
-    assert!(states(target.pid()).chars().all(|state| state == 'T'));
+    let stands = || states(target.pid()).chars().all(|state| state == 'T');
+    assert_eq!(eventually(LIMIT, || stands().then_some(())), Some(()));
     let report = look(target.pid(), &[]);
     let threads = report["threads"].as_array().unwrap();
     assert!(
         threads.iter().all(|it| it["state"] == "stopped"),
         "{report}"
     );
-    assert!(states(target.pid()).chars().all(|state| state == 'T'));
+    assert!(stands());
     target.signal(libc::SIGCONT);
-    pause(50);
-    assert!(
-        states(target.pid()).contains('R'),
-        "{}",
-        states(target.pid())
-    );
-    assert!(!states(target.pid()).contains('T'));
+    let goes_on = || {
+        let states = states(target.pid());
+        states.contains('R') && !states.contains('T')
+    };
+    let went_on = eventually(LIMIT, || goes_on().then_some(()));
+    assert_eq!(went_on, Some(()), "{}", states(target.pid()));
     assert!(target.is_running());
 }
 
@@ -113,7 +114,7 @@ fn killed_at_any_moment_it_leaves_nobody_stopped() {
 #[test]
 fn programs_that_would_notice_do_not() {
     crate::harness::needs_nothing!();
-    let mut target = start(command(program("undisturbed.c"), &["ms=4000"]));
+    let mut target = start(command(program("undisturbed.c"), &["ms=7000"]));
     target.wait_for("ready");
     let mut looks = 0;
     while !target.out().contains("over") && target.is_running() {

@@ -8,6 +8,7 @@
 #![allow(missing_docs, reason = "nobody reads the documentation of tests")]
 
 mod harness;
+mod loads;
 mod programs;
 mod ptrace;
 mod traced;
@@ -37,7 +38,6 @@ mod kill;
 mod language;
 mod lifecycle;
 mod list;
-mod loads;
 mod locks;
 mod look;
 mod losses;

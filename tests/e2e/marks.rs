@@ -88,6 +88,7 @@ fn functions_are_barriers_once_they_are_named() {
             "--barrier=sync_all:0",
             "--barrier=spin_wait:3",
         ];
+        // So long that one who is late otherwise comes no later.
         let (finished, report) = watch_with(&options, &calls, &["rounds=50", "skew=3000"]);
         finished.expect(0);
         report.is_exactly(50 * (3 + 2 + 3 + 3), 4 * 50);

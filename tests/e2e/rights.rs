@@ -193,7 +193,7 @@ fn each_capability_is_for_what_the_documents_say() {
 
 #[test]
 fn a_first_thread_that_leaves_silences_nothing_for_an_ordinary_user() {
-    needs_root!();
+    needs_root!(alone);
     let open = Open::new();
     let leader = open.copy(&program("leader.c"));
     let two = open.capable("cap_bpf,cap_perfmon+ep");

@@ -1,4 +1,4 @@
-//! More of everything than is usual: threads, processes, libraries, losses, ends.
+//! More of everything than is usual: threads, processes, libraries, ends.
 
 use std::{
     collections::BTreeMap,
@@ -265,12 +265,22 @@ fn numbers_that_are_given_again_are_others() {
     let numbers = program("numbers.c");
     for backend in ["--backend=ebpf", "--backend=ptrace"] {
         let (finished, report) = watch_with(&[backend, "--departures=on"], &numbers, &[]);
-        finished.expect(0);
+        let finished = finished.expect(0);
         // Four processes, three waves in each, and one round more to begin with.
         let episodes = 4 * 3 * (20 + 1);
         report.is_exactly(2 * episodes, episodes);
         // The first thread of each process, and one of each wave.
         assert_eq!(report.threads().len(), 4 * (1 + 3), "{report}");
+        let out = finished.out();
+        let same = out.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+        for thread in report.threads() {
+            assert_eq!(number(thread, "pid"), same, "{report}");
+            *numbers.entry(number(thread, "tid")).or_default() += 1;
+        }
+        assert_eq!(numbers.remove(&same), Some(4), "{numbers:?}");
+        // Each process has one for its waves, which another may have as well.
+        assert!(numbers.values().all(|times| times % 3 == 0), "{numbers:?}");
         report.is_consistent();
     }
 }

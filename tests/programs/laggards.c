@@ -1,4 +1,4 @@
-// All threads end together, and those that are not the first may be late with it: they run
+// All threads end together, by raise=SIGNAL or without, and those that are not the first may be late with it: they run
 // on one CPU when nobody else wants it.
 #include "common.h"
 #include <sched.h>
@@ -18,15 +18,18 @@ static void *work(void *ignored)
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(0, &one);
-    must(sched_setaffinity(0, sizeof one, &one));
-    must(sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0}));
+    if (sched_setaffinity(0, sizeof one, &one) != 0 ||
+        sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0}) != 0) {
+        perror("laggards");
+        exit(1);
+    }
     pthread_barrier_wait(&barrier); // SITE last
     for (;;)
         pause();
     return ignored;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     must(pthread_barrier_init(&barrier, NULL, LAGGARDS + 1));
     for (int i = 0; i < LAGGARDS; i++) {
@@ -35,6 +38,8 @@ int main(void)
     }
     meet();
     pthread_barrier_wait(&barrier);
-    printf("done\n");
+    long deadly = option(argc, argv, "raise", 0);
+    if (deadly > 0)
+        raise((int)deadly);
     return 0;
 }

@@ -4,9 +4,10 @@
 // numbers [processes=4] [waves=3] [rounds=20]
 #include "common.h"
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
-enum { OTHER = 9 };
+enum { OTHER = 9, TRIES = 10000 };
 
 static long waves, rounds;
 static pthread_barrier_t barrier;
@@ -32,7 +33,7 @@ static void *work(void *began)
 {
     if (wanted != 0 && tid() != wanted)
         return NULL;
-    *(int *)began = tid();
+    atomic_store((atomic_int *)began, tid());
     pthread_barrier_wait(&barrier); // SITE begin
     meet();
     return NULL;
@@ -42,18 +43,20 @@ static void *work(void *began)
 static void team(void)
 {
     must(pthread_barrier_init(&barrier, NULL, 2));
-    for (long wave = 0; wave < waves;) {
-        volatile int began = 0;
+    for (long wave = 0, tries = 0; wave < waves; tries++) {
+        if (tries == TRIES)
+            _exit(1);
+        atomic_int began = 0;
         pthread_t handle;
         if (wanted != 0)
             next_is(wanted);
-        must(pthread_create(&handle, NULL, work, (void *)&began));
+        must(pthread_create(&handle, NULL, work, &began));
         // It is known only by itself which it is.
-        while (began == 0 && pthread_tryjoin_np(handle, NULL) != 0)
+        while (atomic_load(&began) == 0 && pthread_tryjoin_np(handle, NULL) != 0)
             sleep_us(20);
-        if (began == 0)
+        if (atomic_load(&began) == 0)
             continue;
-        wanted = began;
+        wanted = atomic_load(&began);
         pthread_barrier_wait(&barrier); // SITE begin
         meet();
         must(pthread_join(handle, NULL));
@@ -67,7 +70,8 @@ int main(int argc, char **argv)
     waves = option(argc, argv, "waves", 3);
     rounds = option(argc, argv, "rounds", 20);
     pid_t same = 0;
-    for (long process = 0, tries = 0; process < processes && tries < 10000; tries++) {
+    long process = 0;
+    for (long tries = 0; process < processes && tries < TRIES; tries++) {
         if (same != 0)
             next_is(same);
         pid_t child = fork();
@@ -87,5 +91,5 @@ int main(int argc, char **argv)
         process++;
     }
     printf("number %d\n", same);
-    return 0;
+    return process < processes;
 }

@@ -66,7 +66,7 @@ pub fn traced(process: u32, by: u32) -> String {
     if process::parent(by) == Some(std::process::id()) {
         return "threads that run cannot be looked at with --backend ptrace".into();
     }
-    let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
+    let name = process::text(format!("/proc/{by}/comm")).unwrap_or_default();
     let name = match name.trim() {
         "" => String::new(),
         name => format!(" ({name})"),

@@ -1,9 +1,7 @@
 //! What /proc tells of a thread.
 
-use std::fs;
-
 use super::call::Call;
-use crate::hang::scene::ThreadId;
+use crate::{hang::scene::ThreadId, target::process};
 
 /// What a thread did at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +24,7 @@ impl Glance {
     /// At a thread; `None` if it is gone.
     pub fn at(id: ThreadId) -> Option<Self> {
         let folder = format!("/proc/{}/task/{}", id.process, id.thread);
-        let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
+        let read = |name: &str| process::text(format!("{folder}/{name}")).ok();
         // Before the number of switches: a thread that wakes between the two, and comes back
         // to the same call, has another number then.
         let call = Call::of(id);
@@ -77,8 +75,7 @@ impl Glance {
 /// The name of a thread in the kernel.
 pub fn name(id: ThreadId) -> Option<String> {
     let path = format!("/proc/{}/task/{}/comm", id.process, id.thread);
-    let bytes = fs::read(path).ok()?;
-    let name = String::from_utf8_lossy(&bytes);
+    let name = process::text(path).ok()?;
     Some(name.strip_suffix('\n').unwrap_or(&name).to_owned())
 }
 

@@ -159,10 +159,6 @@ impl Session {
         while self.first_ends && !has_ended() && begun.elapsed() < LONGEST {
             std::thread::sleep(PAUSE);
         }
-        if !has_ended() {
-            return;
-        }
-        self.first_ends = false;
         if process::goes_on_without_first(self.pid)
             && let Some(source) = self.source.as_deref_mut()
             && let Err(error) = source.widen()

@@ -2,13 +2,15 @@
 
 use std::fs;
 
+use crate::target::process;
+
 /// Where the kernel's module Yama says who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// One line of an error that came of tracing a process.
 pub fn explain(pid: u32, error: &anyhow::Error) -> anyhow::Error {
     let scope = fs::read_to_string(YAMA).unwrap_or_default();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = process::text(format!("/proc/{pid}/status")).unwrap_or_default();
     anyhow::anyhow!("{}", why(pid, &format!("{error:#}"), scope.trim(), &status))
 }
 

@@ -318,7 +318,13 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
 /// Whether the image is a program that asks for a dynamic linker. Some libraries ask for one too,
 /// so that they can say their version when they are executed: the C library of glibc does.
 pub fn is_program(image: &[u8]) -> bool {
-    interpreter(image).is_some() && !has_soname(image, b"")
+    interpreter(image).is_some() && !is_named_library(image)
+}
+
+/// Whether what is in the image cannot be moved to other addresses (`ET_EXEC`).
+pub fn is_fixed(image: &[u8]) -> bool {
+    ElfFile64::<LittleEndian>::parse(image)
+        .is_ok_and(|file| file.kind() == object::ObjectKind::Executable)
 }
 
 /// Whether the image is a program that is linked statically: it uses no functions but its own.
@@ -346,8 +352,13 @@ pub fn is_linker(image: &[u8]) -> bool {
     has_soname(image, b"ld-")
 }
 
-/// Whether the image is a library whose name begins so.
-pub fn has_soname(image: &[u8], prefix: &[u8]) -> bool {
+/// Whether the image has a name for programs that want it as a library.
+pub fn is_named_library(image: &[u8]) -> bool {
+    has_soname(image, b"")
+}
+
+/// Whether it has one that begins so.
+fn has_soname(image: &[u8], prefix: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image)
         .and_then(|file| file.elf_dynamic_table())
         .is_ok_and(|table| {

@@ -85,7 +85,7 @@ impl ProbedFile {
             shown: shown.to_owned(),
             points,
             is_linker: elf::is_linker(&image),
-            is_library: elf::has_soname(&image, b""),
+            is_library: elf::is_named_library(&image),
             is_static: elf::is_static(&image),
             offers: Vec::new(),
             inlined: Vec::new(),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::bail;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags, Task};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags};
 
 pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
@@ -25,6 +25,12 @@ pub fn folder(pid: u32) -> PathBuf {
     tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
 }
 
+/// A file of /proc. The name of a thread in it may hold any bytes: the kernel cuts it after the
+/// 15th, which may be within a character.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -38,7 +44,7 @@ pub fn thread_ids(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 fn is_alive(folder: &Path) -> bool {
-    match fs::read_to_string(folder.join("status")) {
+    match text(folder.join("status")) {
         Ok(status) => !field(&status, "State:").is_some_and(|it| it.starts_with(['Z', 'X'])),
         // Nothing else is its end: there may be no file left to open.
         Err(error) => {
@@ -63,7 +69,7 @@ pub fn threads(pid: u32) -> u64 {
 /// The threads of a process by their ids, those first that run or could.
 pub fn busy_first(pid: u32) -> Vec<u32> {
     let state = |task: &Path| {
-        let stat = fs::read_to_string(task.join("stat")).ok()?;
+        let stat = text(task.join("stat")).ok()?;
         // The name, in parentheses, may hold anything; behind it follows the state.
         let (_, fields) = stat.rsplit_once(')')?;
         fields.trim_start().chars().next()
@@ -80,13 +86,13 @@ pub fn busy_first(pid: u32) -> Vec<u32> {
 
 /// The process that has started another one, or has taken it over since.
 pub fn parent(process: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let status = text(format!("/proc/{process}/status")).ok()?;
     field(&status, "PPid:")?.parse().ok()
 }
 
 /// The process of a thread, if it is there.
 pub fn of_thread(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let status = text(format!("/proc/{thread}/status")).ok()?;
     field(&status, "Tgid:")?.parse().ok()
 }
 
@@ -100,27 +106,31 @@ pub fn first_thread_has_ended(pid: u32) -> bool {
     thread_has_ended(pid, pid)
 }
 
-/// Whether a process goes on without its first thread: that one has ended, and another
-/// neither has nor is about to. Where all end together, the first may be through with it
-/// before the others are.
+/// Whether a process goes on without its first thread: that one has ended, and another is not
+/// known to. Where all end together, the first may be through with it before the others are.
 pub fn goes_on_without_first(pid: u32) -> bool {
-    first_thread_has_ended(pid)
-        && Process::new(pid.cast_signed())
-            .and_then(|process| process.tasks())
-            .is_ok_and(|tasks| tasks.flatten().any(|task| goes_on(&task)))
+    let first = PathBuf::from(format!("/proc/{pid}/task/{pid}"));
+    // By a signal all end.
+    !is_alive(&first)
+        && !has_flags(&first, StatFlags::PF_SIGNALED)
+        && tasks(pid).any(|task| is_alive(&task) && !ends(&task))
 }
 
-/// Whether a thread is there, and nothing is known that ends it.
-fn goes_on(task: &Task) -> bool {
-    /// In a mask of signals.
-    const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let pending = task.status().map(|status| status.sigpnd);
-    let stat = task.stat();
-    pending.is_ok_and(|pending| pending & KILL == 0)
-        && stat.is_ok_and(|stat| {
-            let flags = StatFlags::from_bits_retain(stat.flags);
-            !['Z', 'X'].contains(&stat.state) && !flags.contains(StatFlags::PF_EXITING)
-        })
+/// Whether a thread is known to be about to end.
+fn ends(task: &Path) -> bool {
+    // In this order: a signal is taken from those that wait when its thread begins to end.
+    let status = text(task.join("status")).unwrap_or_default();
+    is_pending(&status, libc::SIGKILL)
+        || has_flags(task, StatFlags::PF_SIGNALED | StatFlags::PF_EXITING)
+}
+
+fn has_flags(task: &Path, wanted: StatFlags) -> bool {
+    let stat = text(task.join("stat")).unwrap_or_default();
+    // The name, in parentheses, may hold anything; behind it follows the third field.
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, fields)| fields.split_whitespace().nth(9 - 3)?.parse().ok());
+    flags.is_some_and(|flags| StatFlags::from_bits_retain(flags).intersects(wanted))
 }
 
 /// Whether a thread of a process has ended: a first thread stays as long as others do.
@@ -131,7 +141,7 @@ pub fn thread_has_ended(pid: u32, thread: u32) -> bool {
 /// Whether a signal has stopped the process; not whether a debugger has. False for one of
 /// which the first thread has ended, whatever the others do.
 pub fn is_stopped(pid: u32) -> bool {
-    let stat = fs::read_to_string(folder(pid).join("stat"));
+    let stat = text(folder(pid).join("stat"));
     stat.is_ok_and(|stat| {
         // The name may hold anything, and ends with the last parenthesis.
         let rest = stat.rsplit_once(") ");
@@ -265,7 +275,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     while let Some(pid) = found.get(next).copied() {
         next += 1;
         for task in tasks(pid) {
-            let children = fs::read_to_string(task.join("children")).unwrap_or_default();
+            let children = text(task.join("children")).unwrap_or_default();
             found.extend(
                 children
                     .split_whitespace()
@@ -288,7 +298,7 @@ pub struct Found {
 
 /// Finds the process that `pid` is, or is a thread of.
 pub fn find(pid: u32) -> anyhow::Result<Found> {
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+    let Ok(status) = text(format!("/proc/{pid}/status")) else {
         bail!("there is no process {pid}; `ps -e` lists those that run");
     };
     let field = |name: &str| field(&status, name);
@@ -306,8 +316,8 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
         .collect();
     command.pop();
     if command.is_empty() {
-        let has_memory = fs::read_to_string(folder(tgid).join("status"))
-            .is_ok_and(|status| status.contains("VmSize:"));
+        let has_memory =
+            text(folder(tgid).join("status")).is_ok_and(|status| status.contains("VmSize:"));
         if !has_memory {
             bail!("process {pid} ({name}) is a thread of the kernel: it has no program to watch");
         }
@@ -319,7 +329,7 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
 /// Whether a process, which may have ended but not been reaped, had children
 /// and waited for one: those have left their page faults with it.
 pub fn had_children(pid: u32) -> Option<bool> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = text(format!("/proc/{pid}/stat")).ok()?;
     waited_for_any(&stat)
 }
 
@@ -336,7 +346,7 @@ pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
     tasks(pid)
         .filter_map(|task| {
             let tid: u32 = task.file_name()?.to_str()?.parse().ok()?;
-            let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+            let text = text(task.join("schedstat")).unwrap_or_default();
             let mut fields = text.split_whitespace().map(str::parse);
             let mut next = || fields.next().and_then(Result::ok);
             Some((tid, (next(), next())))
@@ -363,7 +373,7 @@ pub fn has_shadow_stack(pid: u32) -> bool {
     /// `CET_SS`: leaf 7 of CPUID, in ecx. A hypervisor answers it, which takes its time.
     static CAN: LazyLock<bool> =
         LazyLock::new(|| std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 7 != 0);
-    let status = || fs::read_to_string(folder(pid).join("status"));
+    let status = || text(folder(pid).join("status"));
     *CAN && status().map_or(true, |status| has_shadow_stack_in(&status))
 }
 
@@ -376,7 +386,7 @@ fn has_shadow_stack_in(status: &str) -> bool {
 
 /// Who traces a thread; `None` if nobody does, or it has ended.
 pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let status = text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     tracer_in(&status)
 }
 
@@ -388,7 +398,7 @@ fn tracer_in(status: &str) -> Option<u32> {
 /// Whether a thread has been sent a signal that it has not had yet; not one that any thread of
 /// its process may have.
 pub fn has_pending(tid: u32, signal: i32) -> bool {
-    let status = fs::read_to_string(folder(tid).join("status")).unwrap_or_default();
+    let status = text(folder(tid).join("status")).unwrap_or_default();
     is_pending(&status, signal)
 }
 
@@ -402,7 +412,7 @@ fn is_pending(status: &str, signal: i32) -> bool {
 
 /// How many filters judge the system calls of a process; before Linux 5.9, whether any does.
 pub fn filters(pid: u32) -> u32 {
-    let status = fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
+    let status = text(folder(pid).join("status")).unwrap_or_default();
     filters_in(&status)
 }
 
@@ -421,7 +431,7 @@ pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
 }
 
 fn kept_in(task: &Path) -> [Option<u64>; 5] {
-    let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
+    let read = |name: &str| text(task.join(name)).unwrap_or_default();
     kept_of(&read("stat"), &read("status"), &read("sched"))
 }
 

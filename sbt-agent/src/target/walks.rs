@@ -76,8 +76,7 @@ const C_STARTS: [&str; 9] = [
 ];
 
 impl Owner {
-    /// Of a file at a path. `is_program`: it asks for a dynamic linker, as
-    /// programs do.
+    /// Of a file at a path. `is_program`: see [`super::elf::is_program`].
     pub(super) fn of(path: &Path, is_program: bool) -> Self {
         let path = path.to_string_lossy();
         let begins = |names: &[&str]| names.iter().any(|name| short(&path).starts_with(name));

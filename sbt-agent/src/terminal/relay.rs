@@ -1,7 +1,7 @@
 //! After the screen: what was kept is shown on the real terminal, and then the
 //! program is joined to it as if nothing were in between.
 
-use std::{fs, io, os::fd::OwnedFd, time::Duration};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -17,7 +17,7 @@ use super::{
     CHUNK, IN_THE_KERNEL, MAX_KEYS, Terminal,
     real::{Mode, Real, stop_ourselves},
 };
-use crate::target::launch::Running;
+use crate::target::{launch::Running, process};
 
 /// How often it is looked whether we are in the foreground again, of which a
 /// shell does not always tell.
@@ -331,7 +331,7 @@ impl Relay {
         });
         let pid = *pid;
         match result {
-            Ok(1..) if is_stopped(pid) => {
+            Ok(1..) if process::is_stopped(pid.as_raw().cast_unsigned()) => {
                 if let Some(real) = &mut self.real {
                     real.restore();
                 }
@@ -348,13 +348,6 @@ impl Relay {
             }
         }
     }
-}
-
-fn is_stopped(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before it may contain anything.
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
 fn is_temporary(error: &io::Error) -> bool {

@@ -201,7 +201,7 @@ impl Resolver {
     /// name is worse than none.
     fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
         let mut found = (0..self.modules.len()).filter_map(|module| {
-            if !self.modules[module].is_program {
+            if !self.modules[module].is_program_at(start) {
                 return None;
             }
             let vaddr = self.vaddr_in_program(module, start, address)?;
@@ -209,7 +209,11 @@ impl Resolver {
             is_call.then_some((module, vaddr))
         });
         let first = found.next()?;
-        found.next().is_none().then_some(first)
+        // Copies of one program say the same.
+        let is_copy = |other: usize| self.modules[first.0].is_copy(&self.modules[other]);
+        found
+            .all(|(other, vaddr)| vaddr == first.1 && is_copy(other))
+            .then_some(first)
     }
 
     /// A program's own address, when its code begins at `start`.
@@ -218,5 +222,67 @@ impl Resolver {
         let first = segments.find(|segment| segment.executable)?;
         let vaddr = address.checked_sub(start)?.checked_add(first.vaddr)?;
         (vaddr - first.vaddr < first.memsz).then_some(vaddr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command};
+
+    use super::*;
+    use crate::target::{elf, wanted::Wanted};
+
+    /// The resolver of a process that has ended unseen, and where a call may have come from.
+    fn resolver(programs: &[&Path], start: u64) -> (Resolver, u64) {
+        let mut resolver = Resolver::new(0, None, Arc::new(Wanted::default()));
+        for program in programs {
+            let file = ProbedFile::open(program, program).unwrap();
+            resolver.add(file);
+        }
+        resolver.set_code_start(Some(start));
+        let image = std::fs::read(programs[0]).unwrap();
+        let segments = elf::load_segments(&image).unwrap();
+        let code = segments.iter().find(|segment| segment.executable).unwrap();
+        let calls = (code.vaddr..code.vaddr + code.memsz)
+            .filter(|vaddr| elf::is_after_call(&image, &segments, *vaddr));
+        let middle = calls.skip(500).next().unwrap();
+        (resolver, start + middle - 1 - code.vaddr)
+    }
+
+    #[test]
+    fn of_two_programs_that_may_be_meant_none_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let build = |name: &str, options: &[&str]| {
+            let path = folder.path().join(name);
+            let source = folder.path().join(format!("{name}.c"));
+            let calls = "__asm__(\".globl f\\nf: ret\\n.rept 1000\\ncall f\\n.endr\");";
+            std::fs::write(
+                &source,
+                format!("{calls} int main(void) {{ return VALUE; }}"),
+            )
+            .unwrap();
+            let mut gcc = Command::new("gcc");
+            gcc.args(options).arg("-o").arg(&path).arg(&source);
+            assert!(gcc.status().unwrap().success());
+            path
+        };
+        let one = build("one", &["-DVALUE=1"]);
+        let copy = folder.path().join("copy");
+        std::fs::copy(&one, &copy).unwrap();
+        let other = build("other", &["-DVALUE=2"]);
+        let fixed = build("fixed", &["-DVALUE=3", "-no-pie"]);
+        let moved = 0x5555_5555_6000;
+        let found = |programs: &[&Path], start| {
+            let (mut resolver, address) = resolver(programs, start);
+            resolver.find_in_program(address).map(|found| found.0)
+        };
+        assert_eq!(found(&[&one], moved), Some(0));
+        assert_eq!(found(&[&one, &copy], moved), Some(0));
+        assert_eq!(found(&[&one, &other], moved), None);
+        assert_eq!(found(&[&one, &copy, &other], moved), None);
+        // One that cannot be moved is not there.
+        assert_eq!(found(&[&one, &fixed], moved), Some(0));
+        assert_eq!(found(&[&fixed], moved), None);
+        assert_eq!(found(&[&fixed], 0x40_1000), Some(0));
     }
 }

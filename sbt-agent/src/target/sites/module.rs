@@ -22,8 +22,10 @@ pub(super) struct Module {
     pub(super) file: Arc<ProbedFile>,
     pub(super) segments: Vec<elf::Segment>,
     pub(super) owner: Owner,
-    /// It can be executed by itself.
+    /// See [`elf::is_program`].
     pub(super) is_program: bool,
+    /// It lies where it says.
+    is_fixed: bool,
     pub(super) debug: OnceCell<Option<DebugInfo>>,
     /// What was found by [`Self::works_before`], by its arguments.
     works: RefCell<HashMap<(u64, u64), bool>>,
@@ -39,10 +41,30 @@ impl Module {
             segments: elf::load_segments(image).unwrap_or_default(),
             owner,
             is_program,
+            is_fixed: elf::is_fixed(image),
             file,
             debug: OnceCell::new(),
             works: RefCell::default(),
         }
+    }
+
+    /// Whether it is a program whose code may have been mapped there: by whole pages wherever
+    /// it likes, or just where it says.
+    pub(super) fn is_program_at(&self, start: u64) -> bool {
+        const PAGE: u64 = 4096;
+        let code = self.segments.iter().find(|segment| segment.executable);
+        self.is_program
+            && code.is_some_and(|code| {
+                let moved = start.wrapping_sub(code.vaddr);
+                moved == 0 || !self.is_fixed && moved.is_multiple_of(PAGE)
+            })
+    }
+
+    /// Whether another file says of itself that it is of the same build.
+    pub(super) fn is_copy(&self, other: &Self) -> bool {
+        let build = |module: &Self| elf::build_id(&module.file.image().ok()?);
+        let own = build(self);
+        own.is_some() && own == build(other)
     }
 
     /// Whether a call may end there.
