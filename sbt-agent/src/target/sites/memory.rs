@@ -243,9 +243,9 @@ mod tests {
         let image = std::fs::read(programs[0]).unwrap();
         let segments = elf::load_segments(&image).unwrap();
         let code = segments.iter().find(|segment| segment.executable).unwrap();
-        let calls = (code.vaddr..code.vaddr + code.memsz)
+        let mut calls = (code.vaddr..code.vaddr + code.memsz)
             .filter(|vaddr| elf::is_after_call(&image, &segments, *vaddr));
-        let middle = calls.skip(500).next().unwrap();
+        let middle = calls.nth(500).unwrap();
         (resolver, start + middle - 1 - code.vaddr)
     }
 
