@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{
     harness::{
-        Finished, LIMIT, command, eventually, folder, is_alive, is_root, needs_root, run, sbt,
-        sbt_with, start,
+        Finished, LIMIT, command, eventually, folder, install, is_alive, is_root, needs_root, run,
+        sbt, sbt_with, start,
     },
     programs::{line, program},
 };
@@ -316,8 +316,7 @@ fn nobody_needs_privileges_for_a_recording_and_rules_may_be_in_a_file() {
     let file = folder.path().join("run.sbt");
     recorded(&[], &file, 0);
     let copy = folder.path().join("sbt");
-    fs::copy(sbt(), &copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    install(sbt(), &copy);
     let rules = folder.path().join("sbt.toml");
     fs::write(&rules, "[check]\nmin-episodes = 41\nmax-lost = \"0.1%\"\n").unwrap();
     fs::set_permissions(&rules, fs::Permissions::from_mode(0o644)).unwrap();

@@ -325,6 +325,15 @@ pub fn run(command: Command) -> Finished {
     start(command).finish()
 }
 
+/// Copies a program. By another process: a test that forks while this one writes would hold
+/// the file open, and then it cannot be executed.
+#[track_caller]
+pub fn install(program: &Path, copy: &Path) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(program).arg(copy);
+    run(install).expect(0);
+}
+
 /// `sbt` with arguments.
 pub fn sbt_with<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
     let mut command = command(sbt(), arguments);

@@ -4,7 +4,8 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use crate::{
     harness::{
-        LIMIT, Report, attach, command, eventually, folder, needs_root, run, sbt_with, start,
+        LIMIT, Report, attach, command, eventually, folder, install, needs_root, run, sbt_with,
+        start,
     },
     look::look,
     programs::{Build, program},
@@ -21,7 +22,7 @@ fn a_name_that_is_cut_within_a_letter_is_a_name() {
     let folder = folder();
     let named = folder.path().join("fourteen_bytesö");
     let cut = "fourteen_bytes\u{fffd}";
-    fs::copy(program("truth.c"), &named).unwrap();
+    install(&program("truth.c"), &named);
     let mut target = start(command(&named, &["threads=2", "rounds=1000", "base=1000"]));
     target.wait_for("ready");
     let report = attach(target.pid(), &["--duration=500ms"]).report();
@@ -29,7 +30,7 @@ fn a_name_that_is_cut_within_a_letter_is_a_name() {
     assert_eq!(report.threads()[0]["name"], cut, "{report}");
     drop(target);
 
-    fs::copy(Build::of("hangs.c").path(), &named).unwrap();
+    install(&Build::of("hangs.c").path(), &named);
     let mut target = start(command(&named, &["lock"]));
     target.wait_for("stuck");
     let seen = eventually(LIMIT, || {

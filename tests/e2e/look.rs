@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::{
     harness::{
-        LIMIT, Started, command, eventually, folder, is_root, pause, run, sbt, sbt_with, start,
+        LIMIT, Started, command, eventually, folder, install, is_root, pause, run, sbt, sbt_with,
+        start,
     },
     programs::{Build, program},
 };
@@ -135,8 +136,7 @@ fn programs_that_would_notice_do_not() {
 pub fn open(folder: &Path, program: &Path) -> PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     let copy = folder.join(program.file_name().unwrap());
-    fs::copy(program, &copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    install(program, &copy);
     copy
 }
 

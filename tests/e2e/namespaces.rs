@@ -88,7 +88,7 @@ fn attach_inside(started: &str, options: &str) {
 #[test]
 fn attach_inside_a_container() {
     needs_root!();
-    attach_inside("\"$1\" threads=3 rounds=100 hold=1500000", "");
+    attach_inside("\"$1\" threads=3 rounds=100 hold=4000000", "");
 }
 
 /// What it numbers itself, and the kernel otherwise.
@@ -96,7 +96,7 @@ fn attach_inside_a_container() {
 fn attach_to_children_inside_a_container() {
     needs_root!();
     attach_inside(
-        "sh -c '\"$0\" threads=3 rounds=100 hold=1500000; :' \"$1\"",
+        "sh -c '\"$0\" threads=3 rounds=100 hold=4000000; :' \"$1\"",
         "--children",
     );
 }
@@ -105,7 +105,7 @@ fn attach_to_children_inside_a_container() {
 fn attach_from_outside_a_container() {
     needs_root!();
     let mut command = contained(&program("truth.c"));
-    command.args(["threads=3", "rounds=100", "hold=1500000"]);
+    command.args(["threads=3", "rounds=100", "hold=4000000"]);
     let mut target = start(command);
     target.wait_for("ready");
     let pid = child(&target);
@@ -145,7 +145,7 @@ fn attach_to_another_root() {
     needs_root!();
     let (_folder, root) = root_folder();
     let mut command = command("chroot", &[&root]);
-    command.args(["/truth", "threads=3", "rounds=100", "hold=1500000"]);
+    command.args(["/truth", "threads=3", "rounds=100", "hold=4000000"]);
     let mut target = start(command);
     target.wait_for("ready");
     let report = attach(target.pid(), &[]).report();
@@ -162,7 +162,7 @@ fn run_into_another_root() {
     // Its files are known only once it runs; then there must be time enough.
     let report = crate::harness::watch(
         "/usr/sbin/chroot".as_ref(),
-        &[root, "/truth", "threads=3", "rounds=100", "hold=1000000"],
+        &[root, "/truth", "threads=3", "rounds=100", "hold=3000000"],
     );
     report.is_exactly(300, 100);
     named(&report);
@@ -200,7 +200,7 @@ fn attach_into_a_container_without_privileges() {
     // What runs there is on a file system that nobody else sees, twice as deep.
     let script = format!(
         "exec {UNPRIVILEGED} sh -c 'mount -t tmpfs none /mnt && cp \"$1\" /mnt/only_here && \
-         unshare --pid --fork --mount-proc /mnt/only_here threads=3 rounds=100 hold=1500000; \
+         unshare --pid --fork --mount-proc /mnt/only_here threads=3 rounds=100 hold=4000000; \
          exit $?' sh \"$1\""
     );
     let mut target = start(by_nobody(&script, &[&truth]));
@@ -260,7 +260,7 @@ fn attach_to_another_root_as_an_ordinary_user() {
     let open = Open::new();
     let sbt = open.capable("cap_bpf,cap_perfmon,cap_sys_ptrace+ep");
     let mut command = command("chroot", &[&root]);
-    command.args(["/truth", "threads=3", "rounds=100", "hold=1500000"]);
+    command.args(["/truth", "threads=3", "rounds=100", "hold=4000000"]);
     let mut target = start(command);
     target.wait_for("ready");
     let json = open.path("a.json");

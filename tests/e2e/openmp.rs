@@ -93,12 +93,12 @@ fn a_stripped_program_with_gnu_openmp_shows_its_barriers() {
 fn a_function_with_a_barrier_is_told_apart_by_its_callers() {
     needs_root!();
     let orphan = Build::of("orphan.c").flags(&["-fopenmp"]);
-    let report = watch(&orphan.path(), &["rounds=200"]);
-    assert_eq!(report.number("episodes"), 401, "{report}");
+    let report = watch(&orphan.path(), &["rounds=1000"]);
+    assert_eq!(report.number("episodes"), 2001, "{report}");
     for call in ["CALL meet first", "CALL meet second"] {
         let site = report.site_at(line("orphan.c", call));
         let episodes = number(site, "episodes");
-        assert!((100..=200).contains(&episodes), "{call}: {report}");
+        assert!((500..=1000).contains(&episodes), "{call}: {report}");
     }
 }
 #[test]
@@ -247,7 +247,7 @@ fn asleep_at_the_barrier(program: &str, policy: &str) -> Result<f64, String> {
 #[test]
 fn llvm_openmp_is_joined_in_the_middle() {
     needs_root!();
-    let arguments = ["rounds=3000", "nested=0", "threads=3"];
+    let arguments = ["rounds=3000", "nested=0", "threads=3", "slower=400"];
     let target = start(command(LLVM.path(), &arguments));
     pause(300);
     let report = attach(target.pid(), &[]).report();

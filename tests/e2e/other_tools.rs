@@ -36,7 +36,16 @@ fn examples_in_the_document_read_a_recording() {
     let folder = folder();
     let file = folder.path().join("run.sbt");
     let program = program("truth.c");
-    let arguments = ["run", "--no-tui", "-q", "-o", &file.to_string_lossy(), "--"];
+    let file_text = file.to_string_lossy();
+    let arguments = [
+        "run",
+        "--budget=off",
+        "--no-tui",
+        "-q",
+        "-o",
+        &file_text,
+        "--",
+    ];
     let mut command = sbt_with(&arguments);
     command.arg(program).args(["threads=3", "rounds=1234"]);
     run(command).expect(0);

@@ -22,7 +22,7 @@ fn every_collective_of_hpc_challenge_is_counted() {
     let folder = folder();
     fs::write(folder.path().join("hpccinf.txt"), HPCC).unwrap();
     let json = folder.path().join("report.json");
-    let mut command = sbt_with(&["run", "--json", "--output"]);
+    let mut command = sbt_with(&["run", "--budget=off", "--json", "--output"]);
     command
         .arg(&json)
         .args(["--", "mpirun", "--allow-run-as-root", "--oversubscribe"])

@@ -69,7 +69,7 @@ fn nobody_attaches_and_leaves_without_a_trace() {
     let open = Open::new();
     let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
     let mut target = as_nobody(&truth);
-    target.args(["threads=3", "rounds=500", "base=2000"]);
+    target.args(["threads=3", "rounds=2000", "base=2000"]);
     let mut target = start(target);
     target.wait_for("ready");
     let json = open.path("report.json");
@@ -90,13 +90,13 @@ fn nobody_attaches_and_leaves_without_a_trace() {
         assert_eq!(report.number("lost_events"), 0, "{report}");
     }
     let finished = target.finish().expect(0);
-    assert!(finished.out().ends_with("done 1500\n"), "{finished}");
+    assert!(finished.out().ends_with("done 6000\n"), "{finished}");
 }
 
 #[test]
 fn a_killed_sbt_leaves_nothing() {
     needs_root!();
-    let patient = Patient::start(&["threads=3", "rounds=400", "base=1000"]);
+    let patient = Patient::start(&["threads=3", "rounds=3000", "base=1000"]);
     let attached = attach(patient.target.pid(), &["--backend=perf"]);
     attached.sbt.signal(libc::SIGKILL);
     drop(attached);
@@ -104,7 +104,7 @@ fn a_killed_sbt_leaves_nothing() {
     let attached = attach(patient.target.pid(), &["--backend=perf", "--duration=0.2"]);
     let report = attached.report();
     assert!(report.number("episodes") > 5, "{report}");
-    patient.ended_untouched(1200);
+    patient.ended_untouched(9000);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn children_that_run_already_are_joined() {
     let processes = program("processes.c");
     let mut target = start(command(
         &processes,
-        &["rounds=1000", "us=2000", "processes=3"],
+        &["rounds=4000", "us=2000", "processes=3"],
     ));
     pause(200);
     let options = ["--backend=perf", "--children", "--duration=0.4"];
@@ -150,11 +150,11 @@ fn children_that_run_already_are_joined() {
 #[test]
 fn who_finds_no_room_or_no_files_is_told() {
     needs_root!();
-    let patient = Patient::start(&["threads=3", "rounds=900", "base=1000"]);
+    let patient = Patient::start(&["threads=3", "rounds=6000", "base=1000"]);
     // Each takes two addresses.
-    let options = ["--backend=perf", "--duration=1"];
+    let options = ["--backend=perf", "--duration=4"];
     let both = [(), ()].map(|()| attach(patient.target.pid(), &options));
-    pause(500);
+    pause(1500);
     let pid = patient.target.pid().to_string();
     let refused = |limit: &str| {
         let script = format!("{limit} exec \"$0\" attach --backend=perf --duration=0.1 {pid}");
@@ -170,7 +170,7 @@ fn who_finds_no_room_or_no_files_is_told() {
         let report = one.report();
         assert!(report.number("episodes") > 20, "{report}");
     }
-    patient.ended_untouched(2700);
+    patient.ended_untouched(18000);
 }
 
 #[test]
@@ -180,11 +180,11 @@ fn what_is_lost_in_the_end_is_counted() {
     let option = format!("rounds={rounds}");
     let target = start(command(
         program("truth.c"),
-        &["threads=1", &option, "hold=700000"],
+        &["threads=1", &option, "hold=4000000"],
     ));
     pause(100);
     let attached = attach(target.pid(), &["--backend=perf"]);
-    pause(400);
+    pause(2000);
     // Nobody reads from here on.
     attached.sbt.signal(libc::SIGSTOP);
     target.finish().expect(0);

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Report, command, folder, needs_root, run, sbt, sbt_with, start},
+    harness::{Report, command, folder, install, needs_root, run, sbt, sbt_with, start},
     programs::program,
 };
 
@@ -30,8 +30,7 @@ impl Open {
 
     pub fn copy(&self, program: &Path) -> PathBuf {
         let copy = self.folder.path().join(program.file_name().unwrap());
-        fs::copy(program, &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        install(program, &copy);
         copy
     }
 
@@ -229,7 +228,7 @@ fn capabilities_are_enough() {
 
     // Attach to a process of one's own.
     let mut command = as_nobody(&truth);
-    command.args(["threads=3", "rounds=300", "base=2000"]);
+    command.args(["threads=3", "rounds=1500", "base=2000"]);
     let mut target = start(command);
     target.wait_for("ready");
     let mut command = as_nobody(&sbt);

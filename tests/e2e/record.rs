@@ -165,7 +165,8 @@ fn a_bounded_recording_outlives_sbt_and_a_full_disk() {
     for bound in BOUNDS {
         let mut command = sbt_with(&["run", "--no-tui", bound, "-o"]);
         command.arg(&file).arg("--").arg(&truth).args(&arguments);
-        let started = start(command);
+        let mut started = start(command);
+        started.wait_for("ready");
         pause(3200);
         started.signal(libc::SIGKILL);
         let _killed = started.finish();
@@ -205,7 +206,8 @@ fn what_was_written_before_sbt_was_killed_can_be_read() {
     let (file_text, program_text) = (file.to_string_lossy(), truth.to_string_lossy());
     let mut arguments = vec!["run", "--no-tui", "-o", &file_text, "--", &program_text];
     arguments.extend(["threads=3", "rounds=3000", "base=1000", "skew=300"]);
-    let started = start(sbt_with(&arguments));
+    let mut started = start(sbt_with(&arguments));
+    started.wait_for("ready");
     pause(2500);
     started.signal(libc::SIGKILL);
     let _killed = started.finish();

@@ -209,7 +209,7 @@ fn a_first_thread_that_leaves_silences_nothing_for_an_ordinary_user() {
     report.is_exactly(600, 200);
     assert_eq!(report.0["backend"], "ebpf");
     let mut command = as_nobody(&leader);
-    command.arg("rounds=900");
+    command.arg("rounds=3000");
     let mut target = start(command);
     target.wait_for("ready");
     let output = json.to_str().unwrap();

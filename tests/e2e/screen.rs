@@ -418,6 +418,7 @@ fn a_site_gets_a_name_for_good() {
     let before = "# ours\n[names]\n# elsewhere\n\"lu.c:1\" = \"other\" # kept\n";
     fs::write(&file, before).unwrap();
     let terminal = open_in(folder.path());
+    terminal.sees(&format!("▸ {}", site("SITE first")));
     terminal.press("n");
     terminal.sees(&format!("name of {}", site("SITE first")));
     assert!(!terminal.look(vt100::Screen::hide_cursor), "one types");
@@ -465,7 +466,7 @@ fn the_program_gets_the_keyboard_and_gives_it_back() {
     // Twice, and not as a part of another key.
     for _ in 0..2 {
         terminal.press(ESC);
-        crate::harness::pause(50);
+        crate::harness::pause(400);
     }
     terminal.sees_no("THE PROGRAM HAS THE KEYBOARD");
     terminal.press("2");

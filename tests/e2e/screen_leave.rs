@@ -53,7 +53,7 @@ fn open_interrupts(arguments: &[&str]) -> Terminal {
 #[test]
 fn ctrl_c_after_leaving_is_the_programs_alone() {
     needs_root!();
-    let terminal = open_interrupts(&["wait=5000000"]);
+    let terminal = open_interrupts(&[]);
     terminal.press("q");
     terminal.wait_for("No barrier was used");
     terminal.press(CTRL_C);
@@ -192,10 +192,10 @@ fn a_program_that_dies() {
 #[test]
 fn a_program_that_ends() {
     needs_root!();
-    let arguments = ["rounds=300", "base=2000", "status=6"];
+    let arguments = ["rounds=1500", "base=2000", "status=6"];
     let terminal = Terminal::spawn(run_of(&[], "truth.c", &arguments), USUAL);
     terminal.shows_screen_with("moving");
-    let after = terminal.leaves(6, &["done 1200\n", "exit status 6", "meet truth.c:"]);
+    let after = terminal.leaves(6, &["done 6000\n", "exit status 6", "meet truth.c:"]);
     assert!(after.starts_with("ready\ncode "), "{after}");
 }
 

@@ -60,10 +60,11 @@ fn follows_the_size_of_the_window() {
 fn the_program_is_told_the_size_that_it_has() {
     needs_root!();
     let mut command = sbt_for_tty(&["run", "--", "sh", "-c"]);
-    command.arg("trap 'stty size' WINCH; while :; do sleep 0.05; done");
+    command.arg("trap 'stty size' WINCH; echo set; while :; do sleep 0.05; done");
     let terminal = Terminal::spawn(command, USUAL);
     terminal.sees("no episode yet");
     terminal.press("5");
+    terminal.sees("set");
     terminal.resize((120, 40));
     terminal.sees("35 120");
     terminal.press("q");

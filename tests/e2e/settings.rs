@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::harness::{Finished, folder, needs_root, run, sbt, sbt_with, start};
+use crate::harness::{Finished, folder, install, needs_root, run, sbt, sbt_with, start};
 
 const NOBODY: u32 = 65534;
 
@@ -329,11 +329,7 @@ fn without_watching_nobody_needs_a_privilege_and_sudo_gives_none_away() {
 
     let folder = folder();
     let copy = folder.path().join("sbt");
-    // Written by another process: a test that forks while this one writes would
-    // hold the file open, and then it cannot be executed.
-    let mut install = Command::new("install");
-    install.args(["-m", "755"]).arg(sbt()).arg(&copy);
-    run(install).expect(0);
+    install(sbt(), &copy);
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])

@@ -93,7 +93,7 @@ fn the_report_is_on_stderr_only() {
         "sh",
         "-c",
         // Long enough for its mappings to be read before it ends.
-        "echo out; echo err >&2; exec \"$0\" rounds=10 base=10000",
+        "echo out; echo err >&2; exec \"$0\" rounds=10 base=100000",
     ]);
     command.arg(program("truth.c"));
     let finished = run(command).expect(0);
