@@ -356,6 +356,7 @@ fn to_processes_that_end_meanwhile() {
     let one = start_truth(&["threads=3", "rounds=3000", "base=1000"]);
     let begun = Instant::now();
     attach(one.pid(), &["--duration=1ms"]).report();
+    drop(one);
     let most = (u64::try_from(begun.elapsed().as_millis()).unwrap()).max(200);
     for attempt in 0..60u64 {
         // They live for about 0 to that; attaching takes some of it.

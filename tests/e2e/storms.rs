@@ -196,9 +196,10 @@ fn the_target_is_killed_at_any_moment() {
     let ended = [(); 2].map(|()| AtomicU64::new(0));
     let attempts = often(32);
     // How long it takes until one is watched, on this machine today, three at a time.
-    let once = start(command(program("truth.c"), &["rounds=90000", "base=300"]));
     let begun = Instant::now();
-    attach(once.pid(), &["--duration=1ms"]).report();
+    let first = start(command(program("truth.c"), &["rounds=90000", "base=300"]));
+    attach(first.pid(), &["--duration=1ms"]).report();
+    drop(first);
     let whole = u64::try_from(begun.elapsed().as_millis()).unwrap().max(200) * 3 / 2;
     let one = |attempt: u64| {
         let options = [
