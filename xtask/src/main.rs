@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod accuracy;
+mod again;
 mod bench;
 mod cases;
 mod debian;

@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 use nix::sys::signal::{SigHandler, Signal, signal};
 
+use crate::again;
 use crate::debian;
 use crate::machine::TESTED;
 use crate::process;
@@ -84,23 +85,32 @@ pub fn run(args: &Args) -> Result<()> {
         "--test=scenarios",
         "--test=terminal",
     ];
-    let turns = [
-        (&pure[..], "4", "others"),
-        (&["--test=e2e"], "2", "others"),
-        (&["--test=e2e"], "1", "alone"),
-    ];
-    for (which, at_once, turn) in turns {
-        process::run(
-            tests(&workspace)
-                .args(which)
-                .args(&args.filter)
-                .args(["--", "--test-threads", at_once])
-                // It has come with the tests beside the library.
-                .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
-                .env("SBT_PYTHON", &python)
-                .env("SBT_SKIP_LOG", &skips)
-                .env("SBT_TURN", turn),
-        )?;
+    let tests = |which: &[&str], at_once: &str| {
+        let mut tests = tests(&workspace);
+        tests
+            .args(which)
+            .args(&args.filter)
+            .args(["--", "--test-threads", at_once])
+            // It has come with the tests beside the library.
+            .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
+            .env("SBT_PYTHON", &python)
+            .env("SBT_SKIP_LOG", &skips);
+        tests
+    };
+    process::run(tests(&pure, "4").env("SBT_TURN", "others"))?;
+    let failed = again::failing(tests(&["--test=e2e"], "2").env("SBT_TURN", "others"))?;
+    if failed.len() > again::MOST {
+        bail!("{} tests failed: {}", failed.len(), failed.join(", "));
+    }
+    if !failed.is_empty() {
+        eprintln!("again, by themselves: {}", failed.join(", "));
+        for _ in 0..again::TIMES {
+            process::run(tests(&["--test=e2e"], "1").arg("--exact").args(&failed))?;
+        }
+    }
+    process::run(tests(&["--test=e2e"], "1").env("SBT_TURN", "alone"))?;
+    for test in &failed {
+        eprintln!("{test} failed beside another test, and passed by itself");
     }
     report_skips(&skips, args.no_skips)
 }
