@@ -508,9 +508,8 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
                 tell_turn(&task, slot, layout as u8, object);
             }
             // From when it is gone the kernel knows the others no more by their process.
-            let now = config!(children) == 0 && task.leaves_others();
             let head = head(kind::EXIT, 0, task.tid());
-            tell_clocks(head, &task, slot, (0, now));
+            tell_clocks(head, &task, slot, (0, task.leaves_others()));
         }
         // Another thread may come to bear its number.
         thread::announce_again();

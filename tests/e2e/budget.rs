@@ -49,7 +49,7 @@ fn notes_tell_of_spans(report: &Report) -> bool {
 
 #[test]
 fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
-    needs_root!();
+    needs_root!(alone);
     best_of_five(|| {
         let report = rapid(&["--budget=2"], ROUNDS);
         let cost = &report.0["own_cost"];
@@ -79,7 +79,7 @@ fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
 
 #[test]
 fn a_program_that_ends_while_nobody_looks_is_counted_too() {
-    needs_root!();
+    needs_root!(alone);
     best_of_five(|| {
         // 0.01 % leaves it unwatched for most of the time.
         let report = rapid(&["--budget=0.01"], ROUNDS);
@@ -92,7 +92,7 @@ fn a_program_that_ends_while_nobody_looks_is_counted_too() {
 
 #[test]
 fn without_a_budget_nothing_is_left_out() {
-    needs_root!();
+    needs_root!(alone);
     let report = rapid(&["--budget=off"], FEW_ROUNDS);
     report.is_exactly(2 * (FEW_ROUNDS + 1), FEW_ROUNDS + 1);
     assert_eq!(report.0["own_cost"]["thinned"], Value::Null, "{report}");
