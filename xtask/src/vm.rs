@@ -10,7 +10,7 @@ mod machine;
 mod stages;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -86,6 +86,9 @@ pub fn run(args: &Args) -> Result<()> {
             ran.took.as_secs()
         );
         print!("{}", stages::table(&rows));
+        if let Some(line) = crash(&ran.console) {
+            println!("the kernel itself crashed: {line}");
+        }
         if rows.iter().any(|row| !row.holds) {
             failed.push(release);
         }
@@ -98,6 +101,19 @@ pub fn run(args: &Args) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The first line of what a kernel says when it dies.
+fn crash(console: &Path) -> Option<String> {
+    let said = fs::read(console).ok()?;
+    let said = String::from_utf8_lossy(&said);
+    let mut lines = said.lines();
+    let line = lines.find(|line| {
+        ["Oops:", "BUG:", "Kernel panic"]
+            .iter()
+            .any(|sign| line.contains(sign))
+    });
+    line.map(|line| line.trim().to_owned())
 }
 
 /// What the verifier says of the programs there.
