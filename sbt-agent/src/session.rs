@@ -16,7 +16,7 @@ use crate::{
     settings::Settings,
     source::{Batch, QUEUE, Source, Totals},
     target::{
-        cpus,
+        cpus::Cpus,
         launch::{self, Held, Invoker, Running},
         process,
         pty::Pty,
@@ -229,7 +229,7 @@ struct Session {
     first_ends: bool,
     children: bool,
     /// How many CPUs the target may use, as last seen.
-    cpus: Option<u32>,
+    cpus: Cpus,
     interrupted: bool,
     /// Events lost when the watching ended.
     lost: u64,
@@ -273,8 +273,10 @@ impl Session {
             model.watch_switches();
         }
         let sampling = Sampling::begin(&settings, pid, source_children)?;
+        let mut cpus = Cpus::default();
+        cpus.look(pid);
         if let Some(sampling) = &sampling {
-            model.keep_samples(sampling.period_ns(), cpus::allowed(pid));
+            model.keep_samples(sampling.period_ns(), cpus.number);
         }
         let mut session = Self {
             pid,
@@ -316,7 +318,7 @@ impl Session {
             had_children: None,
             first_ends: false,
             children: source_children,
-            cpus: cpus::allowed(pid),
+            cpus,
             interrupted: false,
             lost: 0,
             notes: Vec::new(),

@@ -6,6 +6,7 @@ use crate::{
     harness::{
         Report, attach, best_of_five, command, needs_root, number, run, sbt_with, start, watch_with,
     },
+    privilege::{Open, as_nobody},
     programs::{Build, line},
 };
 
@@ -381,4 +382,28 @@ fn breakpoints_count_what_they_do_not_change() {
         "{report}"
     );
     assert!(number(total(&report, "msr/tsc/"), "total") > 0, "{report}");
+}
+
+#[test]
+fn nobody_counts_what_the_program_itself_does() {
+    needs_root!(alone);
+    let open = Open::new();
+    let (sbt, program) = (open.copy(crate::harness::sbt()), open.copy(&PROGRAM.path()));
+    let json = open.path("report.json");
+    let mut command = as_nobody(&sbt);
+    command.args(["run", "--backend=ptrace", "--budget=off"]);
+    command.args(["-e", "page-faults,task-clock", "--json", "--output"]);
+    command.arg(&json).arg("--").arg(&program);
+    run(command).expect(0);
+    let report = Report::read(&json);
+    report.is_exactly(3 * 2 * ROUNDS, 2 * ROUNDS);
+    let (_, threads) = work(&report);
+    for (at, thread) in (1..).zip(threads.iter().take(3)) {
+        let (faults, known) = (counter(thread, "page-faults"), PAGES * at * ROUNDS);
+        assert!(
+            (known..=known + 12).contains(&faults),
+            "{faults}, {known}: {report}"
+        );
+        assert!(counter(thread, "task-clock") > 0, "{report}");
+    }
 }

@@ -518,7 +518,7 @@ pub fn watch(program: &Path, arguments: &[&str]) -> Report {
 /// `sbt attach` with a JSON report.
 pub struct Attached {
     pub sbt: Started,
-    folder: TempDir,
+    pub folder: TempDir,
 }
 
 /// Attaches to a process or thread.

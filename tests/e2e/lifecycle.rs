@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::{
     attach::plugin,
     harness::{
-        Report, command, folder, kill, needs_root, number, pause, run, sbt, sbt_with, start, watch,
-        watch_with,
+        LIMIT, Report, attach, command, eventually, folder, kill, needs_root, number, pause, run,
+        sbt, sbt_with, start, watch, watch_with,
     },
     programs::{line, program},
 };
@@ -272,4 +272,36 @@ fn watched_by_two_from_within() {
         .args(["threads=3", "rounds=100", "status=9"]);
     run(command).expect(9);
     Report::read(&json).is_exactly(300, 100);
+}
+
+/// Whether a process has a file in its memory.
+fn reads(process: u32, file: &std::path::Path) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    maps.contains(file.to_str().unwrap())
+}
+
+#[test]
+fn killed_while_its_symbols_are_read() {
+    needs_root!();
+    let program = program("manysymbols.c");
+    for wait in [0, 1, 5, 20, 50] {
+        let mut target = start(command(&program, &[] as &[&str]));
+        target.wait_for("ready");
+        let attached = attach(target.pid(), &[]);
+        let sbt = attached.sbt.pid();
+        eventually(LIMIT, || reads(sbt, &program).then_some(())).unwrap();
+        pause(wait);
+        target.signal(libc::SIGKILL);
+        target.finish();
+        // It had begun to watch, or it says what became of the process.
+        let finished = attached.sbt.finish();
+        if finished.status.success() {
+            assert_eq!(finished.stderr, "", "{finished}");
+            Report::read(&attached.folder.path().join("report.json"));
+        } else {
+            let finished = finished.expect(125);
+            let line = finished.one_line();
+            assert!(line.contains("ended"), "{line}");
+        }
+    }
 }

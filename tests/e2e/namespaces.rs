@@ -275,3 +275,61 @@ fn attach_to_another_root_as_an_ordinary_user() {
     named(&report);
     target.finish().expect(0);
 }
+
+/// By breakpoints, which is all that there is for who is root in a container only.
+#[test]
+fn watched_inside_of_a_container_without_privileges() {
+    needs_root!(alone);
+    for backend in ["ptrace", "perf"] {
+        let open = Open::new();
+        let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
+        let [ran, attached] = ["ran.json", "attached.json"].map(|name| open.path(name));
+        let script = format!(
+            "exec {UNPRIVILEGED} sh -c '\
+             \"$1\" run --backend={backend} --budget=off --json --output \"$3\" -- \
+                 \"$2\" threads=3 rounds=100 base=1000; echo $?; \
+             \"$2\" threads=3 rounds=100 base=1000 hold=4000000 & sleep 0.5; \
+             \"$1\" attach --backend={backend} --budget=off --json --output \"$4\" $!; echo $?; \
+             wait $!' sh \"$1\" \"$2\" \"$3\" \"$4\""
+        );
+        let finished = run(by_nobody(&script, &[&sbt, &truth, &ran, &attached])).expect(0);
+        assert_eq!(
+            finished.out().matches("done 300\n").count(),
+            2,
+            "{finished}"
+        );
+        for json in [ran, attached] {
+            let report = Report::read(&json);
+            report.is_exactly(300, 100);
+            named(&report);
+            assert_eq!(report.0["backend"], backend, "{report}");
+        }
+    }
+}
+
+#[test]
+fn watched_from_outside_of_a_container_by_breakpoints() {
+    needs_root!(alone);
+    for backend in ["ptrace", "perf"] {
+        let open = Open::new();
+        let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
+        let script = format!(
+            "exec {UNPRIVILEGED} sh -c 'mount -t tmpfs none /mnt && cp \"$1\" /mnt/only_here && \
+             /mnt/only_here threads=3 rounds=100 base=1000 hold=4000000; exit $?' sh \"$1\""
+        );
+        let mut target = start(by_nobody(&script, &[&truth]));
+        target.wait_for("ready");
+        let pid = last_descendant(&target);
+        let json = open.path("report.json");
+        let mut command = as_nobody(&sbt);
+        command.arg("attach").arg(format!("--backend={backend}"));
+        command.args(["--budget=off", "--json", "--output"]);
+        command.arg(&json).arg(pid.to_string());
+        run(command).expect(0);
+        let report = Report::read(&json);
+        report.is_exactly(300, 100);
+        named(&report);
+        assert_eq!(report.0["backend"], backend, "{report}");
+        target.finish().expect(0);
+    }
+}

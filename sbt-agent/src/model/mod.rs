@@ -318,6 +318,11 @@ impl Model {
         self.turns.set_off(off);
     }
 
+    /// Whether they are off.
+    pub const fn is_off(&self) -> bool {
+        self.turns.is_off()
+    }
+
     /// Whether all arrivals were seen or could be reckoned.
     pub const fn knows_all_arrivals(&self) -> bool {
         self.turns.is_exact() && self.totals.lost == 0

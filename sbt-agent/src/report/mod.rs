@@ -381,6 +381,21 @@ pub struct UnfinishedReport {
 }
 
 impl Report {
+    /// The part of the wall time in which barriers were watched, ns: sums over sites are of
+    /// what happened in it.
+    pub fn seen_ns(&self) -> u64 {
+        let off_ns = self.own_cost.thinned.map_or(0, |thinned| thinned.off_ns);
+        self.wall_ns.saturating_sub(off_ns)
+    }
+
+    /// What to call that.
+    pub const fn seen_called(&self) -> &'static str {
+        match self.own_cost.thinned {
+            Some(_) => "watched time",
+            None => "wall time",
+        }
+    }
+
     /// A thread by its id.
     pub fn thread(&self, id: u32) -> Option<&ThreadReport> {
         self.threads.iter().find(|thread| thread.id == id)

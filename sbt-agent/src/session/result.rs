@@ -17,6 +17,7 @@ impl Session {
     pub(super) fn report(&mut self, totals: Totals, ended: bool) -> Report {
         self.cost.wait_for(self.model.totals().arrivals);
         self.cost.look(&mut self.model);
+        self.forget_unwatched();
         self.recognition.finish(&mut self.model);
         self.settle_hangs();
         self.model.finish();
@@ -132,7 +133,7 @@ impl Session {
             exit_status: self.exit_status,
             had_children: self.had_children,
             children: self.children,
-            cpus: self.cpus,
+            cpus: self.cpus.number,
             lost: self
                 .source
                 .as_ref()

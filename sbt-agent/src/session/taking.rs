@@ -46,6 +46,9 @@ impl Session {
                     self.executed(*process);
                     self.look_at_maps(*process);
                     maps_changed.insert(*process);
+                    if [0, self.pid].contains(process) {
+                        self.cpus.begin_anew();
+                    }
                     if *replaced && [0, self.pid].contains(process) {
                         first_replaced = true;
                         // Its number is another's now, who has not ended.

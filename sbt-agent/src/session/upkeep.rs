@@ -3,11 +3,7 @@
 use anyhow::Context as _;
 
 use super::{Session, budget::Step, futexes};
-use crate::{
-    clock,
-    event::Event,
-    target::{cpus, process},
-};
+use crate::{clock, event::Event, target::process};
 
 impl Session {
     /// Lets go what the recogniser holds back for too long.
@@ -24,7 +20,7 @@ impl Session {
     /// Asks anew how many CPUs the target may use: it may bind its threads.
     pub(super) fn count_cpus(&mut self) {
         if self.source.is_some() {
-            self.cpus = cpus::allowed(self.pid).or(self.cpus);
+            self.cpus.look(self.pid);
         }
     }
 
@@ -139,6 +135,19 @@ impl Session {
                 self.notes.push(note);
             }
         }
+    }
+
+    /// Where the end came while the probes were off for the budget: who was in a barrier
+    /// before has left it since, and nobody saw that.
+    pub(super) fn forget_unwatched(&mut self) {
+        if !self.model.is_off() {
+            return;
+        }
+        let gap = Event::Gap {
+            time_ns: self.end_ns,
+        };
+        self.recognition
+            .push(&gap, &mut self.resolver, &mut self.model);
     }
 
     /// Decides anew whether the system calls of futexes are worth watching.

@@ -14,13 +14,46 @@ const MOST_THREADS: usize = 64;
 /// to some of its own. `None` if it is gone, or the machine has more than the 1024
 /// that the C library's set has room for.
 pub fn allowed(pid: u32) -> Option<u32> {
+    allowed_to(pid).1
+}
+
+/// The same, and how many threads were asked.
+fn allowed_to(pid: u32) -> (usize, Option<u32>) {
     let threads = process::thread_ids(pid).take(MOST_THREADS);
     let sets: Vec<CpuSet> = threads
         .filter_map(|thread| sched_getaffinity(Pid::from_raw(thread.cast_signed())).ok())
         .collect();
     let is_allowed = |cpu: &usize| sets.iter().any(|set| set.is_set(*cpu).unwrap_or(false));
     let number = (0..CpuSet::count()).filter(is_allowed).count();
-    u32::try_from(number).ok().filter(|number| *number > 0)
+    let number = u32::try_from(number).ok().filter(|number| *number > 0);
+    (sets.len(), number)
+}
+
+/// How many CPUs a process may use while it has all its threads: of those that are bound
+/// to one each, the last to go would be told to have but one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpus {
+    threads: usize,
+    /// `None` if that is not known.
+    pub number: Option<u32>,
+}
+
+impl Cpus {
+    /// Asks, and keeps the answer unless more threads were asked before.
+    pub fn look(&mut self, pid: u32) {
+        self.take(allowed_to(pid));
+    }
+
+    fn take(&mut self, (threads, number): (usize, Option<u32>)) {
+        if number.is_some() && threads >= self.threads {
+            *self = Self { threads, number };
+        }
+    }
+
+    /// It executes another program: whoever is there counts from now on.
+    pub const fn begin_anew(&mut self) {
+        self.threads = 0;
+    }
 }
 
 #[cfg(test)]
@@ -28,6 +61,25 @@ mod tests {
     use nix::sched::sched_setaffinity;
 
     use super::*;
+
+    #[test]
+    fn threads_that_have_gone_take_no_cpus_with_them() {
+        let mut cpus = Cpus::default();
+        for (told, number) in [
+            ((1, Some(8)), Some(8)),
+            // Bound when there were more of them.
+            ((4, Some(4)), Some(4)),
+            ((1, Some(1)), Some(4)),
+            ((4, Some(2)), Some(2)),
+            ((0, None), Some(2)),
+        ] {
+            cpus.take(told);
+            assert_eq!(cpus.number, number, "{told:?}");
+        }
+        cpus.begin_anew();
+        cpus.take((1, Some(1)));
+        assert_eq!(cpus.number, Some(1));
+    }
 
     #[test]
     fn cpus_of_all_threads_count() {

@@ -146,7 +146,7 @@ fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     let most = each.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     // Of what hardly runs at all a ratio says nothing.
     let gain = (most.1 - mean) * site.episodes as f64 * 100.0;
-    let is_worth = gain >= super::WORTH * report.wall_ns as f64;
+    let is_worth = gain >= super::WORTH * report.seen_ns() as f64;
     (is_worth && mean < BALANCED * most.1).then_some((most.0, most.1 / mean.max(1.0)))
 }
 

@@ -70,19 +70,22 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
     if share_pct < super::WORTH || site.lost_ns > between_ns {
         return None;
     }
-    let wall_pct = alone_ns as f64 / report.wall_ns.max(1) as f64 * 100.0;
+    let wall_pct = alone_ns as f64 / report.seen_ns().max(1) as f64 * 100.0;
     // Where that thread works next to nothing, the others are kept by something else: with
     // more threads than CPUs they have none.
     if wall_pct < super::WORTH {
         return None;
     }
-    let others = between_ns as f64 / alone_ns as f64;
+    // Teams may be smaller than the number of threads that are kept between them.
+    let most = site.threads.len().max(2) as f64 - 1.0;
+    let others = (between_ns as f64 / alone_ns as f64).min(most);
+    let seen = report.seen_called();
     let worker = site.threads.iter().max_by_key(|thread| thread.alone_ns)?;
     let gain_ns = whole(alone_ns as f64 * others / (others + 1.0));
     let text = format!(
-        "serial part before {}: {} works alone for {:.0} % of the wall time while {} kept \
+        "serial part before {}: {} works alone for {:.0} % of the {seen} while {} kept \
          waiting for the parallel region to begin, {share_pct:.0} % of thread time, up to \
-         {} of {} wall time: divide that work too",
+         {} of {} {seen}: divide that work too",
         site.called(),
         who(report, worker.thread),
         wall_pct,
@@ -92,7 +95,7 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
             format!("{others:.0} others are")
         },
         time(gain_ns),
-        time(report.wall_ns),
+        time(report.seen_ns()),
     );
     Some(VerdictReport {
         kind: "serial-part",

@@ -57,7 +57,7 @@ impl Cost {
         let lost_ns = site.lost_ns as f64;
         let share_pct = lost_pct * late.idle_ns as f64 / lost_ns;
         // Of several teams at once each gains for itself.
-        let of_one_team = lost_ns / (late.participants * report.wall_ns as f64) * 100.0;
+        let of_one_team = lost_ns / (late.participants * report.seen_ns() as f64) * 100.0;
         let teams = (of_one_team / lost_pct).max(1.0);
         let excess = late.last.work_ns as f64 - late.others.work_ns as f64;
         let gain = excess * (1.0 - 1.0 / late.participants) / teams;
@@ -73,7 +73,7 @@ impl Cost {
     /// Whether what the last did longer than the others is worth a word. If not, it came
     /// last because it began late: it was woken late.
     pub fn is_of_work(&self, report: &Report) -> bool {
-        self.gain_ns as f64 * 100.0 >= super::WORTH * report.wall_ns as f64
+        self.gain_ns as f64 * 100.0 >= super::WORTH * report.seen_ns() as f64
     }
 
     /// The end of a sentence, before what to do.
@@ -83,9 +83,10 @@ impl Cost {
             return format!("the wait is {share:.0} % of thread time");
         }
         format!(
-            "the wait is {share:.0} % of thread time, up to {} of {} wall time",
+            "the wait is {share:.0} % of thread time, up to {} of {} {}",
             time(self.gain_ns),
-            time(report.wall_ns)
+            time(report.seen_ns()),
+            report.seen_called()
         )
     }
 }

@@ -119,8 +119,9 @@ impl Draw<'_> {
                 + row.release.get().unwrap_or(0) as f64
                 + row.between_ns as f64
         });
-        let wall_ns = self.run.wall_ns as f64;
-        let all = (team * wall_ns).max(lives.sum());
+        let off_ns = self.run.thinned.map_or(0, |(_, off_ns)| off_ns);
+        let seen_ns = self.run.wall_ns.saturating_sub(off_ns) as f64;
+        let all = (team * seen_ns).max(lives.sum());
         (site.episodes > 0 && all > 0.0).then(|| site.idle.sum() as f64 / all * 100.0)
     }
 

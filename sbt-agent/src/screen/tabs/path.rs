@@ -262,8 +262,8 @@ fn details(
                 .into_iter()
                 .chain([("all go on at once", it.no_release_ns)])
             {
-                let share = ns.filter(|_| report.wall_ns > 0);
-                let share = share.map(|ns| ns as f64 / report.wall_ns as f64 * 100.0);
+                let share = ns.filter(|_| report.seen_ns() > 0);
+                let share = share.map(|ns| ns as f64 / report.seen_ns() as f64 * 100.0);
                 lines.push(Line::raw(format!(
                     " {}{}{}",
                     right(what, 26, look),

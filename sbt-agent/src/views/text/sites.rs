@@ -161,13 +161,14 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
 pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let mut facts = stragglers(report, site, style);
     let saved_ns = saved_ns(report, site);
-    let share = saved_ns / report.wall_ns.max(1) as f64;
+    let share = saved_ns / report.seen_ns().max(1) as f64;
     if let Some(imbalance) = site.imbalance_pct.filter(|_| share >= WORTH_SAVING) {
         let decimals = usize::from(share < 0.01);
         facts.push(format!(
-            "imbalance {imbalance:.0} %: perfect balance would save {} of {} wall time ({:.*} %)",
+            "imbalance {imbalance:.0} %: perfect balance would save {} of {} {} ({:.*} %)",
             duration(Some(whole_ns(saved_ns)), style),
-            duration(Some(report.wall_ns), style),
+            duration(Some(report.seen_ns()), style),
+            report.seen_called(),
             decimals,
             share * 100.0,
         ));
