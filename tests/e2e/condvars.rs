@@ -97,6 +97,56 @@ fn stragglers_in_turn() {
     }
 }
 
+/// Who comes before all have left is kept out, and let in at the same condition variable.
+#[test]
+fn those_of_parsec() {
+    needs_root!();
+    for flags in [&[][..], &["-O0"], &["-O3", "-g0"]] {
+        let build = Build::of("parsec.c").flags(flags);
+        for threads in [2, 4] {
+            let report = watch(&build.path(), &[&format!("threads={threads}")]);
+            report.is_exactly(200 * threads, 200);
+            is_recognised(&report, 1, 200, threads);
+            let last = report.threads().iter().map(|it| number(it, "last"));
+            let last: Vec<u64> = last.collect();
+            let turns = last[0] + last[last.len() - 1];
+            assert!(turns > 180, "{last:?}: {report}");
+        }
+    }
+    let report = watch(&program("parsec.c"), &[]);
+    let marks = marked("parsec.c", &["SITE wait", "SITE broadcast"]);
+    assert_eq!(lines(&report.sites()[0]), marks, "{report}");
+}
+
+/// The same where one looks for a while before one waits: who is seen to come is counted, and
+/// what lacks somebody is incomplete.
+#[test]
+fn those_of_parsec_that_spin_first() {
+    needs_root!();
+    for flags in [&[][..], &["-O0"]] {
+        let program = Build::of("parsec.c").flags(flags).path();
+        best_of_five(|| {
+            let report = watch(&program, &["spin=5000"]);
+            is_mostly_complete(&report)
+        });
+    }
+}
+
+fn is_mostly_complete(report: &Report) -> Result<(), String> {
+    let barriers = report.list("barriers").len();
+    if barriers != 1 {
+        return Err(format!("{barriers} barriers: {report}"));
+    }
+    let [complete, incomplete] =
+        ["episodes", "incomplete_episodes"].map(|name| report.number(name));
+    // None is invented, and none is taken for one of fewer threads.
+    assert!(complete + incomplete <= 201, "{report}");
+    assert_eq!(report.list("barriers")[0]["participants"], 4, "{report}");
+    (complete >= 150)
+        .then_some(())
+        .ok_or_else(|| format!("{complete} complete: {report}"))
+}
+
 #[test]
 fn functions_of_ones_own() {
     needs_root!();

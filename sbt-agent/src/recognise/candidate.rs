@@ -1,7 +1,7 @@
 //! One condition variable: what it is taken for, and what comes out of it.
 
 use super::{
-    Code,
+    Code, Relation,
     proof::{Proof, Record, Relations},
     round::{Ended, Role, Round, Step, Waiter},
 };
@@ -206,6 +206,9 @@ impl Candidate {
     ) -> Taken {
         self.heard_ns = part.clocks.time_ns;
         self.of = Some(part.of);
+        if self.is_beside(part, deed, relations, code) {
+            return Role::Again.into();
+        }
         let step = match deed {
             Deed::Waits => self.round.wait(part),
             // The first of several signals is when the last one has come.
@@ -247,10 +250,32 @@ impl Candidate {
         }
     }
 
+    /// Whether it belongs to a barrier and to no round of it: who waits comes in only when
+    /// those have left who were there before, and who wakes is the last to leave.
+    fn is_beside(
+        &self,
+        part: &Part,
+        deed: Deed,
+        relations: &mut Relations,
+        code: &mut dyn Code,
+    ) -> bool {
+        match deed {
+            Deed::Waits => {
+                let mut wakes = self.wakes.iter();
+                wakes.any(|wake| relations.get(part.callers, *wake, code) == Relation::Enters)
+            }
+            Deed::Wakes(_) => {
+                let waiters = self.round.waiters();
+                self.proof
+                    .only_leaves(waiters, part.callers, relations, code)
+            }
+        }
+    }
+
     /// Whether members may come unseen: a thread looks at a futex before it waits on
-    /// it, and if the last has just come it does not wait.
+    /// it, and if the last has just come it does not wait; nor does one that has spun before.
     fn may_lack(&self) -> bool {
-        self.of == Some(Evidence::Futex)
+        self.of == Some(Evidence::Futex) || self.record.may_lack
     }
 
     /// Whether a wake from there has completed rounds before.

@@ -48,11 +48,32 @@ pub enum Relation {
     /// common to both and the calls: as in a barrier, where the last one wakes
     /// and all others wait.
     Alternatives,
+    /// The same, but who is to wait first looks for a while without the mutex whether it must:
+    /// some come without waiting, and nobody sees them.
+    Lacking,
     /// The wait is part of what counts as a barrier anyway.
     Counted,
     /// First one and then the other, without doing anything else between: as in a
     /// monitor, where who has waited for its turn wakes the next.
     InTurn,
+    /// The wake comes behind the alternatives of a barrier: the last to leave lets those in
+    /// who have come to the next round meanwhile, as in `parsec_barrier_wait` of PARSEC.
+    Leaves,
+    /// The wait comes before the alternatives of a barrier: for those to leave who were there
+    /// in the round before.
+    Enters,
+}
+
+impl Relation {
+    /// Whether the calls are those of a barrier, in whichever part of it.
+    pub const fn is_of_barrier(self) -> bool {
+        self.decides() || matches!(self, Self::Leaves | Self::Enters)
+    }
+
+    /// Whether a test decides between the two.
+    pub const fn decides(self) -> bool {
+        matches!(self, Self::Alternatives | Self::Lacking)
+    }
 }
 
 /// What is known of the target's code.

@@ -57,7 +57,7 @@ pub struct Relations {
 }
 
 impl Relations {
-    fn get(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> Relation {
+    pub fn get(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> Relation {
         *self
             .known
             .entry((wait, wake))
@@ -77,7 +77,7 @@ impl Relations {
         for wait in waits {
             match self.get(*wait, wake, code) {
                 relation @ (Relation::InTurn | Relation::Counted) => return relation,
-                Relation::Alternatives => best = Relation::Alternatives,
+                relation if relation.decides() => best = relation,
                 Relation::Apart if best == Relation::Unknown => best = Relation::Apart,
                 _ => {}
             }
@@ -129,6 +129,8 @@ pub struct Record {
     size: usize,
     /// The code is that of something else than a barrier to be recognised.
     pub is_other: bool,
+    /// Threads may come to it without waiting there.
+    pub may_lack: bool,
 }
 
 impl Proof {
@@ -153,6 +155,20 @@ impl Proof {
         self.members
             .values()
             .all(|member| member.has_waited || !member.has_woken)
+    }
+
+    /// Whether a wake only lets those in who wait for others to leave: by the code, and where
+    /// threads were seen to wait.
+    pub fn only_leaves(
+        &self,
+        waiters: &[Waiter],
+        wake: CallersId,
+        relations: &mut Relations,
+        code: &mut dyn Code,
+    ) -> bool {
+        let now = waiters.iter().map(|waiter| waiter.callers);
+        let mut waits = self.waits.iter().copied().chain(now);
+        waits.any(|wait| relations.get(wait, wake, code) == Relation::Leaves)
     }
 
     /// Whether the code of all its rounds is a barrier's, as far as it is known: who has called
@@ -211,7 +227,7 @@ impl Proof {
         }
         record.add(relation, waiters.len() + 1);
         match relation {
-            Relation::Alternatives => self.of_code += 1,
+            relation if relation.decides() => self.of_code += 1,
             Relation::Unknown => {}
             _ => self.of_other_code += 1,
         }
@@ -302,10 +318,11 @@ impl Record {
     fn add(&mut self, relation: Relation, size: usize) {
         self.rounds += 1;
         self.is_other |= matches!(relation, Relation::InTurn | Relation::Counted);
-        if relation != Relation::Alternatives || size != self.size {
+        self.may_lack |= relation == Relation::Lacking;
+        if !relation.decides() || size != self.size {
             self.of_code = 0;
         }
         self.size = size;
-        self.of_code += u32::from(relation == Relation::Alternatives);
+        self.of_code += u32::from(relation.decides());
     }
 }

@@ -113,6 +113,11 @@ impl Round {
         }
     }
 
+    /// Who waits at present, in the order of coming.
+    pub fn waiters(&self) -> &[Waiter] {
+        &self.waiters
+    }
+
     /// A thread waits.
     pub fn wait(&mut self, part: &Part) -> Step {
         if self.waking.is_some() {

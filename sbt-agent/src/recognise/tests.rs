@@ -201,6 +201,59 @@ fn threads_that_are_woken_for_nothing_come_once() {
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(30, 10, 0);
 }
 
+/// Of a barrier that keeps out who comes before all have left: the calls that let in.
+struct Parsec;
+
+const ENTERS: CallersId = CallersId(3);
+const LEAVES: CallersId = CallersId(4);
+
+impl Code for Parsec {
+    fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
+        match (wait, wake) {
+            (_, LEAVES) => Relation::Leaves,
+            (ENTERS, _) => Relation::Enters,
+            _ => Relation::Alternatives,
+        }
+    }
+}
+
+#[test]
+fn who_is_kept_out_comes_when_it_is_let_in() {
+    let mut world = World::default();
+    let from = |world: &mut World, callers| match world.events.last_mut() {
+        Some(Event::Wait { callers: it, .. } | Event::Wake { callers: it, .. }) => *it = callers,
+        other => panic!("{other:?}"),
+    };
+    for by in 0..50 {
+        let order = rotated(4, by);
+        world.round(&order, CV);
+        if by % 3 == 1 {
+            // Who waited comes again before the last has left, or who has woken the others.
+            world.wait(order[by as usize % 4], CV);
+            from(&mut world, ENTERS);
+        }
+        world.wake(order[2], CV, None);
+        from(&mut world, LEAVES);
+    }
+    recognise(&world.events, &mut Parsec).is(200, 50, 0);
+}
+
+/// Threads look for a while before they wait, and some are let go without having waited.
+#[test]
+fn rounds_of_which_some_did_not_wait_are_incomplete() {
+    let mut world = World::default();
+    for by in 0..50 {
+        let order = rotated(4, by);
+        if by % 10 == 9 {
+            world.round(&order[1..], CV);
+        } else {
+            world.round(&order, CV);
+        }
+    }
+    let output = recognise(&world.events, &mut Always(Relation::Lacking));
+    output.is(45 * 4 + 5 * 3, 45, 5);
+}
+
 #[test]
 fn teams_may_change_and_threads_be_alone() {
     let mut world = World::default();

@@ -6,7 +6,9 @@
 //! code: there is an instruction from which both calls can be reached with next to
 //! no other call between, and neither of them from the other. What gives way to
 //! the next in turn instead waits and then wakes; queues, locks, pools and clocks
-//! have their waits and wakes on separate ways.
+//! have their waits and wakes on separate ways. Of a barrier that also keeps threads out
+//! until all have left, the wake that lets them in comes behind such a pair of calls, and the
+//! wait for it before.
 //!
 //! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
 
@@ -31,6 +33,9 @@ const MAX_TARGETS: usize = 1024;
 /// others are woken, or the time is read before a timed wait.
 const MAX_BETWEEN: u8 = 1;
 
+/// Of more pairs of waits and wakes in one function they are not compared one by one.
+const MAX_PAIRS: usize = 64;
+
 /// More calls between than are of interest.
 const FAR: u8 = u8::MAX;
 
@@ -51,6 +56,15 @@ const NEVER_RETURN: [&str; 9] = [
 /// Functions that take a mutex, of C and in what compilers make of C++'s: between what has
 /// happened before and what happens behind, others may have had it.
 const LOCKING: [&str; 2] = ["pthread_mutex_lock", "__pthread_mutex_lock"];
+
+/// Functions that give a mutex back, or take it if it is there: who spins for a while before it
+/// waits calls them between.
+const YIELDING: [&str; 4] = [
+    "pthread_mutex_unlock",
+    "__pthread_mutex_unlock",
+    "pthread_mutex_trylock",
+    "__pthread_mutex_trylock",
+];
 
 /// Functions that are barriers by their names, whatever they are made of.
 const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
@@ -107,6 +121,8 @@ struct Graph {
     before: Vec<Vec<usize>>,
     /// Those that take a mutex, rising.
     locks: Vec<usize>,
+    /// Those that give one back, or try to take it, rising.
+    yields: Vec<usize>,
 }
 
 /// What is known of what is called.
@@ -114,6 +130,7 @@ struct Graph {
 enum Known {
     NeverReturns,
     Locks,
+    Yields,
     Nothing,
 }
 
@@ -140,6 +157,8 @@ impl Known {
             Self::NeverReturns
         } else if LOCKING.contains(&name) || of_cpp(name) {
             Self::Locks
+        } else if YIELDING.contains(&name) {
+            Self::Yields
         } else {
             Self::Nothing
         }
@@ -192,7 +211,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     };
     if waits.start == wakes.start {
         return match (around_wake.call_before(wait), around_wake.call_before(wake)) {
-            (Some(wait), Some(wake)) => around_wake.compare(&[wait], &[wake], until),
+            (Some(wait), Some(wake)) => around_wake.relation(wait, wake, until),
             _ => Relation::Unknown,
         };
     }
@@ -256,6 +275,7 @@ impl Graph {
         let mut this = Self {
             before: vec![Vec::new(); nodes.len()],
             locks: Vec::new(),
+            yields: Vec::new(),
             nodes,
         };
         let calls = this.nodes.iter().filter_map(|node| match node.flow {
@@ -278,6 +298,9 @@ impl Graph {
             };
             if known == Known::Locks {
                 this.locks.push(index);
+            }
+            if known == Known::Yields {
+                this.yields.push(index);
             }
             if known != Known::NeverReturns {
                 this.join(index, node.next);
@@ -368,6 +391,69 @@ impl Graph {
             .filter_map(|index| calls.get(self.find(self.nodes[*index].next)?))
             .min()
             .map_or(FAR, |calls| *calls)
+    }
+
+    /// Of two calls of this function.
+    fn relation(&self, wait: usize, wake: usize, until: bool) -> Relation {
+        let plain = self.compare(&[wait], &[wake], until);
+        let found = match plain {
+            Relation::InTurn => self.phase(wait, wake, until),
+            found => Some(found).filter(|found| found.is_of_barrier()),
+        };
+        if let Some(found) = found {
+            return found;
+        }
+        if self.yields.is_empty() {
+            return plain;
+        }
+        let spinning = self.with_yields_free();
+        let found = match spinning.compare(&[wait], &[wake], until) {
+            Relation::InTurn => spinning.phase(wait, wake, until),
+            Relation::Alternatives => Some(Relation::Lacking),
+            _ => None,
+        };
+        found.unwrap_or(plain)
+    }
+
+    /// Of a wait and a wake that come one after the other: which part of a barrier they are,
+    /// if they are.
+    fn phase(&self, wait: usize, wake: usize, until: bool) -> Option<Relation> {
+        let waits = self.calls_of(self.nodes[wait].flow);
+        let wakes = self.calls_of(self.nodes[wake].flow);
+        if waits.len().saturating_mul(wakes.len()) > MAX_PAIRS {
+            return None;
+        }
+        let leads = |from: usize, to: usize, past: &[usize]| {
+            from == to || self.after(&[from], &self.calls_between(&[to], past, true)) <= MAX_BETWEEN
+        };
+        // Each pair of calls that a barrier may decide between, this wait not behind it and
+        // this wake not before it.
+        for decides in waits.iter().filter(|to| leads(wait, **to, &wakes)) {
+            for completes in wakes.iter().filter(|from| leads(**from, wake, &waits)) {
+                if self.compare(&[*decides], &[*completes], until) == Relation::Alternatives {
+                    return Some(if *completes == wake {
+                        Relation::Enters
+                    } else {
+                        Relation::Leaves
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// The same function, of which calls that yield a mutex do not count.
+    fn with_yields_free(&self) -> Self {
+        let mut nodes = self.nodes.clone();
+        for index in &self.yields {
+            nodes[*index].flow = Flow::Next;
+        }
+        Self {
+            nodes,
+            before: self.before.clone(),
+            locks: self.locks.clone(),
+            yields: Vec::new(),
+        }
     }
 
     /// `until`: see [`relation`].

@@ -1,10 +1,16 @@
 use super::*;
 
 /// Assembles a function from one letter an instruction, each padded to eight bytes: `w`
-/// waits, `b` wakes, `l` takes a mutex, `c` calls something else, `x` something that does not return,
+/// waits, `b` wakes, `l` takes a mutex, `y` yields it, `c` calls something else, `x` something that does not return,
 /// `r` returns, `.` does nothing; a digit jumps to the place of that digit in
 /// brackets if a test says so, a digit after `!` always.
 fn compare(source: &str) -> Relation {
+    let graph = graph(source);
+    let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
+    graph.compare(&of(10_000), &of(20_000), false)
+}
+
+fn graph(source: &str) -> Graph {
     let mut places = [0_u64; 10];
     let mut at = 0;
     let tokens: Vec<char> = source.chars().collect();
@@ -37,6 +43,7 @@ fn compare(source: &str) -> Relation {
             'b' => near(&[0xe8], 20_000),
             'c' => near(&[0xe8], 30_000),
             'x' => near(&[0xe8], 40_000),
+            'y' => near(&[0xe8], 60_000),
             'l' => near(&[0xe8], 50_000),
             'r' => code.push(0xc3),
             '.' => code.push(0x90),
@@ -58,13 +65,28 @@ fn compare(source: &str) -> Relation {
         let of = |to: &u64| match to {
             40_000 => Known::NeverReturns,
             50_000 => Known::Locks,
+            60_000 => Known::Yields,
             _ => Known::Nothing,
         };
         targets.iter().map(|to| (*to, of(to))).collect()
     };
-    let graph = Graph::new(&code, 0, known);
+    Graph::new(&code, 0, known)
+}
+
+/// Each wait with each wake, in their order.
+fn relations(source: &str) -> Vec<Vec<Relation>> {
+    let graph = graph(source);
     let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
-    graph.compare(&of(10_000), &of(20_000), false)
+    let wakes = of(20_000);
+    let of_wait = |wait: usize| wakes.iter().map(move |wake| (wait, *wake));
+    of(10_000)
+        .into_iter()
+        .map(|wait| {
+            of_wait(wait)
+                .map(|(wait, wake)| graph.relation(wait, wake, false))
+                .collect()
+        })
+        .collect()
 }
 
 #[test]
@@ -86,6 +108,55 @@ fn a_barrier_either_waits_or_wakes() {
         compare("c1(2)w4.2(3)cr(1)b!3(4)x(5)b!5"),
         Relation::Alternatives
     );
+}
+
+#[test]
+fn a_barrier_may_keep_out_who_comes_before_all_have_left() {
+    use Relation::{Alternatives, Enters, InTurn, Leaves};
+    // lock; (0) while not in: wait; if last goto 2; (1) while here: wait; (3) if not the last
+    // to leave goto 4; wake; (4) unlock; return; (2) wake; goto 3
+    let parsec = "l(0)5w!0(5)2(1)3w!1(3)4b(4)cr(2)b!3";
+    assert_eq!(
+        relations(parsec),
+        [[Leaves, Enters], [Leaves, Alternatives]]
+    );
+    // In a loop around it all, with work between.
+    let looped = format!("(9)cc{}", parsec.replace('r', "!9"));
+    assert_eq!(relations(&looped), relations(parsec));
+    // Without the one that decides, each is a monitor.
+    assert_eq!(relations("l(0)1w!0(1)bcr"), [[InTurn]]);
+    // Two monitors, one after the other.
+    let two = "l(0)1w!0(1)bl(2)3w!2(3)bcr";
+    assert!(
+        relations(two)
+            .concat()
+            .iter()
+            .all(|it| !matches!(it, Leaves | Enters | Alternatives)),
+        "{:?}",
+        relations(two)
+    );
+    // Who makes and who takes, at one condition variable in one function.
+    let queue = "(9)l5(0)1w!0(1)bc!9(5)2w!5(2)bc!9";
+    assert!(
+        !relations(queue).concat().contains(&Leaves),
+        "{:?}",
+        relations(queue)
+    );
+}
+
+#[test]
+fn who_is_to_wait_may_spin_first() {
+    use Relation::{Alternatives, Apart, Enters, Lacking, Leaves};
+    // lock; if last goto 1; unlock; (4) spin; (5) try to lock; (2) while here: wait; (3) unlock;
+    // return; (1) wake; goto 3
+    let spins = "l1y(4).4(5)y5(2)w2(3)cr(1)b!3";
+    assert_eq!(relations(spins), [[Lacking]]);
+    assert_eq!(relations(&spins.replace('y', "c")), [[Apart]]);
+    // With a look for those who have not left yet.
+    let parsec = "l7y(0).0(6)y6(8)w8(7)2y(1).1(5)y5(9)w9(3)4b(4)yr(2)b!3";
+    assert_eq!(relations(parsec), [[Leaves, Enters], [Leaves, Lacking]]);
+    // Nothing is free where nothing needs to be.
+    assert_eq!(relations("l1(2)w2(3)yr(1)b!3"), [[Alternatives]]);
 }
 
 #[test]
@@ -136,8 +207,10 @@ fn what_takes_a_mutex_is_known_by_its_name() {
     ] {
         assert_eq!(Known::of(name), Known::Locks, "{name}");
     }
+    for name in ["pthread_mutex_unlock", "pthread_mutex_trylock"] {
+        assert_eq!(Known::of(name), Known::Yields, "{name}");
+    }
     for name in [
-        "pthread_mutex_unlock",
         "_ZNSt11unique_lockISt5mutexED2Ev",
         "_ZNSt11unique_lockISt5mutexEC2EOS1_",
         "_ZNSt11unique_lockISt5mutexEC2ERS0_St12defer_lock_t",

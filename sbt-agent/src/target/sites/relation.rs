@@ -23,11 +23,12 @@ impl Resolver {
             // It is not known yet by whom: how far callers can be followed is learned.
             return Relation::Unknown;
         };
-        if (own_wait, own_wake) != (innermost_wait, innermost_wake)
-            && self.relation_of(*own_wait, *own_wake, own_wait != innermost_wait)
-                == Relation::Alternatives
-        {
-            return Relation::Alternatives;
+        if (own_wait, own_wake) != (innermost_wait, innermost_wake) {
+            let until = own_wait != innermost_wait;
+            let relation = self.relation_of(*own_wait, *own_wake, until);
+            if relation.is_of_barrier() {
+                return relation;
+            }
         }
         // Functions that only wait, or only wake, for others. Whoever calls the one
         // or the other may be a barrier, but also somebody who makes or takes.
@@ -36,7 +37,7 @@ impl Resolver {
             .iter()
             .flat_map(|wake| wait[..near(wait)].iter().map(move |wait| (*wait, *wake)));
         for (wait, wake) in callers {
-            if self.relation_of(wait, wake, false) == Relation::Alternatives {
+            if self.relation_of(wait, wake, false).decides() {
                 return Relation::Unknown;
             }
         }
