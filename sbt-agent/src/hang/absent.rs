@@ -270,7 +270,8 @@ fn likely(
     if waits_for_them {
         return Likely::No;
     }
-    if functions.are_of(view, index) {
+    let in_region = matches!(barrier.kind, "gomp" | "kmp") && is_in_region(view, index);
+    if in_region || functions.are_of(view, index) {
         return Likely::Kin;
     }
     let held_inside = |holder: &Holder| match holder {
@@ -295,6 +296,17 @@ fn likely(
         Doing::Call { name, .. } if IDLE_CALLS.contains(&name.as_str()) => Likely::Hardly,
         _ => Likely::Maybe,
     }
+}
+
+/// Whether a thread works in a parallel region of OpenMP: in a function that the compiler has
+/// made of one. Those of its team that wait at the region's end are in the runtime only.
+fn is_in_region(view: &View, index: usize) -> bool {
+    // GCC's `phase._omp_fn.0`; clang's `phase.omp_outlined`, before version 17 `.omp_outlined.`.
+    own(view, index).any(|(function, _)| {
+        ["._omp_fn.", ".omp_outlined"]
+            .iter()
+            .any(|it| function.contains(it))
+    })
 }
 
 /// A thread without any code of the user's own.

@@ -108,8 +108,16 @@ impl<'a> View<'a> {
         }
     }
 
-    /// From where threads wait at a barrier, the place of most of them first.
+    /// From where threads wait at a barrier, the place of most of them first. Of threads that are
+    /// in no code of the user's own, as those that a runtime keeps for its regions, only where
+    /// there are no others.
     pub fn sites(&self, at: usize, waiting: &[usize]) -> Vec<String> {
+        let is_own = |index: &&usize| {
+            let stack = &self.thread(**index).stack;
+            stack.iter().any(|it| !it.of_system)
+        };
+        let any_own = waiting.iter().any(|index| is_own(&index));
+        let waiting = waiting.iter().filter(|index| !any_own || is_own(index));
         let mut sites: Vec<(String, usize)> = Vec::new();
         for index in waiting {
             let Some(site) = self.site(&self.scene.barriers[at], *index) else {

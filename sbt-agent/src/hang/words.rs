@@ -304,5 +304,8 @@ pub fn nothing(view: &View) -> String {
     if waiting {
         return "the barrier at which threads waited has all it waits for: no hang".into();
     }
-    format!("no thread waits at a barrier that is known here, and {all} do not wait for each other")
+    format!(
+        "no thread waits at a barrier that is known here, and as far as can be seen {all} do not \
+         wait for each other"
+    )
 }

@@ -18,9 +18,17 @@ use crate::{
     hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
     target::{
         memory::Memory,
+        process,
         sites::{CLibrary, Resolver},
+        trace,
     },
 };
+
+/// Whether a process serves breakpoints for an sbt.
+fn is_sbt(process: u32) -> bool {
+    let name = process::text(format!("/proc/{process}/comm"));
+    name.is_ok_and(|name| name.trim_end().as_bytes() == trace::SERVER.to_bytes())
+}
 
 /// What the threads do, in their order, and the barriers that they wait at.
 pub fn all(
@@ -88,6 +96,9 @@ impl Waits<'_> {
         };
         match glance.state {
             'T' => Doing::Stopped,
+            // One that a signal has stopped looks so to the kernel when breakpoints are served
+            // by ptrace.
+            't' if is_sbt(glance.tracer) => Doing::Stopped,
             't' => Doing::Traced { by: glance.tracer },
             _ => by_call,
         }

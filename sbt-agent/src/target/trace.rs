@@ -6,6 +6,9 @@
 
 use std::io;
 
+/// What the process is called that serves breakpoints for an sbt.
+pub const SERVER: &std::ffi::CStr = c"sbt-trace";
+
 /// A thread, as sbt's own pid namespace numbers it.
 pub type Id = libc::pid_t;
 

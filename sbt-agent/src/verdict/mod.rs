@@ -5,7 +5,7 @@
 //! it: a cause before a shape, since whoever sleeps or has no CPU looks like
 //! imbalance. Of all that is found, what explains most thread time comes first.
 
-use crate::report::{Figure, Report, SiteReport, VerdictReport};
+use crate::report::{Figure, Report, SiteReport, StandstillReport, VerdictReport};
 
 mod away;
 mod counted;
@@ -110,6 +110,11 @@ fn explained(verdict: &VerdictReport) -> f64 {
 }
 
 fn no_problem(report: &Report) -> Result<VerdictReport, String> {
+    if report.hang.as_ref().is_some_and(StandstillReport::is_hang) {
+        return Err(
+            "its threads stood still at a barrier: the hang is what there is to say".into(),
+        );
+    }
     let time = &report.thread_time;
     let Some(idle_pct) = time.idle_pct else {
         return Err("it is not known how the threads spent their time".into());

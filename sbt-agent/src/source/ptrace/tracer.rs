@@ -153,7 +153,7 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
     // One for each memory, and some for threads.
     crate::source::allow_files();
     // Else it would be called as the link by which it was started.
-    let _as_it_is = nix::sys::prctl::set_name(c"sbt-trace");
+    let _as_it_is = nix::sys::prctl::set_name(trace::SERVER);
     let mut tracer = Tracer {
         sbt,
         line: Line::new(UnixStream::from(socket))?,
