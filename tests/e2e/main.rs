@@ -24,6 +24,7 @@ mod chains;
 mod check;
 mod cli;
 mod clocks;
+mod conditions;
 mod condvars;
 mod counters;
 mod demo;

@@ -1,7 +1,7 @@
 //! One condition variable: what it is taken for, and what comes out of it.
 
 use super::{
-    Code, Relation,
+    Code, Relation, Unclear,
     proof::{Proof, Record, Relations},
     round::{Ended, Role, Round, Step, Waiter},
 };
@@ -9,6 +9,9 @@ use crate::event::{CallersId, Clocks, Event, Evidence, Recognition, Tid};
 
 /// Early parts that are kept of what is recognised late.
 const MAX_EARLY: usize = 4096;
+
+/// Rounds after which a user may be asked what it is.
+const UNCLEAR_ROUNDS: u64 = 8;
 
 /// What contradicts a barrier this often, and not one time in eight, makes it none.
 const MAX_BAD: u64 = 4;
@@ -348,6 +351,18 @@ impl Candidate {
         self.state = State::Silenced { until_ns };
         self.early = Vec::new();
         until_ns
+    }
+
+    /// What it may be, if threads have met here often enough to ask.
+    pub fn unclear(&self) -> Option<Unclear> {
+        let is_open = self.state != State::Barrier && !self.record.is_other;
+        let has_met = self.record.rounds >= UNCLEAR_ROUNDS && self.proof.size() > 1;
+        let of = self.of?;
+        (is_open && has_met).then(|| Unclear {
+            of,
+            waits: self.proof.waits().to_vec(),
+            wakes: self.wakes.clone(),
+        })
     }
 
     /// Nothing will be decided any more.

@@ -101,6 +101,18 @@ pub struct Counts {
     pub barriers: u64,
 }
 
+/// Calls by which threads wait for each other, and of which it is not known whether they are
+/// those of a barrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    /// On what they wait.
+    pub of: Evidence,
+    /// Calls that wait.
+    pub waits: Vec<CallersId>,
+    /// Calls that wake.
+    pub wakes: Vec<CallersId>,
+}
+
 /// What is held back.
 #[derive(Debug)]
 enum Held {
@@ -166,6 +178,17 @@ impl Recogniser {
     /// What the user should know.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Of what was used in turns and is neither known to be a barrier nor known to be none.
+    pub fn unclear(&self) -> Vec<Unclear> {
+        let mut found: Vec<(u64, Unclear)> = self
+            .candidates
+            .iter()
+            .filter_map(|(key, candidate)| Some((*key, candidate.unclear()?)))
+            .collect();
+        found.sort_unstable_by_key(|(key, _)| *key);
+        found.into_iter().map(|(_, unclear)| unclear).collect()
     }
 
     /// Takes one event in; `out` gets what comes out.

@@ -144,6 +144,11 @@ impl Proof {
         self.rounds
     }
 
+    /// Calls from which threads have waited.
+    pub fn waits(&self) -> &[CallersId] {
+        &self.waits
+    }
+
     /// Whether a thread is a member.
     pub fn has(&self, tid: Tid) -> bool {
         self.members.contains_key(&tid)

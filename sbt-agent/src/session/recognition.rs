@@ -11,9 +11,11 @@ use crate::{
         Model,
         site::{PlaceId, Roles},
     },
+    place::printable,
     recognise::{Code, Recogniser, Relation},
     source::Source,
     target::sites::{Resolver, SystemCaller},
+    words::command_line,
 };
 
 /// Above this many uses of condition variables a second, none of which is a
@@ -28,6 +30,12 @@ const MAX_AWAY_DOUBLED: u32 = 5;
 /// What the C library waits on is left alone for so long, ns: something else may
 /// come to lie there.
 const OF_LIBRARY_NS: u64 = 10_000_000_000;
+
+/// So many pairs of calls are looked at to find the function that both are in.
+const MAX_PAIRS: usize = 256;
+
+/// So many functions are asked about, at most.
+const MAX_HINTS: usize = 3;
 
 /// The recogniser and what belongs to it.
 pub struct Recognition {
@@ -263,6 +271,42 @@ impl Recognition {
         let handing = &mut self.handing;
         self.recogniser
             .finish(&mut |event| handing.hand(event, model));
+    }
+
+    /// Functions in which threads wait for each other, and wake each other, in a way that is not
+    /// known to be a barrier's: what the user may say of them. `again`: what to type before and
+    /// after an option to watch the target in the same way.
+    pub fn hints(&self, resolver: &mut Resolver, again: &[String; 2]) -> Vec<String> {
+        let mut hints: Vec<String> = Vec::new();
+        for it in self.recogniser.unclear() {
+            let pairs = it
+                .waits
+                .iter()
+                .flat_map(|wait| it.wakes.iter().map(move |wake| (wait, wake)));
+            // How far their callers are followed is learned on the way.
+            let meeting = pairs.take(MAX_PAIRS).find_map(|(wait, wake)| {
+                let (process, wait) = self.addresses.get(wait)?;
+                let (other, wake) = self.addresses.get(wake)?;
+                resolver.turn_to(*process);
+                (process == other).then(|| resolver.meets_in(wait, wake))?
+            });
+            let Some(meeting) = meeting else {
+                continue;
+            };
+            let option = command_line(&["--barrier".to_owned(), meeting.barrier]);
+            let command = format!("{} {option} {}", again[0], again[1]);
+            let hint = format!(
+                "threads wait for each other at a {} in {}, and it is not known whether that is a \
+                 barrier: if each calls it once a round, watch it: {command}",
+                it.of.name(),
+                meeting.place,
+            );
+            // What cannot be shown as it is cannot be typed.
+            if hints.len() < MAX_HINTS && printable(&hint) == hint && !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+        hints
     }
 
     /// What the user should know.

@@ -27,6 +27,11 @@ impl Session {
         // If that fails, there is something to note.
         self.write_down();
         let none_found = self.model.totals().arrivals == 0;
+        if none_found {
+            let again = self.again();
+            let hints = self.recognition.hints(&mut self.resolver, &again);
+            self.notes.extend(hints);
+        }
         let none_found_because = none_found
             .then(|| self.resolver.why_nothing_is_found())
             .flatten();

@@ -17,6 +17,7 @@ mod stacks;
 mod system;
 
 pub use called::{CLibrary, Called, Runtime};
+pub use relation::Meeting;
 pub use spins::{NoFunction, SpinPlace, WaitId};
 pub use stacks::{CallAt, Ends, Named, Stacks, Standing};
 pub use system::SystemCaller;
@@ -222,7 +223,9 @@ impl Resolver {
         // The function for system calls is no place, if it is known who calls it.
         let addresses = match addresses {
             [first, others @ ..]
-                if !others.is_empty() && self.system_caller(*first) == SystemCaller::Syscall =>
+                if !others.is_empty()
+                    && (self.system_caller(*first) == SystemCaller::Syscall
+                        || self.is_in_condition_of_c(*first)) =>
             {
                 others
             }
@@ -313,6 +316,19 @@ impl Resolver {
             self.walks.consider(&files, &links);
         }
         place
+    }
+
+    /// Whether a call is made by a condition variable of C11: who has called that is meant.
+    fn is_in_condition_of_c(&mut self, address: u64) -> bool {
+        let call = address.wrapping_sub(1);
+        let found = self.find(call).filter(|found| {
+            let owner = self.modules[found.0].owner;
+            owner != Owner::User
+        });
+        found.is_some_and(|(module, vaddr)| {
+            let frames = self.frames(module, vaddr);
+            frames.last().is_some_and(relation::is_condition_of_c)
+        })
     }
 
     fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {

@@ -77,6 +77,37 @@ fn a_thread_that_left_before_anybody_watched() {
     );
 }
 
+/// Of a region of OpenMP those who have worked wait in the runtime, and who began it at its line.
+#[test]
+fn who_is_in_the_code_of_a_region_is_missing_at_its_end() {
+    for region in ["phase._omp_fn.0", ".omp_outlined.", "phase.omp_outlined"] {
+        let mut seen = Seen::new();
+        seen.barrier(4, 8, &[1, 2, 3]);
+        let barrier = seen.0.barriers.last_mut().unwrap();
+        barrier.kind = "gomp";
+        for number in [2, 3] {
+            seen.of(number).stack = stack("*gomp_team_barrier_wait < *gomp_thread_start");
+        }
+        seen.thread(
+            4,
+            "worker-4",
+            call("pause", ""),
+            &format!("{region} hangs.c:9"),
+        );
+        let hang = seen.hang();
+        assert_eq!(names(&hang.missing), ["worker-4"], "{region}: {hang:?}");
+        assert!(
+            hang.text.contains("at the barrier at hangs.c:8 ("),
+            "{}",
+            hang.text
+        );
+        assert!(
+            !hang.notes.iter().any(|it| it.contains("different")),
+            "{hang:?}"
+        );
+    }
+}
+
 #[test]
 fn a_helper_that_could_come_takes_the_certainty_away() {
     let mut seen = Seen::new();

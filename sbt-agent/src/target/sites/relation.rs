@@ -1,10 +1,23 @@
 //! How two calls of the target's code stand to each other.
 
 use super::{Resolver, module::function_at};
-use crate::{place::Frame, recognise::Relation, target::alternatives};
+use crate::{
+    place::{Frame, is_of_library, short},
+    recognise::Relation,
+    target::{alternatives, walks::Owner},
+};
 
 /// So many functions around a wait, and around a wake, may belong to a barrier.
 const MAX_RELATED: usize = 3;
+
+/// A function in which threads wait for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// What to give to `--barrier`.
+    pub barrier: String,
+    /// Its name, and where it waits.
+    pub place: String,
+}
 
 impl Resolver {
     /// How two calls stand to each other, by their return addresses: one of a
@@ -44,24 +57,72 @@ impl Resolver {
         Relation::Apart
     }
 
-    /// From the first call on that is not made in a condition variable of C++ itself.
+    /// From the first call on that is not made in a library's condition variable itself: that
+    /// of C++, of C (`cnd_wait`) or of Rust, whose calls also pass through its futexes.
     fn handed_to<'a>(&mut self, chain: &'a [u64]) -> &'a [u64] {
-        let is_of_it = |text: &Option<String>| {
-            text.as_deref()
-                .is_some_and(|text| text.contains("condition_variable"))
-        };
+        let mut of_condition = false;
         let first = chain.iter().position(|address| {
             let call = address.wrapping_sub(1);
             let found = self.find(call).or_else(|| self.find_in_program(call));
             let frames = found.map(|(module, vaddr)| self.frames(module, vaddr));
+            let frames = frames.unwrap_or_default();
+            of_condition |= frames.iter().any(is_condition);
             // The function, whatever is inlined into it.
-            let function = frames.as_deref().and_then(<[Frame]>::last);
-            !function.is_some_and(|frame| {
-                frame.is_of_library() && is_of_it(&frame.file)
-                    || frame.file.is_none() && is_of_it(&frame.function)
-            })
+            let function = frames.last();
+            !function.is_some_and(|frame| is_condition(frame) || is_under_conditions(frame))
         });
-        first.map_or(&[], |first| &chain[first..])
+        match first {
+            Some(first) if of_condition => &chain[first..],
+            Some(_) => chain,
+            None => &[],
+        }
+    }
+
+    /// The function of the program's own from which both of two calls come, by their return
+    /// addresses, whatever of libraries is between; `None` if there is none that `--barrier`
+    /// can name.
+    pub fn meets_in(&mut self, wait: &[u64], wake: &[u64]) -> Option<Meeting> {
+        let (waits, wakes) = (self.own_call(wait)?, self.own_call(wake)?);
+        let (module, vaddr, frame) = &waits;
+        let debug = self.debug(*module)?;
+        let unwind = None;
+        let function = |vaddr: u64| Some(function_at(Some(debug), unwind, vaddr)?.start);
+        let start = function(*vaddr)?;
+        let same = wakes.0 == *module && function(wakes.1)? == start;
+        if !same || frame.inlined || wakes.2.inlined {
+            return None;
+        }
+        let name = frame.function.clone()?;
+        let found = debug.functions(&name).unwrap_or_default();
+        if found.len() != 1 || found[0].start != start {
+            // Of several of that name `--barrier` would take all.
+            return None;
+        }
+        let barrier = if debug.first_is_pointer(start) == Some(true) {
+            name.clone()
+        } else {
+            format!("{name}:0")
+        };
+        let place = match (&frame.file, frame.line) {
+            (Some(file), Some(line)) => format!("{name} ({}:{line})", short(file)),
+            _ => name,
+        };
+        Some(Meeting { barrier, place })
+    }
+
+    /// The innermost call of a chain that is of the program's own code: its file, its address,
+    /// and what is there.
+    fn own_call(&mut self, chain: &[u64]) -> Option<(usize, u64, Frame)> {
+        chain.iter().find_map(|address| {
+            let call = address.wrapping_sub(1);
+            let (module, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+            if self.modules[module].owner != Owner::User {
+                return None;
+            }
+            let mut frames = self.frames(module, vaddr).into_iter();
+            let frame = frames.find(|frame| !frame.is_of_library())?;
+            Some((module, vaddr, frame))
+        })
     }
 
     /// `until`: what is called waits until its condition is true.
@@ -97,4 +158,30 @@ impl Resolver {
         };
         alternatives::relation(&code, wait.1, wake.1, until)
     }
+}
+
+/// Whether code is that of a library's condition variable.
+fn is_condition(frame: &Frame) -> bool {
+    let is_of_it = |text: &Option<String>| {
+        let mut texts = text.iter();
+        texts.any(|text| text.contains("condition_variable"))
+    };
+    let of_rust = |file: &str| is_of_library(file) && file.contains("/condvar");
+    frame.is_of_library() && is_of_it(&frame.file)
+        || frame.file.is_none() && is_of_it(&frame.function)
+        || is_condition_of_c(frame)
+        || frame.file.as_deref().is_some_and(of_rust)
+}
+
+/// Whether code is that of C11's conditions, which the C library makes of those of POSIX.
+pub(super) fn is_condition_of_c(frame: &Frame) -> bool {
+    let named = frame.function.as_deref().unwrap_or_default();
+    let of_c = ["cnd_wait", "cnd_timedwait", "cnd_signal", "cnd_broadcast"];
+    of_c.contains(&named.trim_start_matches('_'))
+}
+
+/// Whether code is that of Rust's library under its condition variables.
+fn is_under_conditions(frame: &Frame) -> bool {
+    let mut files = frame.file.iter();
+    files.any(|file| is_of_library(file) && file.contains("/std/src/sys/"))
 }

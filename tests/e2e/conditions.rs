@@ -1,0 +1,71 @@
+//! Barriers made of the conditions of other languages, whose threads only sleep: by their code,
+//! or asked about.
+
+use crate::{
+    harness::{best_of_five, needs_root, number, watch_with},
+    programs::Build,
+};
+
+#[test]
+fn those_of_rust_are_known_by_their_code() {
+    needs_root!();
+    let build = Build::of("condbarrier.rs").compiler("rustc");
+    let (finished, report) = watch_with(&["--futex=on"], &build.path(), &[]);
+    finished.expect(0);
+    report.is_exactly(600, 200);
+    let by = &report.list("barriers")[0]["recognised"];
+    assert_eq!(by["by_code"], true, "{report}");
+    assert_eq!(number(by, "members"), 3, "{report}");
+    let function = report.sites()[0]["function"].as_str().unwrap_or_default();
+    assert!(function.contains("meet"), "{report}");
+}
+
+#[test]
+fn those_of_c11_are_known_by_their_code() {
+    needs_root!();
+    let program = Build::of("c11barrier.c").path();
+    // From whom the first come is learned on the way.
+    best_of_five(|| {
+        let (finished, report) = watch_with(&[], &program, &[]);
+        finished.expect(0);
+        report.is_exactly(600, 200);
+        let meets = |site: &&serde_json::Value| site["function"] == "meet";
+        let named = report.sites().iter().filter(meets).count();
+        (named > 0)
+            .then_some(())
+            .ok_or_else(|| format!("unnamed: {report}"))
+    });
+}
+
+#[test]
+fn what_may_be_one_is_asked_about() {
+    needs_root!();
+    is_asked_about(Build::of("condany.cpp").compiler("g++").flags(&["-O2"]));
+    // Each operation is a call there.
+    let plain = &["-C", "opt-level=0"];
+    is_asked_about(Build::of("condbarrier.rs").compiler("rustc").flags(plain));
+}
+
+fn is_asked_about(build: Build) {
+    let (finished, report) = watch_with(&["--futex=on"], &build.path(), &[]);
+    finished.expect(0);
+    if report.number("arrivals") > 0 {
+        // Known after all: then all of it.
+        report.is_exactly(600, 200);
+        return;
+    }
+    let mut notes = report.list("notes").iter().filter_map(|it| it.as_str());
+    let hint = notes.find(|note| note.contains("--barrier"));
+    let hint = hint.unwrap_or_else(|| panic!("no hint: {report}"));
+    assert!(hint.contains("if each calls it once a round"), "{hint}");
+    // What it says to type does it.
+    let mut words = hint.split_whitespace();
+    let named = words
+        .by_ref()
+        .find(|it| *it == "--barrier")
+        .and(words.next());
+    let option = format!("--barrier={}", named.unwrap().trim_matches('\''));
+    let (finished, report) = watch_with(&[&option], &build.path(), &[]);
+    finished.expect(0);
+    report.is_exactly(600, 200);
+}
