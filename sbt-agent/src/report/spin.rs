@@ -98,8 +98,9 @@ fn text(found: &Found, written: &str, share_pct: f64) -> String {
         (Some(command), _) if place.is_barrier => format!("Watch it: {command}"),
         (Some(command), _) => format!("If it is a barrier, watch it: {command}"),
         (None, Err(NoFunction::PartOf(outer))) => format!(
-            "It is part of {}, and --barrier needs a function that each thread calls once a \
-             round: put it into one of its own that is not inlined (__attribute__((noinline)))",
+            "It is part of {0}, and --barrier needs a function that each thread calls once a \
+             round: name {0} if that is one, else put it into one of its own that is not inlined \
+             (__attribute__((noinline)))",
             printable(outer)
         ),
         (None, _) => {

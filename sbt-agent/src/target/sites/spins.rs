@@ -217,8 +217,8 @@ impl Resolver {
         let barrier = if symbol.name.is_empty() {
             Err(NoFunction::NoSymbol)
         } else if own.is_some_and(|frame| frame.inlined)
-            || (waiting.works_between || waiting.is_nested)
-                && !self.is_called(module, symbol, image)
+            || waiting.works_between
+            || waiting.is_nested && !self.is_called(module, symbol, image)
         {
             Err(NoFunction::PartOf(
                 outer.unwrap_or_else(|| symbol.name.clone()),
@@ -233,7 +233,7 @@ impl Resolver {
             binary: printable(short(&shown)),
             offset: waiting.start,
             is_barrier: waiting.purpose == Purpose::Barrier,
-            is_nested: waiting.is_nested || waiting.works_between,
+            is_nested: waiting.is_nested,
             barrier,
         })
     }
