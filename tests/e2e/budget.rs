@@ -134,12 +134,15 @@ fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
 #[test]
 fn a_heavy_cost_is_taken_back_out() {
     needs_root!(alone);
+    // What a hit costs is the machine's affair: as many as make the phase heavy.
+    let hits = std::cell::Cell::new(5);
     best_of_five(|| {
         let options = ["--mark=tick", "--budget=off"];
+        let many = format!("hits={}", hits.get());
         let (finished, report) = watch_with(
             &options,
             &program("heavy.c"),
-            &["rounds=600", "work=500000", "hits=5"],
+            &["rounds=600", "work=500000", &many],
         );
         finished.expect(0);
         let [plain, paid] =
@@ -150,10 +153,13 @@ fn a_heavy_cost_is_taken_back_out() {
                 .map(|sum| sum.as_f64().unwrap());
             (raw - without) / number(site, "episodes") as f64
         };
-        // The same work, the one with 5 hits and the other without; the median of that,
+        // The same work, the one with hits and the other without; the median of that,
         // since others on the machine make means of it wander.
         let truth = usual(plain);
-        ensure(usual(paid) > 1.1 * truth, "it is not heavy", &report)?;
+        if usual(paid) <= 1.1 * truth {
+            hits.set(hits.get() * 2);
+            return ensure(false, "it is not heavy", &report);
+        }
         let wrong = ((usual(paid) - off(paid)) / truth - 1.0).abs();
         ensure(
             wrong < 0.04,

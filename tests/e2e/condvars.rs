@@ -104,13 +104,17 @@ fn those_of_parsec() {
     for flags in [&[][..], &["-O0"], &["-O3", "-g0"]] {
         let build = Build::of("parsec.c").flags(flags);
         for threads in [2, 4] {
-            let report = watch(&build.path(), &[&format!("threads={threads}")]);
-            report.is_exactly(200 * threads, 200);
-            is_recognised(&report, 1, 200, threads);
-            let last = report.threads().iter().map(|it| number(it, "last"));
-            let last: Vec<u64> = last.collect();
-            let turns = last[0] + last[last.len() - 1];
-            assert!(turns > 180, "{last:?}: {report}");
+            best_of_five(|| {
+                let report = watch(&build.path(), &[&format!("threads={threads}")]);
+                report.is_exactly(200 * threads, 200);
+                is_recognised(&report, 1, 200, threads);
+                let last = report.threads().iter().map(|it| number(it, "last"));
+                let last: Vec<u64> = last.collect();
+                // Another one may be kept from running for once.
+                (last[0] + last[last.len() - 1] > 180)
+                    .then_some(())
+                    .ok_or_else(|| format!("{last:?}: {report}"))
+            });
         }
     }
     let report = watch(&program("parsec.c"), &[]);

@@ -1,7 +1,7 @@
 //! What each thread waits for: from its system call, the names of the functions that it is
 //! in, and the memory of the object.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     KnownBarrier,
@@ -47,6 +47,7 @@ pub fn all(
         });
     }
     let mut waits = Waits {
+        stopped: stopped(threads),
         numbers,
         libraries,
         known,
@@ -72,7 +73,26 @@ pub fn all(
     (doings, waits.barriers.list())
 }
 
+/// Processes that a signal has stopped while breakpoints are served for an sbt: all of their
+/// threads look to the kernel as if they stood at one.
+fn stopped(threads: &[Seen]) -> HashSet<u32> {
+    let alive = || threads.iter().filter(|seen| !seen.glance.has_ended());
+    let processes: HashSet<u32> = alive().map(|seen| seen.id.process).collect();
+    let stands = |seen: &Seen| match seen.glance.state {
+        'T' => true,
+        't' => is_sbt(seen.glance.tracer),
+        _ => false,
+    };
+    let all_stand = |process: &u32| {
+        alive()
+            .filter(|seen| seen.id.process == *process)
+            .all(stands)
+    };
+    processes.into_iter().filter(all_stand).collect()
+}
+
 pub(super) struct Waits<'a> {
+    stopped: HashSet<u32>,
     numbers: Numbers,
     libraries: HashMap<u32, CLibrary>,
     known: &'a [KnownBarrier],
@@ -96,9 +116,9 @@ impl Waits<'_> {
         };
         match glance.state {
             'T' => Doing::Stopped,
-            // One that a signal has stopped looks so to the kernel when breakpoints are served
-            // by ptrace.
-            't' if is_sbt(glance.tracer) => Doing::Stopped,
+            't' if self.stopped.contains(&seen.id.process) => Doing::Stopped,
+            // At a breakpoint, for a moment.
+            't' if is_sbt(glance.tracer) => by_call,
             't' => Doing::Traced { by: glance.tracer },
             _ => by_call,
         }

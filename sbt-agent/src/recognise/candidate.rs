@@ -140,6 +140,8 @@ pub struct Candidate {
     overdue: bool,
     /// What came before is of no interest any more, ns.
     begun_ns: u64,
+    /// What was to be asked of it before it was silenced.
+    was_unclear: Option<Unclear>,
     early: Vec<Part>,
     fed: Fed,
 }
@@ -180,6 +182,7 @@ impl Candidate {
             begun_ns: now_ns,
             // Once is enough.
             overdue: true,
+            was_unclear: self.was_unclear.take(),
             ..Self::default()
         };
         false
@@ -347,6 +350,7 @@ impl Candidate {
     fn silence(&mut self) -> u64 {
         let length_ns = SILENCE_NS << self.tries.min(MAX_SILENCE_DOUBLED);
         self.tries += 1;
+        self.was_unclear = self.unclear();
         let until_ns = self.heard_ns.saturating_add(length_ns);
         self.state = State::Silenced { until_ns };
         self.early = Vec::new();
@@ -355,11 +359,15 @@ impl Candidate {
 
     /// What it may be, if threads have met here often enough to ask.
     pub fn unclear(&self) -> Option<Unclear> {
-        let is_open = self.state != State::Barrier && !self.record.is_other;
+        if self.state == State::Barrier || self.record.is_other {
+            return None;
+        }
         let has_met = self.record.rounds >= UNCLEAR_ROUNDS && self.proof.size() > 1;
-        let of = self.of?;
-        (is_open && has_met).then(|| Unclear {
-            of,
+        if !has_met {
+            return self.was_unclear.clone();
+        }
+        Some(Unclear {
+            of: self.of?,
             waits: self.proof.waits().to_vec(),
             wakes: self.wakes.clone(),
         })

@@ -31,7 +31,7 @@ const MAX_AWAY_DOUBLED: u32 = 5;
 /// come to lie there.
 const OF_LIBRARY_NS: u64 = 10_000_000_000;
 
-/// So many pairs of calls are looked at to find the function that both are in.
+/// So many pairs of calls are looked at, in all, to find the functions that both are in.
 const MAX_PAIRS: usize = 256;
 
 /// So many functions are asked about, at most.
@@ -278,13 +278,18 @@ impl Recognition {
     /// after an option to watch the target in the same way.
     pub fn hints(&self, resolver: &mut Resolver, again: &[String; 2]) -> Vec<String> {
         let mut hints: Vec<String> = Vec::new();
+        let mut looks = MAX_PAIRS;
         for it in self.recogniser.unclear() {
-            let pairs = it
+            if hints.len() == MAX_HINTS || looks == 0 {
+                break;
+            }
+            let mut pairs = it
                 .waits
                 .iter()
                 .flat_map(|wait| it.wakes.iter().map(move |wake| (wait, wake)));
             // How far their callers are followed is learned on the way.
-            let meeting = pairs.take(MAX_PAIRS).find_map(|(wait, wake)| {
+            let meeting = pairs.by_ref().take(looks).find_map(|(wait, wake)| {
+                looks -= 1;
                 let (process, wait) = self.addresses.get(wait)?;
                 let (other, wake) = self.addresses.get(wake)?;
                 resolver.turn_to(*process);
@@ -302,7 +307,7 @@ impl Recognition {
                 meeting.place,
             );
             // What cannot be shown as it is cannot be typed.
-            if hints.len() < MAX_HINTS && printable(&hint) == hint && !hints.contains(&hint) {
+            if printable(&hint) == hint && !hints.contains(&hint) {
                 hints.push(hint);
             }
         }

@@ -17,7 +17,7 @@ use std::{
     iter::repeat,
 };
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::debuginfo::Symbol;
 use super::elf::{Segment, code_at, imported_at};
@@ -111,6 +111,8 @@ struct Node {
     at: u64,
     next: u64,
     flow: Flow,
+    /// It may take a lock by itself, as the mutex of Rust, which is inlined.
+    locks: bool,
 }
 
 /// A function's instructions.
@@ -270,6 +272,7 @@ impl Graph {
                 at: instruction.ip(),
                 next: instruction.next_ip(),
                 flow,
+                locks: instruction.has_lock_prefix() && instruction.mnemonic() == Mnemonic::Cmpxchg,
             });
         }
         let mut this = Self {
@@ -296,7 +299,7 @@ impl Graph {
                 Flow::Jump(_) | Flow::End => Known::NeverReturns,
                 _ => Known::Nothing,
             };
-            if known == Known::Locks {
+            if known == Known::Locks || node.locks {
                 this.locks.push(index);
             }
             if known == Known::Yields {
@@ -403,7 +406,8 @@ impl Graph {
         if let Some(found) = found {
             return found;
         }
-        if self.yields.is_empty() {
+        // Where a mutex is taken by trying alone nothing tells the rounds apart.
+        if self.yields.is_empty() || self.locks.is_empty() {
             return plain;
         }
         let spinning = self.with_yields_free();

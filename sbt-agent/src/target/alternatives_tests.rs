@@ -1,9 +1,9 @@
 use super::*;
 
 /// Assembles a function from one letter an instruction, each padded to eight bytes: `w`
-/// waits, `b` wakes, `l` takes a mutex, `y` yields it, `c` calls something else, `x` something that does not return,
-/// `r` returns, `.` does nothing; a digit jumps to the place of that digit in
-/// brackets if a test says so, a digit after `!` always.
+/// waits, `b` wakes, `l` takes a mutex, `a` does so by itself, `y` yields it, `c` calls
+/// something else, `x` something that does not return, `r` returns, `.` does nothing; a digit
+/// jumps to the place of that digit in brackets if a test says so, a digit after `!` always.
 fn compare(source: &str) -> Relation {
     let graph = graph(source);
     let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
@@ -44,6 +44,8 @@ fn graph(source: &str) -> Graph {
             'c' => near(&[0xe8], 30_000),
             'x' => near(&[0xe8], 40_000),
             'y' => near(&[0xe8], 60_000),
+            // lock cmpxchg [rdi], ecx
+            'a' => code.extend_from_slice(&[0xf0, 0x0f, 0xb1, 0x0f]),
             'l' => near(&[0xe8], 50_000),
             'r' => code.push(0xc3),
             '.' => code.push(0x90),
@@ -155,6 +157,22 @@ fn who_is_to_wait_may_spin_first() {
     // With a look for those who have not left yet.
     let parsec = "l7y(0).0(6)y6(8)w8(7)2y(1).1(5)y5(9)w9(3)4b(4)yr(2)b!3";
     assert_eq!(relations(parsec), [[Leaves, Enters], [Leaves, Lacking]]);
+    // Two in one function are two, whoever takes the mutex.
+    let one = "1(2)w2(3)cr(1)b!3";
+    for locks in ['l', 'a'] {
+        let second = one.replace('1', "4").replace('2', "5").replace('3', "6");
+        let both = format!("{locks}{}(7)c{locks}{second}", one.replace('r', "!7"));
+        let found = relations(&both);
+        assert_eq!(found[0][0], Alternatives, "{locks}: {found:?}");
+        assert_eq!(found[1][1], Alternatives, "{locks}: {found:?}");
+        assert_eq!(found[0][1], Apart, "{locks}: {found:?}");
+    }
+    // Who makes and who takes, at one condition variable.
+    let queue = "1a(2)w2b!3(1)a(4)w4b(3)r";
+    let found = relations(queue).concat();
+    assert!(!found.iter().any(|it| it.is_of_barrier()), "{found:?}");
+    // Tried until it is taken, and never taken otherwise.
+    assert_eq!(relations(&spins.replace('l', "(9)y9")), [[Apart]]);
     // Nothing is free where nothing needs to be.
     assert_eq!(relations("l1(2)w2(3)yr(1)b!3"), [[Alternatives]]);
 }

@@ -33,7 +33,10 @@ fn allowed_to(pid: u32) -> (usize, Option<u32>) {
 /// to one each, the last to go would be told to have but one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpus {
+    /// How many were there when it was told.
     threads: usize,
+    /// How many were there last.
+    last: usize,
     /// `None` if that is not known.
     pub number: Option<u32>,
 }
@@ -45,9 +48,14 @@ impl Cpus {
     }
 
     fn take(&mut self, (threads, number): (usize, Option<u32>)) {
-        if number.is_some() && threads >= self.threads {
-            *self = Self { threads, number };
+        if number.is_none() {
+            return;
         }
+        // Where others have come since some have gone, those count that are there now.
+        if threads >= self.threads || threads > self.last {
+            (self.threads, self.number) = (threads, number);
+        }
+        self.last = threads;
     }
 
     /// It executes another program: whoever is there counts from now on.
@@ -72,6 +80,12 @@ mod tests {
             ((1, Some(1)), Some(4)),
             ((4, Some(2)), Some(2)),
             ((0, None), Some(2)),
+            ((1, Some(1)), Some(2)),
+            // Others than those, and fewer.
+            ((3, Some(6)), Some(6)),
+            ((3, Some(3)), Some(3)),
+            ((2, Some(2)), Some(3)),
+            ((2, Some(1)), Some(3)),
         ] {
             cpus.take(told);
             assert_eq!(cpus.number, number, "{told:?}");

@@ -44,7 +44,7 @@ fn threads_at_a_time(report: &Report) -> u32 {
         .iter()
         .filter(|barrier| barrier.episodes > 0);
     let meet = meet.filter_map(|barrier| barrier.participants).max();
-    let live = report.thread_time.total_ns as f64 / report.wall_ns.max(1) as f64;
+    let live = report.thread_time.total_ns as f64 / report.seen_ns().max(1) as f64;
     let live = u32::try_from(whole(live)).unwrap_or(u32::MAX);
     meet.unwrap_or(0).max(live)
 }
@@ -74,7 +74,7 @@ fn wanted(report: &Report) -> Option<(f64, f64)> {
     let ready = ready + ready_in_waits;
     Some((
         ready / time.total_ns as f64 * 100.0,
-        (running + spinning + ready) / report.wall_ns.max(1) as f64,
+        (running + spinning + ready) / report.seen_ns().max(1) as f64,
     ))
 }
 

@@ -246,7 +246,7 @@ fn shares(title: &str, what: &str, mut rows: Vec<(String, u64, Shares)>) -> Mark
 }
 
 fn what_if(report: &Report) -> Markup {
-    let worth = |ns: u64| ns as f64 >= 0.001 * report.wall_ns as f64;
+    let worth = |ns: u64| ns as f64 >= 0.001 * report.seen_ns() as f64;
     let column = Times::<&SiteReport>::new;
     let rows: Vec<&SiteReport> = report
         .sites

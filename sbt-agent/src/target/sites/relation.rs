@@ -37,9 +37,11 @@ impl Resolver {
             return Relation::Unknown;
         };
         if (own_wait, own_wake) != (innermost_wait, innermost_wake) {
-            let until = own_wait != innermost_wait;
+            // That of C waits once, as what it is made of; and of what calls it all is seen.
+            let of_c = self.is_in_condition_of_c(*innermost_wait);
+            let until = own_wait != innermost_wait && !of_c;
             let relation = self.relation_of(*own_wait, *own_wake, until);
-            if relation.is_of_barrier() {
+            if relation.is_of_barrier() || of_c && relation == Relation::InTurn {
                 return relation;
             }
         }

@@ -387,7 +387,7 @@ fn several(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
 /// team, of which there may be several at once.
 fn saved_ns(report: &Report, site: &SiteReport) -> f64 {
     let parts: u64 = site.threads.iter().map(|thread| thread.episodes).sum();
-    let team_ns = parts as f64 / site.episodes.max(1) as f64 * report.wall_ns as f64;
+    let team_ns = parts as f64 / site.episodes.max(1) as f64 * report.seen_ns() as f64;
     let of_one_team = site.lost_ns as f64 / team_ns.max(1.0) * 100.0;
     let teams = site.lost_wall_pct.map_or(1.0, |share| of_one_team / share);
     site.gain_ns as f64 / if teams > 1.0 { teams } else { 1.0 }

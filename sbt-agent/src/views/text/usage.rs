@@ -122,7 +122,7 @@ fn path(site: &SiteReport) -> Option<String> {
 }
 
 fn what_if(report: &Report, site: &SiteReport, style: Style) -> Option<String> {
-    let worth = |ns: u64| ns as f64 >= WORTH_SAVING * report.wall_ns as f64;
+    let worth = |ns: u64| ns as f64 >= WORTH_SAVING * report.seen_ns() as f64;
     let it = &site.what_if;
     let faster_ns = it.straggler_25_pct_faster_ns;
     let mut parts = Vec::new();
