@@ -201,6 +201,40 @@ fn a_team_that_waits_for_its_next_region_does_not_hang() {
 }
 
 #[test]
+fn a_task_that_does_not_end_keeps_those_that_have_all_come() {
+    needs_root!();
+    let gnu = Build::of("openmp_hangs.c").flags(&["-fopenmp"]);
+    let hangs = |build: Build, policy: &str| {
+        let folder = folder();
+        let json = folder.path().join("report.json");
+        let options = ["--hang-time=1"];
+        let path = build.path();
+        let mut command = watched(&options, &path, &["task", "5"], json.to_str().unwrap());
+        command.env("OMP_WAIT_POLICY", policy);
+        run(command).expect(0);
+        let report = Report::read(&json);
+        let hang = &report.0["hang"];
+        assert_eq!(hang["outcome"], "over", "{report}");
+        assert_eq!(hang["kind"], "stuck", "{report}");
+        let missing = hang["missing"].as_array().unwrap();
+        assert_eq!(missing.len(), 1, "{report}");
+        assert!(missing[0].to_string().contains("fetch"), "{report}");
+        assert_eq!(hang["arrived"].as_array().unwrap().len(), 3, "{report}");
+        let site = line("openmp_hangs.c", "SITE task");
+        let text = hang["text"].as_str().unwrap();
+        assert!(text.contains(&format!("openmp_hangs.c:{site}")), "{report}");
+    };
+    // At the same time: they sleep.
+    std::thread::scope(|scope| {
+        for build in [gnu, gnu.compiler("clang")] {
+            for policy in ["passive", "active"] {
+                scope.spawn(move || hangs(build, policy));
+            }
+        }
+    });
+}
+
+#[test]
 fn the_screen_shows_a_hang_by_itself() {
     needs_root!();
     let command = run_of(

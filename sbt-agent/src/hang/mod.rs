@@ -29,17 +29,23 @@ use names::View;
 pub fn report(scene: &Scene, pid: u32) -> LookReport {
     let names = Names::default();
     let view = View::new(scene, &names);
-    let hang = judge(scene);
+    let mut hang = judge(scene);
+    let hidden = words::hidden(scene.hidden);
+    if let Some(hang) = &mut hang {
+        hang.notes.extend(hidden.clone());
+    }
     let text = hang
         .as_ref()
         .map_or_else(|| words::nothing(&view), |hang| hang.text.clone());
+    let mut notes = view.notes();
+    notes.extend(hidden);
     LookReport {
         looks: (scene.looks > 0).then_some(scene.looks),
         looked_ns: scene.looked_ns,
         text,
         hang,
         threads: threads::all(&view),
-        notes: view.notes(),
+        notes,
         ..LookReport::new(pid)
     }
 }

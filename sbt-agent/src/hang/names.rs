@@ -145,10 +145,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The innermost call of the user's own code that a thread is in; else the innermost.
+    /// The innermost call of the user's own code that a thread is in; else the innermost of the
+    /// library that is furthest out: a runtime's, and not what that calls of the C library.
     pub fn at(&self, thread: usize) -> Option<&'a CallSeen> {
         let stack = &self.thread(thread).stack;
-        stack.iter().find(|it| !it.of_system).or(stack.first())
+        let own = stack.iter().find(|it| !it.of_system);
+        let outer = || {
+            stack
+                .iter()
+                .find(|it| Some(&it.binary) == stack.last().map(|it| &it.binary))
+        };
+        own.or_else(outer)
     }
 
     /// At which barrier a thread waits, if it does: if in two, the one that it sleeps in.

@@ -24,6 +24,8 @@ pub struct Scene {
     pub notes: Vec<String>,
     /// There are processes that were to be looked at and were not.
     pub partial: bool,
+    /// So many threads are in functions whose callers probes on their return hide.
+    pub hidden: u32,
 }
 
 /// A thread.

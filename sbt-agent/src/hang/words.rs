@@ -292,6 +292,20 @@ pub fn moves(view: &View, thread: usize) -> bool {
     !view.thread(thread).also_at.iter().all(is_near)
 }
 
+/// What is not known of threads whose callers are hidden: see [`super::Scene::hidden`].
+pub fn hidden(threads: u32) -> Option<String> {
+    let of = match threads {
+        0 => return None,
+        1 => "one thread".into(),
+        _ => format!("{threads} threads"),
+    };
+    Some(format!(
+        "from where {of} called what they wait in is hidden by probes on the return of that: another \
+         sbt, or a tool like it, watches; a report of that sbt tells it, and so does a look \
+         when it has gone"
+    ))
+}
+
 /// That no hang was found.
 pub fn nothing(view: &View) -> String {
     let threads = view.scene.threads.len();

@@ -294,6 +294,7 @@ impl Looker {
             ));
         }
         let threads: Vec<Seen> = self.threads.into_values().collect();
+        let hidden = threads.iter().filter(|seen| seen.is_hidden()).count();
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known);
         let tell = |(seen, doing): (Seen, _)| {
             let slept = seen.has_slept();
@@ -306,6 +307,7 @@ impl Looker {
             looked_ns: 0,
             notes: self.notes,
             partial: self.partial,
+            hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen},
     place::Frame,
     target::memory::{Memory, Stack},
+    target::process,
     target::sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
 };
 
@@ -160,6 +161,14 @@ impl Seen {
         let mut now = Glance::at(self.id)?;
         now.call = now.call.or_begun(self.glance.call);
         Some(now)
+    }
+
+    /// A probe on the return of a function that it is in hides the callers.
+    pub fn is_hidden(&self) -> bool {
+        self.followed.as_ref().is_some_and(|it| match it.ends {
+            Ends::Nowhere(at) => process::is_of_return_probe(self.id.process, at),
+            _ => false,
+        })
     }
 
     /// For others. `slept`: see [`ThreadSeen::slept`].

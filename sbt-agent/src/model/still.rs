@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Model,
-    barrier::BarrierId,
+    barrier::{Barrier, BarrierId},
     episode::Episode,
     site::PlaceId,
     thread::{MAX_ROWS, ThreadId},
@@ -46,7 +46,9 @@ impl Rows {
     }
 }
 
-/// A barrier with threads that wait, to which nobody has come for long.
+/// A barrier with threads that wait, to which nobody has come for long. All may have: that
+/// nobody leaves then is as much of a standstill, as where a thread of OpenMP that waits has
+/// been given a task that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Still {
     /// Since when, ns.
@@ -84,6 +86,11 @@ pub struct Known {
     pub members: Vec<Member>,
     /// Participants that are there and were not seen to come.
     pub unseen: u32,
+    /// All have come, and nobody has left: who is there indeed only a look tells, and no
+    /// member is said to have arrived.
+    pub full: bool,
+    /// When somebody came last, ns.
+    pub heard_ns: u64,
     /// Not all that happened was seen: who has come is not certain.
     pub unsure: bool,
 }
@@ -99,25 +106,33 @@ pub struct Member {
     pub place: Option<PlaceId>,
 }
 
+/// The episode in which threads wait: one that fills, or a full one that nobody has left.
+fn standing(barrier: &Barrier) -> Option<&Episode> {
+    if !barrier.open.members.is_empty() {
+        return Some(&barrier.open);
+    }
+    let full = barrier.leaving.last();
+    full.filter(|it| it.serial == barrier.last_serial && it.inside == it.members.len())
+}
+
 impl Model {
     /// Barriers with threads that wait, to which nobody has come for at least so long,
     /// the longest first. None while not all is seen: whoever is missing may have come.
     /// Nor threads that a runtime of OpenMP keeps for its next parallel region: they are
-    /// in no episode.
+    /// in no episode, or one that the thread which began the region has left.
     pub fn standing_still(&self, now_ns: u64, limit_ns: u64) -> Vec<Still> {
         if self.turns.is_off() {
             return Vec::new();
         }
         let all = (0..).map(BarrierId).zip(self.barriers.all());
-        let still = all.filter(|(_, barrier)| {
-            let waits = !barrier.open.members.is_empty();
-            waits && now_ns.saturating_sub(barrier.heard_ns) >= limit_ns
-        });
-        let mut still: Vec<Still> = still
-            .map(|(id, barrier)| Still {
-                since_ns: barrier.heard_ns,
-                barrier: id,
-                episode: barrier.open.serial,
+        let long = all.filter(|(_, it)| now_ns.saturating_sub(it.heard_ns) >= limit_ns);
+        let mut still: Vec<Still> = long
+            .filter_map(|(id, barrier)| {
+                Some(Still {
+                    since_ns: barrier.heard_ns,
+                    barrier: id,
+                    episode: standing(barrier)?.serial,
+                })
             })
             .collect();
         still.sort_unstable();
@@ -130,11 +145,14 @@ impl Model {
         let Some(barrier) = self.barriers.all().get(still.barrier.index()) else {
             return Since::Lost;
         };
-        let open = &barrier.open;
-        if barrier.heard_ns > still.since_ns || barrier.last_serial == still.episode {
+        let stands = standing(barrier).is_some_and(|it| it.serial == still.episode);
+        // One that has filled meanwhile is news, whether or not it is left.
+        if barrier.heard_ns > still.since_ns {
             Since::Moved
-        } else if open.serial == still.episode && !open.members.is_empty() {
+        } else if stands {
             Since::Still
+        } else if barrier.last_serial == still.episode {
+            Since::Moved
         } else {
             Since::Lost
         }
@@ -178,6 +196,8 @@ impl Model {
             episodes: barrier.episodes,
             members,
             unseen: open.unseen,
+            full: open.members.is_empty(),
+            heard_ns: barrier.heard_ns,
             unsure: open.doubtful || self.totals.lost > 0,
         }
     }

@@ -274,7 +274,10 @@ impl Session {
             scene,
             at_ns: now_ns,
         });
+        // Where all have come only a look tells that somebody is not there after all.
+        let only_full = !known.is_empty() && known.iter().all(|known| known.full);
         let report = self.judge(&seen, now_ns);
+        let report = report.filter(|it| !only_full || it.barrier.is_some());
         // Whoever sleeps need not hang; who waits at a barrier may.
         // And who waits since the probes were off does so for somebody: slow, or not yet stuck.
         let began = self.hangs.sight.unseen_since_ns().is_some();

@@ -227,6 +227,20 @@ pub fn memory_at(pid: u32, address: u64) -> Memory {
     }
 }
 
+/// Whether an address is the one that the kernel puts in the place of where a function returns
+/// to, on whose return there is a probe (`kernel/events/uprobes.c`, `xol_add_vma`).
+pub fn is_of_return_probe(pid: u32, address: u64) -> bool {
+    let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
+    let is_of_probes =
+        |map: &MemoryMap| matches!(&map.pathname, MMapPath::Other(name) if name == "uprobes");
+    maps.is_ok_and(|maps| {
+        let mut at = maps
+            .into_iter()
+            .filter(|map| (map.address.0..map.address.1).contains(&address));
+        at.any(|map| is_of_probes(&map))
+    })
+}
+
 /// Which rank of a parallel program a process is, as what started it has put into
 /// its environment: Open MPI, MPICH and its kin, `PMIx`, Slurm.
 pub fn rank(pid: u32) -> Option<u32> {

@@ -1,6 +1,6 @@
 //! What stands still, and what does not.
 
-use super::bounds::{arrive, exit, init, memory, thread};
+use super::bounds::{arrive, depart, exit, init, memory, thread};
 use crate::{
     event::{Clocks, Event, Kind},
     model::{
@@ -69,6 +69,8 @@ fn who_is_there_and_who_is_missing() {
                 member(2, Some(4 * S), 13),
             ],
             unseen: 0,
+            full: false,
+            heard_ns: 4 * S,
             unsure: false,
         }
     );
@@ -88,6 +90,26 @@ fn an_arrival_is_news_and_the_last_one_ends_it() {
     let next = model.standing_still(26 * S, LIMIT_NS);
     assert_eq!(next[0].since_ns, 16 * S);
     assert_eq!(model.since(&still[0]), Since::Moved);
+}
+
+#[test]
+fn one_that_is_full_stands_still_until_somebody_leaves() {
+    let mut events = stuck();
+    events.push(arrive(2, 5 * S, 7, 2));
+    let mut model = Model::new(0, true);
+    for event in &events {
+        model.push(event);
+    }
+    assert!(model.standing_still(15 * S - 1, LIMIT_NS).is_empty());
+    let still = model.standing_still(15 * S, LIMIT_NS);
+    let known = known(&model, 15 * S);
+    assert!(known.full && known.heard_ns == 5 * S, "{known:?}");
+    // That they came is known, and not whether they are there.
+    assert!(known.members.iter().all(|it| it.arrived_ns.is_none()));
+    assert_eq!(known.members.len(), 3);
+    model.push(&depart(3, 20 * S));
+    assert_eq!(model.since(&still[0]), Since::Moved);
+    assert!(model.standing_still(100 * S, LIMIT_NS).is_empty());
 }
 
 #[test]

@@ -38,7 +38,6 @@ pub fn of_model(
         .collect();
     let come = members.iter().filter(|it| it.arrived_ns_ago.is_some());
     let come = u32::try_from(come.count()).unwrap_or(u32::MAX);
-    let last_ns = known.members.iter().filter_map(|it| it.arrived_ns).max();
     BarrierSeen {
         // Of what several processes share, one of them.
         process: match (known.key.0, waiting.first()) {
@@ -48,13 +47,13 @@ pub fn of_model(
         address: address(known.key.1),
         kind: known.kind.name(),
         participants: known.count,
-        arrived: Some(come.saturating_add(known.unseen)),
+        arrived: (!known.full).then(|| come.saturating_add(known.unseen)),
         waiting,
         shared: space(known.key.1) == SHARED,
         past: Some(Past {
             episodes: known.episodes,
             members,
-            still_ns: last_ns.map_or(0, ago),
+            still_ns: ago(known.heard_ns),
             unsure: known.unsure,
         }),
     }

@@ -40,6 +40,9 @@ const BEGINNING: usize = 64;
 /// More calls than any version has.
 const MAX_CALLS: usize = 96;
 
+/// The function in which whoever began a parallel region waits for its end.
+pub const JOIN: &str = "__kmp_join_call";
+
 /// From where the search starts: addresses of exported functions.
 pub struct Start {
     barrier: u64,
@@ -115,14 +118,14 @@ pub fn points(
     for at in library.calls_of(join) {
         // It is the other way that a league of teams ends by, without a barrier.
         if library.at(at)?.of(Register::RCX) != Some(Value::Number(1)) {
-            points.extend(library.point("__kmp_join_call", at, number, (false, true), segments));
+            points.extend(library.point(JOIN, at, number, (false, true), segments));
         }
     }
     points.extend(library.point("__kmp_join_barrier", workers, first, (true, true), segments));
     if points.len() > MAX_CALLS {
         return None;
     }
-    for (symbol, function) in [("__kmp_barrier", barrier), ("__kmp_join_call", join)] {
+    for (symbol, function) in [("__kmp_barrier", barrier), (JOIN, join)] {
         points.extend(leaves(symbol, function, code, frames, segments));
     }
     Some(points)

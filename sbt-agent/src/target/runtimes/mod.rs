@@ -23,6 +23,7 @@ use super::{
 };
 use frames::Frames;
 
+pub use kmp::JOIN as KMP_JOIN;
 pub use language::functions_of_libraries;
 
 /// A barrier of a thread team, as it is called somewhere in the runtime.

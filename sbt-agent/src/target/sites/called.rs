@@ -9,6 +9,7 @@ use crate::{
     place::{Frame, short},
     target::{
         elf::{Function, Point},
+        runtimes::KMP_JOIN,
         syscalls,
         walks::Owner,
     },
@@ -138,31 +139,41 @@ impl Resolver {
         let place = |offset: u64| self.modules[module].vaddr(offset);
         let is_inside =
             |point: &&Point| place(point.entry_offset).is_some_and(|at| function.contains(&at));
+        let waits = file
+            .points
+            .iter()
+            .find(|it| it.function == Function::TeamEnd && is_inside(it));
         let of = |kind: fn(&Point) -> bool| file.points.iter().filter(move |it| kind(it));
-        // The call's own probe stands on it.
-        let kmp = of(|it| matches!(it.function, Function::Kmp(_))).find_map(|point| {
+        let mut kmp = of(|it| matches!(it.function, Function::Kmp(_))).filter_map(|point| {
             let Function::Kmp(kmp) = point.function else {
                 return None;
             };
-            let at = place(point.entry_offset)?;
-            let behind = offset.checked_sub(at)?;
-            (1..=LONGEST_CALL).contains(&behind).then(|| Runtime::Kmp {
-                threads: i64::from(kmp.way.threads) - behind.cast_signed(),
+            let behind = offset.cast_signed() - place(point.entry_offset)?.cast_signed();
+            let threads = i64::from(kmp.way.threads) - behind;
+            Some((kmp, behind, threads))
+        });
+        let is_kmp = kmp.clone().next().is_some();
+        // The call's own probe stands on it. Its callers may be hidden by the one on its return.
+        let found = match waits {
+            Some(waits) => kmp
+                .next()
+                .map(|(it, _, threads)| (it, waits.symbol == KMP_JOIN, threads)),
+            None => kmp
+                .find(|(_, behind, _)| (1..=LONGEST_CALL.cast_signed()).contains(behind))
+                .map(|(it, _, threads)| (it, it.ends, threads)),
+        };
+        if let Some((kmp, ends, threads)) = found {
+            return Some(Runtime::Kmp {
+                threads,
                 team: kmp.way.team,
                 count: kmp.way.count,
-                ends: kmp.ends,
-            })
-        });
-        if kmp.is_some() {
-            return kmp;
+                ends,
+            });
         }
-        let is_kmp = of(|it| matches!(it.function, Function::Kmp(_)))
-            .next()
-            .is_some();
         if of(|it| it.layout == layout::RUST).any(|it| is_inside(&it)) {
             return Some(Runtime::Rust);
         }
-        if of(|it| it.function == Function::TeamEnd).any(|it| is_inside(&it)) && !is_kmp {
+        if waits.is_some() {
             return Some(Runtime::Gomp);
         }
         let is_user = self.modules[module].owner == Owner::User;

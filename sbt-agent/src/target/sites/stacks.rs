@@ -60,6 +60,8 @@ pub enum Ends {
     Whole,
     /// To one that can be left only by who knows rbp.
     WantsBp,
+    /// To one that returns to an address at which there is no code of a file.
+    Nowhere(u64),
     /// To one that cannot be left.
     Broken,
 }
@@ -209,7 +211,7 @@ impl Stacks {
         let mut after_signal = false;
         for _ in 0..MAX_DEPTH {
             let Some(code) = self.find(at.wrapping_sub(is_call.into()), process, resolver) else {
-                return (codes, Ends::Broken);
+                return (codes, Ends::Nowhere(at));
             };
             let step = self.step(code, is_call, resolver);
             if is_call && step.is_none() {
