@@ -13,6 +13,33 @@ pub const SAVED: u32 = 0;
 /// Likewise, above the frame whose address is in rbp.
 pub const HELD: u32 = 1;
 
+/// Where a team counts the rounds of its explicit barriers, of the ends of its parallel
+/// regions and of its reductions: offsets of `t.t_bar[].b_arrived` in `kmp_team_t`, 64 bits each
+/// (`openmp/runtime/src/kmp.h`; a line of the cache each behind the first one, which are 64
+/// bytes by `LibompDefinitions.cmake`). The barriers of `KMP_PLAIN_BARRIER_PATTERN=dist` do not count.
+pub const ARRIVED: [u32; 3] = [0x40, 0x80, 0xc0];
+/// What a round adds there: `KMP_BARRIER_STATE_BUMP`.
+pub const ROUND: u64 = 4;
+/// What they hold when the team is gone: the runtime, which ends before the program's first
+/// thread does, fills what it frees (`___kmp_free` in `kmp_alloc.cpp`).
+pub const FREED: u64 = 0xefef_efef_efef_efef;
+
+/// [`arrived`](crate::Memory::arrived) for [`KMP`](crate::layout::KMP): the thread ends.
+pub const LAST: u32 = 1;
+/// Likewise, and the team is gone: its rounds are not known.
+pub const GONE: u32 = 2;
+
+/// How many rounds a team has had, by the counts at [`ARRIVED`]; `None` if it is gone.
+#[inline(always)]
+pub const fn rounds(counts: [u64; 3]) -> Option<u32> {
+    let [a, b, c] = counts;
+    if a == FREED {
+        return None;
+    }
+    // As many bits as the record has.
+    Some((a.wrapping_add(b).wrapping_add(c) / ROUND) as u32)
+}
+
 /// How to get from the number of a thread of LLVM's OpenMP to its team, for one
 /// probe: values of the map [`crate::name::KMP`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

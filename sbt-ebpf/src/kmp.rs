@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 use sbt_common::{
     Cookie, Kmp, MAX_KMP,
-    kmp::{ENDS, FRAME, HELD, PASSES, SAVED},
+    kmp::{ARRIVED, ENDS, FRAME, HELD, PASSES, SAVED},
 };
 
 use crate::{
@@ -62,13 +62,26 @@ pub fn kmp(ctx: ProbeContext) -> u32 {
     let at = base.wrapping_add(u64::from(cookie.stack_moved));
     let from = caller(kmp, regs.rip, at, frame);
     let ends = cookie.count & ENDS != 0;
-    let slot = team::come(cookie, team, (count, 0), at, from, ends);
+    let slot = team::come(
+        cookie,
+        team,
+        (count, || rounds(team).unwrap_or(0)),
+        at,
+        from,
+        ends,
+    );
     if let Some(slot) = slot
         && cookie.count & PASSES != 0
     {
         slot.pass();
     }
     0
+}
+
+/// How many rounds the barriers of a team have had; `None` if it is gone.
+#[inline(always)]
+pub fn rounds(team: u64) -> Option<u32> {
+    sbt_common::kmp::rounds(ARRIVED.map(|at| word(team.wrapping_add(u64::from(at)))))
 }
 
 /// Who in the program has called the runtime, of which the innermost return

@@ -30,7 +30,9 @@ use aya_ebpf::{
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
 use sbt_common::{
-    Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, STEPPED, kind, layout,
+    Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, STEPPED, kind,
+    kmp::{GONE, LAST},
+    layout,
 };
 
 use crate::{
@@ -344,15 +346,20 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
 /// nothing if it does not count them.
 #[inline(never)]
 fn tell_turn(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
-    // SAFETY: a copy from memory that may be anything, or fail.
-    let Ok([first, second, third]) = (unsafe { bpf_probe_read_user(object as *const [u32; 3]) })
-    else {
-        return;
-    };
-    let (count, round, arrived) = match layout {
-        layout::GLIBC => (third, second, first),
-        layout::GOMP => (first, second, 0),
-        _ => return,
+    let (count, round, arrived) = if layout == layout::KMP {
+        kmp::rounds(object).map_or((0, 0, GONE), |rounds| (0, rounds, LAST))
+    } else {
+        // SAFETY: a copy from memory that may be anything, or fail.
+        let Ok([first, second, third]) =
+            (unsafe { bpf_probe_read_user(object as *const [u32; 3]) })
+        else {
+            return;
+        };
+        match layout {
+            layout::GLIBC => (third, second, first),
+            layout::GOMP => (first, second, 0),
+            _ => return,
+        }
     };
     let seq = slot.next_seq();
     send(Wake::No, || Memory {

@@ -4,7 +4,8 @@
 //! offsets that the agent has looked up in the kernel's own BTF.
 
 use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_pt_regs,
+    bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_probe_read_kernel,
+    bpf_task_pt_regs,
 };
 use sbt_common::{Clocks, TASK_COUNTS, UNKNOWN};
 
@@ -23,11 +24,29 @@ pub struct Task {
 }
 
 /// Loads a field through a pointer that the verifier knows the type of.
+///
+/// A pointer that is loaded so costs the verifier a look at all names of the kernel's types,
+/// about a millisecond for each way to such a load (`btf_nested_type_is_trusted`). Where
+/// time does not count they are [`copied`].
 #[inline(always)]
 fn field<T: Copy>(base: *const u8, offset: u32) -> T {
     // SAFETY: the verifier checks the offset against the type's BTF and the
     // kernel catches a fault in such a load; the offset is from that BTF.
     unsafe { core::ptr::read_volatile(base.add(offset as usize).cast::<T>()) }
+}
+
+/// Copies a field of the kernel's memory; 0 if it cannot be read.
+#[inline(always)]
+fn copied<T: Copy + Default>(base: *const u8, offset: u32) -> T {
+    // SAFETY: a copy that may fail.
+    unsafe { bpf_probe_read_kernel(base.wrapping_add(offset as usize).cast::<T>()) }
+        .unwrap_or_default()
+}
+
+/// The same of a pointer.
+#[inline(always)]
+fn copied_pointer(base: *const u8, offset: u32) -> *const u8 {
+    copied::<usize>(base, offset) as *const u8
 }
 
 impl Task {
@@ -68,16 +87,33 @@ impl Task {
     /// is exact up to one constant, which falls out of every difference.
     #[inline(always)]
     pub fn clocks(&self) -> Clocks {
+        self.clocks_by(|| {
+            let cfs_rq: *const u8 = field(self.task, config!(cfs_rq));
+            let rq: *const u8 = field(cfs_rq, config!(rq));
+            (field(rq, config!(clock)), field(rq, config!(clock_task)))
+        })
+    }
+
+    /// The same where it may take longer, for less work of the verifier.
+    #[inline(always)]
+    pub fn clocks_at_leisure(&self) -> Clocks {
+        self.clocks_by(|| {
+            let cfs_rq = copied_pointer(self.task, config!(cfs_rq));
+            let rq = copied_pointer(cfs_rq, config!(rq));
+            (copied(rq, config!(clock)), copied(rq, config!(clock_task)))
+        })
+    }
+
+    /// `cpu`: the clock of its CPU, and the same less interrupts and stolen time.
+    #[inline(always)]
+    fn clocks_by(&self, cpu: impl FnOnce() -> (u64, u64)) -> Clocks {
         let time_ns = now();
         let mut run_ns = UNKNOWN;
-        let (sum_exec_runtime, cfs_rq) = (config!(sum_exec_runtime), config!(cfs_rq));
-        if sum_exec_runtime != 0 && cfs_rq != 0 {
+        let sum_exec_runtime = config!(sum_exec_runtime);
+        if sum_exec_runtime != 0 && config!(cfs_rq) != 0 {
             let sum: u64 = field(self.task, sum_exec_runtime);
             let since: u64 = field(self.task, config!(exec_start));
-            let cfs_rq: *const u8 = field(self.task, cfs_rq);
-            let rq: *const u8 = field(cfs_rq, config!(rq));
-            let clock: u64 = field(rq, config!(clock));
-            let clock_task: u64 = field(rq, config!(clock_task));
+            let (clock, clock_task) = cpu();
             run_ns = sum
                 .wrapping_add(time_ns)
                 .wrapping_sub(since)
@@ -186,9 +222,9 @@ impl Task {
         if config!(signal) == 0 || config!(live) == 0 {
             return false;
         }
-        let signal: *const u8 = field(self.task, config!(signal));
-        let live: i32 = field(signal, config!(live));
-        live == 0
+        let signal = copied_pointer(self.task, config!(signal));
+        // What cannot be read is not the last one's.
+        !signal.is_null() && copied::<i32>(signal, config!(live)) == 0
     }
 
     /// Whether it ends as the first thread of its process, and others go on.
@@ -200,8 +236,8 @@ impl Task {
             return false;
         }
         let id = bpf_get_current_pid_tgid();
-        let signal: *const u8 = field(self.task, config!(signal));
-        let flags: u32 = field(signal, config!(signal_flags));
+        let signal = copied_pointer(self.task, config!(signal));
+        let flags: u32 = copied(signal, config!(signal_flags));
         id as u32 == (id >> 32) as u32 && flags & ALL_END == 0
     }
 
@@ -211,8 +247,7 @@ impl Task {
         if config!(mm) == 0 || config!(start_code) == 0 {
             return 0;
         }
-        let mm: *const u8 = field(self.task, config!(mm));
-        field(mm, config!(start_code))
+        copied(copied_pointer(self.task, config!(mm)), config!(start_code))
     }
 
     /// The task's name, zero-padded.

@@ -75,7 +75,7 @@ pub fn team(ctx: ProbeContext) -> u32 {
         rbp,
     };
     let ends = cookie.count & team::ENDS != 0;
-    come(cookie, object, (count, round), at, from, ends);
+    come(cookie, object, (count, || round), at, from, ends);
     0
 }
 
@@ -90,13 +90,13 @@ pub struct Caller {
 }
 
 /// The current thread comes to a barrier of a team. Where on the stack the
-/// address lies to which it returns: `at`. `ends`: see [`ENDS`]. Its slot, if that
-/// counts.
+/// address lies to which it returns: `at`. `round`: how many rounds the barrier has had, which
+/// is not asked each time; `ends`: see [`ENDS`]. Its slot, if that counts.
 #[inline(always)]
 pub fn come(
     cookie: Cookie,
     object: u64,
-    (count, round): (u32, u32),
+    (count, round): (u32, impl FnOnce() -> u32),
     at: u64,
     from: Caller,
     ends: bool,
@@ -114,7 +114,7 @@ pub fn come(
     slot.enter();
     let tag = thread::trust().wrapping_add(u64::from(count));
     if count != 0 && slot.must_tell(object, tag) {
-        if tell_count(&task, slot, cookie, object, (count, round)) {
+        if tell_count(&task, slot, cookie, object, (count, round())) {
             slot.has_read(object, tag, cookie.layout);
         } else {
             thread::distrust();

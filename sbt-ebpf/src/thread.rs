@@ -256,7 +256,7 @@ fn announce(task: &Task, slot: &mut Slot) {
         let (ns_tid, ns_tgid) = target::ids(task).unwrap_or((0, 0));
         Thread {
             head: head(kind::THREAD, 0, task.tid()),
-            clocks: task.clocks(),
+            clocks: task.clocks_at_leisure(),
             start_ns: task.start_ns(),
             start_code: task.start_code(),
             ns_tid,

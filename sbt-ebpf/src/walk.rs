@@ -124,13 +124,40 @@ pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, rbp: u64) 
 }
 
 /// A frame of the stack.
-struct Frame {
+#[repr(C)]
+pub struct Frame {
     /// What rsp is after the return to `address`.
     rsp: u64,
     /// The same of rbp; 0 if it is not known, and what is reckoned from it
     /// cannot be found.
     rbp: u64,
     address: u64,
+}
+
+/// The caller is in the frame now.
+const ON: u32 = 0;
+/// It cannot be found, this time.
+const STUCK: u32 = 1;
+/// Nobody goes on from this address.
+const END: u32 = 2;
+
+/// Goes on from a frame to the caller's; `walks`: see [`sbt_common::State::walks`].
+///
+/// The verifier looks at a function that anybody may call, which this one's name and
+/// its BTF say, once for itself and not again in each round of each walk of each program:
+/// that was nine tenths of what it looked at.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn walk_on(frame: *mut Frame, walks: u64) -> u32 {
+    // SAFETY: a frame of the caller's, or null for what the verifier knows.
+    let Some(frame) = (unsafe { frame.as_mut() }) else {
+        return STUCK;
+    };
+    let rule = rule(frame.address, walks);
+    if rule.cfa == cfa::NONE {
+        return END;
+    }
+    if frame.step(rule) { ON } else { STUCK }
 }
 
 impl Frame {
@@ -181,12 +208,11 @@ fn walk(slot: &mut Slot, tid: u32, frame: &mut Frame, epoch: u64) -> u64 {
         if slot.seen.is_end(frame.address) {
             break;
         }
-        let rule = rule(frame.address, slot.seen.walks);
-        if rule.cfa == cfa::NONE {
+        let went = walk_on(frame, slot.seen.walks);
+        if went == END {
             slot.seen.ends[place(frame.address)] = frame.address;
-            break;
         }
-        if !frame.step(rule) {
+        if went != ON {
             break;
         }
         *address = frame.address;
@@ -234,7 +260,7 @@ fn rule(address: u64, walks: u64) -> Rule {
 }
 
 /// What the agent has learned of it, found by its code.
-#[inline(never)]
+#[inline(always)]
 fn learned(address: u64, walks: u64) -> Rule {
     let around = address.wrapping_sub(CODE_AROUND as u64) as *const [u8; 2 * CODE_AROUND];
     let mut known = Known {

@@ -15,8 +15,13 @@ const ROUNDS: u64 = 3_000_000;
 const FEW_ROUNDS: u64 = 150_000;
 
 fn rapid(options: &[&str], rounds: u64) -> Report {
+    rapid_by("gcc", options, rounds)
+}
+
+fn rapid_by(compiler: &'static str, options: &[&str], rounds: u64) -> Report {
     let rounds = format!("rounds={rounds}");
-    let (finished, report) = watch_with(options, &RAPID.path(), &[&rounds]);
+    let program = RAPID.compiler(compiler).path();
+    let (finished, report) = watch_with(options, &program, &[&rounds]);
     finished.expect(0);
     report
 }
@@ -50,31 +55,39 @@ fn notes_tell_of_spans(report: &Report) -> bool {
 #[test]
 fn rapid_barriers_are_thinned_out_and_all_arrivals_counted() {
     needs_root!(alone);
-    best_of_five(|| {
-        let report = rapid(&["--budget=2"], ROUNDS);
-        let cost = &report.0["own_cost"];
-        let thinned = &cost["thinned"];
-        ensure(thinned.is_object(), "not thinned", &report)?;
-        all_arrivals(&report)?;
-        let threads = report.threads().iter();
-        for thread in threads {
-            assert_eq!(number(thread, "arrivals"), ROUNDS + 1, "{report}");
-        }
-        let seen = number(thinned, "arrivals_seen");
-        ensure(seen < 2 * ROUNDS, "all seen", &report)?;
-        assert!(report.number("episodes") <= seen / 2, "{report}");
-        ensure(number(thinned, "off_ns") > 0, "never off", &report)?;
-        // What spans cut off are no episodes, but few.
-        let cut = report.number("incomplete_episodes");
-        let few = 1 + report.number("episodes") / 100;
-        ensure(cut < few, "many cut off", &report)?;
-        assert_eq!(report.0["estimated"], true, "{report}");
-        for site in report.sites() {
-            assert_eq!(site["estimated"], true, "{report}");
-        }
-        assert!(notes_tell_of_spans(&report), "{report}");
-        Ok(())
-    });
+    best_of_five(|| are_thinned_out("gcc"));
+}
+
+#[test]
+fn so_are_those_of_llvms() {
+    needs_root!(alone);
+    best_of_five(|| are_thinned_out("clang"));
+}
+
+fn are_thinned_out(compiler: &'static str) -> Result<(), String> {
+    let report = rapid_by(compiler, &["--budget=2"], ROUNDS);
+    let cost = &report.0["own_cost"];
+    let thinned = &cost["thinned"];
+    ensure(thinned.is_object(), "not thinned", &report)?;
+    all_arrivals(&report)?;
+    let threads = report.threads().iter();
+    for thread in threads {
+        assert_eq!(number(thread, "arrivals"), ROUNDS + 1, "{report}");
+    }
+    let seen = number(thinned, "arrivals_seen");
+    ensure(seen < 2 * ROUNDS, "all seen", &report)?;
+    assert!(report.number("episodes") <= seen / 2, "{report}");
+    ensure(number(thinned, "off_ns") > 0, "never off", &report)?;
+    // What spans cut off are no episodes, but few.
+    let cut = report.number("incomplete_episodes");
+    let few = 1 + report.number("episodes") / 100;
+    ensure(cut < few, "many cut off", &report)?;
+    assert_eq!(report.0["estimated"], true, "{report}");
+    for site in report.sites() {
+        assert_eq!(site["estimated"], true, "{report}");
+    }
+    assert!(notes_tell_of_spans(&report), "{report}");
+    Ok(())
 }
 
 #[test]
@@ -82,11 +95,14 @@ fn a_program_that_ends_while_nobody_looks_is_counted_too() {
     needs_root!(alone);
     best_of_five(|| {
         // 0.01 % leaves it unwatched for most of the time.
-        let report = rapid(&["--budget=0.01"], ROUNDS);
-        let thinned = &report.0["own_cost"]["thinned"];
-        ensure(thinned.is_object(), "not thinned", &report)?;
-        ensure(real(thinned, "observed_pct") < 99.0, "never off", &report)?;
-        all_arrivals(&report)
+        for compiler in ["gcc", "clang"] {
+            let report = rapid_by(compiler, &["--budget=0.01"], ROUNDS);
+            let thinned = &report.0["own_cost"]["thinned"];
+            ensure(thinned.is_object(), "not thinned", &report)?;
+            ensure(real(thinned, "observed_pct") < 99.0, "never off", &report)?;
+            all_arrivals(&report)?;
+        }
+        Ok(())
     });
 }
 

@@ -13,8 +13,16 @@ const PATIENCE: u32 = 2;
 /// but one is enough so many times above it.
 const FAR: f64 = 5.0;
 
+/// Once that much was paid as all of the budget of so long a run would be, ns, it is not waited
+/// for a tick: a short program would be over.
+const EARLY_NS: f64 = 1e9;
+
 /// How long the probes are on at a time, ns.
 const ON_NS: u64 = 50_000_000;
+
+/// And for the first time where they hit far too often: long enough for what is needed to thin
+/// out, ns.
+const FIRST_NS: u64 = 10_000_000;
 
 /// How long they are off at least: to put them on and take them off has its price, ns.
 const OFF_NS: u64 = 100_000_000;
@@ -138,10 +146,40 @@ impl Governor {
         if self.over < PATIENCE && !is_far {
             return None;
         }
+        Some(self.begin(now_ns, is_far))
+    }
+
+    /// The same between ticks, while the run is young.
+    pub fn look(&mut self, now_ns: u64, costs: impl Iterator<Item = f64>) -> Option<Step> {
+        let budget = self.budget?;
+        if self.state != State::Whole {
+            return None;
+        }
+        let costs: Vec<f64> = costs.collect();
+        let most = costs.iter().copied().fold(0.0, f64::max);
+        let share = most / now_ns.saturating_sub(self.begun_ns).max(1) as f64 * 100.0;
+        if most * 100.0 < budget * EARLY_NS || share <= FAR * budget {
+            return None;
+        }
+        self.paid(now_ns, costs.into_iter());
+        Some(self.begin(now_ns, true))
+    }
+
+    /// Whether [`Governor::look`] is worth it.
+    pub fn is_young(&self, now_ns: u64) -> bool {
+        self.state == State::Whole
+            && self.thinned_ns.is_none()
+            && (now_ns.saturating_sub(self.begun_ns) as f64) < EARLY_NS
+    }
+
+    fn begin(&mut self, now_ns: u64, is_far: bool) -> Step {
         self.over = 0;
         self.thinned_ns.get_or_insert(now_ns);
-        self.state = State::On { since_ns: now_ns };
-        Some(Step::Thin)
+        let ago = if is_far { ON_NS - FIRST_NS } else { 0 };
+        self.state = State::On {
+            since_ns: now_ns.saturating_sub(ago),
+        };
+        Step::Thin
     }
 
     /// The probes count from now on, ns: to put them on takes a while.
@@ -386,6 +424,23 @@ mod tests {
         }
         let share = (paid - before) / (now - then) as f64;
         assert!((0.015..0.02).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn far_above_it_is_not_waited_for_a_tick() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        let ms = |ms: u64| ms * 1_000_000;
+        // Half of the time: 20 ms, a second's budget, are paid after 40.
+        let half = |now: u64| costs(now as f64 * 0.5, 0.0);
+        assert_eq!(governor.look(ms(25), half(ms(25))), None);
+        assert!(governor.is_young(ms(25)));
+        assert_eq!(governor.look(ms(50), half(ms(50))), Some(Step::Thin));
+        assert!(!governor.is_young(ms(50)));
+        assert_eq!(governor.due_ns(), Some(ms(50) + FIRST_NS));
+        // As much in a longer time is for the ticks to judge.
+        let mut governor = Governor::new(Some(2.0), 0);
+        assert_eq!(governor.look(ms(250), costs(2.1e7, 0.0)), None);
+        assert!(governor.is_young(ms(999)) && !governor.is_young(ms(1000)));
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::{
 /// How often it is decided about departures.
 const TICK: Duration = Duration::from_millis(250);
 
+/// And whether watching costs far too much, while the run is young.
+const EARLY_TICK: Duration = Duration::from_millis(25);
+
 /// How long a program that was told to end is waited for before the report is
 /// written without it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -38,6 +41,7 @@ impl Session {
         let mut ending: Option<Ending> = None;
         let mut told_to_end = false;
         let mut samples = ticks(sampling::PERIOD);
+        let mut early = ticks(EARLY_TICK);
         let mut ticks = ticks(TICK);
         loop {
             tokio::select! {
@@ -92,6 +96,9 @@ impl Session {
                 _ = samples.tick(), if self.sampling.is_some() => self.sample(),
                 () = until_ns(self.budget.due_ns()), if self.source.is_some() && !self.is_off() => {
                     self.thin_next();
+                }
+                _ = early.tick(), if self.budget.is_young(clock::now_ns()) => {
+                    self.look_at_budget();
                 }
                 _ = ticks.tick() => {
                     self.recognise();

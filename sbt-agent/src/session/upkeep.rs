@@ -78,6 +78,17 @@ impl Session {
         self.thin(step);
     }
 
+    /// The same between two such decisions, while the run is young.
+    pub(super) fn look_at_budget(&mut self) {
+        self.cost.look(&mut self.model);
+        if self.source.is_none() || self.is_off() || self.cost.tariff().is_none() {
+            return;
+        }
+        let costs = self.costs().into_iter();
+        let step = self.budget.look(clock::now_ns(), costs);
+        self.thin(step);
+    }
+
     /// The next span begins, or the one after it.
     pub(super) fn thin_next(&mut self) {
         let costs = self.costs().into_iter();

@@ -51,7 +51,7 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
         out,
         "\n## A program that does nothing but come to its barrier\n\n\
          Two threads of OpenMP, {:.0} arrivals a second and thread unwatched. All arrivals were counted \
-         in each run. The time is that of the whole run: it is watched in full for the first half second or more.\n\n\
+         in each run. The time is that of the whole run: it is watched in full for the first tenth of a second or so.\n\n\
          | | bar | median | pairs |\n|---|---|---|---|\n\
          | with the default budget of 2 %, {:.0} % of the time seen | | **{}** | {} |\n\
          | in full, `--budget off` | | **{}** | {} |",

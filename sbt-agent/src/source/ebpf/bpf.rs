@@ -12,7 +12,7 @@ use std::{
 
 use aya_obj::generated::{
     bpf_attach_type::{BPF_PERF_EVENT, BPF_TRACE_UPROBE_MULTI},
-    bpf_attr, bpf_cmd, bpf_insn, bpf_prog_info,
+    bpf_attr, bpf_cmd, bpf_func_info, bpf_insn, bpf_prog_info,
     bpf_prog_type::{BPF_PROG_TYPE_KPROBE, BPF_PROG_TYPE_RAW_TRACEPOINT},
 };
 
@@ -208,11 +208,31 @@ impl ProgramKind {
     }
 }
 
+/// Loads types (BTF), by which programs say what their functions are.
+pub fn btf_load(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut attr = empty();
+    // SAFETY: the variant that BPF_BTF_LOAD reads.
+    let btf = unsafe { &mut attr.__bindgen_anon_7 };
+    btf.btf = types.as_ptr() as u64;
+    btf.btf_size = u32::try_from(types.len()).map_err(io::Error::other)?;
+    bpf(bpf_cmd::BPF_BTF_LOAD, &mut attr).map(owned)
+}
+
+/// The functions of a program: where each begins, and what types it has.
+#[derive(Clone, Copy)]
+pub struct Functions<'a> {
+    /// In which the types are.
+    pub types: BorrowedFd<'a>,
+    /// Each, in order.
+    pub all: &'a [bpf_func_info],
+}
+
 /// Loads a program. The error carries what the verifier's log ends with, if any.
 pub fn program_load(
     name: &str,
     kind: ProgramKind,
     instructions: &[bpf_insn],
+    functions: Option<Functions<'_>>,
 ) -> io::Result<OwnedFd> {
     let load = |log: &mut [u8]| {
         let mut attr = empty();
@@ -228,6 +248,13 @@ pub fn program_load(
         program.insns = instructions.as_ptr() as u64;
         program.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
         program.license = c"Dual MIT/GPL".as_ptr() as u64;
+        if let Some(functions) = functions {
+            program.prog_btf_fd = raw(functions.types);
+            program.func_info = functions.all.as_ptr() as u64;
+            program.func_info_cnt = u32::try_from(functions.all.len()).map_err(io::Error::other)?;
+            program.func_info_rec_size =
+                u32::try_from(size_of::<bpf_func_info>()).map_err(io::Error::other)?;
+        }
         for (to, from) in program.prog_name.iter_mut().zip(name.bytes().take(15)) {
             *to = from.cast_signed();
         }
@@ -297,7 +324,7 @@ fn has_uprobe_multi() -> bool {
         ..unsafe { zeroed() }
     });
     let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
-    let program = match program_load("nothing", ProgramKind::UprobeMulti, &nothing) {
+    let program = match program_load("nothing", ProgramKind::UprobeMulti, &nothing, None) {
         Ok(program) => program,
         // Whatever else is the matter will be told by those that are needed.
         Err(error) => return !is_invalid(&error),

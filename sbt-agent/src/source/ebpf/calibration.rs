@@ -26,12 +26,18 @@ use crate::{
     source::measurement::{Measurement, Shared},
 };
 
-/// Calls in a batch, and batches. All their records have room in one ring.
-const CALLS: u32 = 100;
-const BATCHES: usize = 17;
+/// Calls in a batch, and batches. All their records have room in one ring, and all that
+/// together takes milliseconds: the target may have no CPU meanwhile.
+const CALLS: u32 = 50;
+const BATCHES: usize = 11;
 
-/// The programs that are measured.
-const MEASURED: [&str; 6] = ["arrive", "team", "call", "depart", "condvar", "mark"];
+/// The programs that are measured, as far as they are in use.
+const MEASURED: [&str; 6] = [ARRIVE, TEAM_PROGRAM, "call", "depart", "condvar", "mark"];
+
+/// What the others are taken for if they are not.
+const ARRIVE: &str = "arrive";
+
+const TEAM_PROGRAM: &str = "team";
 
 // Each begins with an instruction that the kernel emulates, but for one.
 global_asm!(
@@ -90,12 +96,15 @@ type Function = unsafe extern "C" fn(*const u32);
 
 /// Begins to measure, on a thread of its own, of which the end of the process would
 /// otherwise wait for one probe after the other. `config`: that of the programs that
-/// watch.
-pub fn begin(config: Config, uprobes: ProgramKind) -> Measurement {
-    Measurement::begin(move |shared| measure(config, uprobes, shared))
+/// watch; `used`: whether one of them is loaded by now, by its name.
+pub fn begin(config: Config, uprobes: ProgramKind, used: impl Fn(&str) -> bool) -> Measurement {
+    // LLVM's teams are found in another way and told in the same.
+    let is_used = |name: &&str| used(name) || *name == TEAM_PROGRAM && used("kmp");
+    let programs: Vec<_> = MEASURED.into_iter().filter(is_used).collect();
+    Measurement::begin(move |shared| measure(config, uprobes, &programs, shared))
 }
 
-fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {
+fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Shared) {
     let outcome = &shared.outcome;
     let config = Config {
         target: std::process::id(),
@@ -104,7 +113,7 @@ fn measure(config: Config, uprobes: ProgramKind, shared: &Shared) {
         events: 0,
         ..config
     };
-    let mut bench = match Bench::new(config, uprobes, &shared.unwanted) {
+    let mut bench = match Bench::new(config, uprobes, programs, &shared.unwanted) {
         Ok(bench) => bench,
         Err(error) => {
             let _first = outcome.set(Err(format!("{error:#}")));
@@ -127,33 +136,42 @@ fn wanted(unwanted: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Bench {
+struct Bench<'a> {
     loaded: Loaded,
+    programs: &'a [&'a str],
     links: Vec<OwnedFd>,
     /// As a barrier of glibc for 2 threads, and as one of GNU OpenMP.
     object: [u32; 4],
 }
 
-impl Bench {
-    fn new(config: Config, uprobes: ProgramKind, unwanted: &AtomicBool) -> anyhow::Result<Self> {
-        let loaded = loader::load(config, uprobes, &MEASURED)?;
+impl<'a> Bench<'a> {
+    fn new(
+        config: Config,
+        uprobes: ProgramKind,
+        programs: &'a [&'a str],
+        unwanted: &AtomicBool,
+    ) -> anyhow::Result<Self> {
+        let loaded = loader::load(config, uprobes, programs)?;
         wanted(unwanted)?;
         let mut bench = Self {
             loaded,
+            programs,
             links: Vec::new(),
             object: [2, 0, 2, 0],
         };
         let points: [(Function, &str, bool, u64); 9] = [
-            (sbt_calibrate_wait, "arrive", false, WAIT.pack()),
-            (sbt_calibrate_walked, "arrive", false, WAIT.pack()),
-            (sbt_calibrate_return, "arrive", false, WAIT.pack()),
+            (sbt_calibrate_wait, ARRIVE, false, WAIT.pack()),
+            (sbt_calibrate_walked, ARRIVE, false, WAIT.pack()),
+            (sbt_calibrate_return, ARRIVE, false, WAIT.pack()),
             (sbt_calibrate_return, "depart", true, WAIT.pack()),
-            (sbt_calibrate_team, "team", false, TEAM.pack()),
+            (sbt_calibrate_team, TEAM_PROGRAM, false, TEAM.pack()),
             (sbt_calibrate_call, "call", false, CALL.pack()),
             (sbt_calibrate_condvar, "condvar", false, CONDVAR.pack()),
             (sbt_calibrate_mark, "mark", false, MARK.pack()),
-            (sbt_calibrate_stepped, "mark", false, MARK.pack()),
+            (sbt_calibrate_stepped, ARRIVE, false, WAIT.pack()),
         ];
+        let points = points.into_iter();
+        let points: Vec<_> = points.filter(|(_, name, ..)| bench.uses(name)).collect();
         let code = OwnCode::find()?;
         // Each waits for the kernel, so they do at once.
         let attach = |(function, program, returns, cookie): (Function, &str, bool, u64)| {
@@ -166,15 +184,22 @@ impl Bench {
             put(uprobes, program, &code.path, &[point], returns, process)
         };
         let links = std::thread::scope(|scope| {
-            let attaching = points.map(|point| scope.spawn(move || attach(point)));
-            attaching.map(|link| {
+            let attach = &attach;
+            let attaching = points.into_iter();
+            let attaching = attaching.map(|point| scope.spawn(move || attach(point)));
+            let attaching: Vec<_> = attaching.collect();
+            let links = attaching.into_iter().map(|link| {
                 link.join()
                     .map_err(|_panic| anyhow::anyhow!("a thread that attaches a probe failed"))?
-            })
-        });
-        let links = links.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+            });
+            links.collect::<anyhow::Result<Vec<_>>>()
+        })?;
         bench.links = links.into_iter().flatten().collect();
         Ok(bench)
+    }
+
+    fn uses(&self, program: &str) -> bool {
+        self.programs.contains(&program)
     }
 
     const fn process(&self) -> u32 {
@@ -189,23 +214,31 @@ impl Bench {
             (cost - bare).max(0.0)
         };
         let wait = of(self, sbt_calibrate_wait);
-        let mark = of(self, sbt_calibrate_mark);
+        // What is not in use, and might come to be, does much the same.
+        let of_program = |bench: &Self, name, function| {
+            if bench.uses(name) {
+                of(bench, function)
+            } else {
+                wait
+            }
+        };
+        let mark = of_program(self, "mark", sbt_calibrate_mark);
         let mut each = [0.0; CLASSES];
         each[Class::Wait as usize] = wait;
         each[Class::Return as usize] = (of(self, sbt_calibrate_return) - wait).max(0.0);
-        each[Class::Team as usize] = of(self, sbt_calibrate_team);
-        each[Class::Condvar as usize] = of(self, sbt_calibrate_condvar);
+        each[Class::Team as usize] = of_program(self, TEAM_PROGRAM, sbt_calibrate_team);
+        each[Class::Condvar as usize] = of_program(self, "condvar", sbt_calibrate_condvar);
         each[Class::Mark as usize] = mark;
         each[Class::Region as usize] = mark;
         // It does the same and a little more.
         each[Class::CallEnd as usize] = mark;
-        let step = (of(self, sbt_calibrate_stepped) - mark).max(0.0);
+        let step = (of(self, sbt_calibrate_stepped) - wait).max(0.0);
         wanted(unwanted)?;
         self.learn().context("teaching it to walk")?;
         let outer = self.cost(sbt_calibrate_outer);
         let walk = (outer - bare - wait).max(0.0);
         // The last, since what is called from within one does not count.
-        each[Class::Call as usize] = of(self, sbt_calibrate_call);
+        each[Class::Call as usize] = of_program(self, "call", sbt_calibrate_call);
         let sent = self
             .loaded
             .maps

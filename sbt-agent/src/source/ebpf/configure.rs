@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 use sbt_common::{Config, MAX_RINGS};
 
 use super::btf::Btf;
@@ -102,8 +102,9 @@ enum KernelBtf {
 impl KernelBtf {
     fn open() -> io::Result<Self> {
         let mut file = fs::File::open("/sys/kernel/btf/vmlinux")?;
+        // Not as what is shared: the kernel does not allow that (`btf_sysfs_vmlinux_mmap`).
         // SAFETY: the kernel never changes it.
-        if let Ok(map) = unsafe { Mmap::map(&file) } {
+        if let Ok(map) = unsafe { MmapOptions::new().map_copy_read_only(&file) } {
             return Ok(Self::Mapped(map));
         }
         let mut data = Vec::new();

@@ -9,6 +9,7 @@ use sbt_common::{
 };
 
 mod chains;
+mod team_rounds;
 
 use super::{
     communicators::Communicators,
@@ -17,6 +18,8 @@ use super::{
     spaces::{Lookup, Spaces},
     switches::Switches,
 };
+use team_rounds::TeamRounds;
+
 use crate::{
     counters::Plan,
     event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid},
@@ -87,6 +90,7 @@ pub struct Decoder {
     communicators: Communicators,
     counting: Counting,
     switches: Switches,
+    team_rounds: TeamRounds,
     callers: FxHashMap<Called, CallersId>,
     /// What chains are, by key and epoch. Processes that were forked have the same
     /// addresses, and a chain is told once.
@@ -330,7 +334,12 @@ impl Decoder {
             self.spaces
                 .meet(thread.space, thread.process, record.object);
         }
-        if let Some(round) = turn(record) {
+        let round = if record.head.layout == layout::KMP {
+            self.team_rounds.told(thread.space, record)
+        } else {
+            turn(record)
+        };
+        if let Some(round) = round {
             out.push(Event::Turn {
                 tid,
                 object: self.spaces.object(thread.space, record.object),
@@ -412,6 +421,7 @@ impl Decoder {
         let gone = self.callers.extract_if(|(of, ..), _| *of == space);
         self.free.extend(gone.map(|(_, id)| id));
         self.communicators.forget(space);
+        self.team_rounds.forget(space);
     }
 
     /// A process has ended.

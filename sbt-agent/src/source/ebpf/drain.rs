@@ -1,9 +1,6 @@
 //! The thread that reads the rings: at its own pace, never woken per event.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{io::PipeReader, os::fd::AsRawFd as _, time::Duration};
 
 use sbt_common::Mpi;
 use tokio::sync::mpsc::error::TrySendError;
@@ -44,14 +41,15 @@ impl Pace {
     }
 }
 
-/// Reads until `stopping`, then what is left; closes the sink by dropping it. What it
+/// Reads until nobody can write into `stop` any more, then what is left; closes the sink by
+/// dropping it. What it
 /// learns of Open MPI's memory it hands to `teach`. Gives the rings back, and what the user
 /// should know.
 pub fn run(
     mut rings: Rings,
     start: Start,
     sink: &Sink,
-    stopping: &AtomicBool,
+    stop: &PipeReader,
     teach: impl FnOnce(Mpi),
 ) -> (Rings, Option<String>) {
     let mut decoder = Decoder::new(start);
@@ -59,8 +57,8 @@ pub fn run(
     let mut raws: Vec<Raw> = Vec::new();
     let mut pace = Pace::default();
     let mut batch = Batch::new();
+    let mut last = false;
     loop {
-        let last = stopping.load(Ordering::Acquire);
         let bytes = rings.drain(clock::now_ns(), &mut raws);
         if last {
             rings.drain_rest(&mut raws);
@@ -82,7 +80,7 @@ pub fn run(
             hand_over(sink, &mut batch, last);
             return (rings, decoder.note());
         }
-        sleep(&rings, pace.next(bytes), stopping);
+        last = sleep(&rings, pace.next(bytes), stop);
     }
 }
 
@@ -101,24 +99,21 @@ pub fn hand_over(sink: &Sink, batch: &mut Batch, last: bool) {
     }
 }
 
-/// Sleeps, but wakes when a ring asks for it or when we are to stop.
-fn sleep(rings: &Rings, time: Duration, stopping: &AtomicBool) {
-    let mut polls: Vec<libc::pollfd> = rings
-        .descriptors()
-        .map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
-    if stopping.load(Ordering::Acquire) {
-        return;
-    }
+/// Sleeps, but wakes when a ring asks for it or when we are to stop; whether we are.
+fn sleep(rings: &Rings, time: Duration, stop: &PipeReader) -> bool {
+    let poll = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let fds = std::iter::once(stop.as_raw_fd()).chain(rings.descriptors());
+    let mut polls: Vec<libc::pollfd> = fds.map(poll).collect();
     let count = polls.len() as libc::nfds_t;
     let millis = i32::try_from(time.as_millis()).unwrap_or(100);
     // SAFETY: `polls` is an array of `count` initialised elements. An error
     // (a signal) only ends the sleep early.
-    unsafe { libc::poll(polls.as_mut_ptr(), count, millis) };
+    let told = unsafe { libc::poll(polls.as_mut_ptr(), count, millis) };
+    told > 0 && polls[0].revents != 0
 }
 
 #[cfg(test)]

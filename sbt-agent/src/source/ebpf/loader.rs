@@ -13,13 +13,14 @@ use std::{
 use aya::maps::{Map, MapData, RingBuf};
 use aya_obj::{
     EbpfSectionKind, Object, ProgramSection,
+    btf::BtfFeatures,
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use sbt_common::{Config, RING_BYTES, bytes, name};
 use thiserror::Error;
 
 use super::{
-    bpf::{self, MapSpec, ProgramKind},
+    bpf::{self, Functions, MapSpec, ProgramKind},
     maps::Maps,
 };
 
@@ -75,6 +76,8 @@ pub struct Loaded {
     /// one checked takes the kernel milliseconds. What it has refused it is not asked again.
     programs: HashMap<String, OnceLock<Answer>>,
     object: Object,
+    /// The types of its functions, if the kernel takes them: it has to look at more otherwise.
+    types: Option<OwnedFd>,
     /// What is said through maps.
     pub maps: Maps,
     /// The rings, to be drained.
@@ -95,7 +98,12 @@ impl Loaded {
             .get(name)
             .ok_or_else(|| LoadError::Object(format!("no program {name}")))?;
         if cell.get().is_none() {
-            let answer = answer(load_program(&self.object, self.uprobes, name))?;
+            let answer = answer(load_program(
+                &self.object,
+                self.types.as_ref(),
+                self.uprobes,
+                name,
+            ))?;
             // Should another have come before, one of the two goes.
             let _other = cell.set(answer);
         }
@@ -107,6 +115,12 @@ impl Loaded {
             }),
             None => Err(LoadError::Object(format!("no program {name}"))),
         }
+    }
+
+    /// Whether the kernel has a program by now.
+    pub fn is_loaded(&self, name: &str) -> bool {
+        let answer = self.programs.get(name).and_then(OnceLock::get);
+        answer.is_some_and(Result::is_ok)
     }
 
     /// The names of all programs, in order.
@@ -137,6 +151,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         .patch_map_data(HashMap::from([(name::CONFIG, (settings, true))]))
         .map_err(|e| LoadError::Object(e.to_string()))?;
 
+    let types = load_types(&mut object);
     let rings = create_rings(&config)?;
     let mut maps = HashMap::new();
     for (map_name, map) in &object.maps {
@@ -148,7 +163,8 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         .keys()
         .map(|(section, _)| *section)
         .collect();
-    let definitions = object.maps.clone();
+    // Megabytes of zeros are in there, which nobody needs twice.
+    let definitions = std::mem::take(&mut object.maps);
     object
         .relocate_maps(
             maps.iter()
@@ -167,10 +183,15 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         .ok_or_else(|| LoadError::Object("no map RINGS".into()))?;
     let (filled, loaded) = std::thread::scope(|scope| {
         let filling = scope.spawn(|| fill_array(array.as_fd(), &rings));
-        let object = &object;
+        let (object, types) = (&object, types.as_ref());
         let loading: Vec<_> = wanted
             .iter()
-            .map(|name| (*name, scope.spawn(|| load_program(object, uprobes, name))))
+            .map(|name| {
+                (
+                    *name,
+                    scope.spawn(move || load_program(object, types, uprobes, name)),
+                )
+            })
             .collect();
         let loaded: Vec<_> = loading
             .into_iter()
@@ -204,6 +225,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     Ok(Loaded {
         programs,
         object,
+        types,
         maps: taken,
         rings,
         uprobes,
@@ -212,7 +234,20 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     })
 }
 
-fn load_program(object: &Object, uprobes: ProgramKind, name: &str) -> Result<OwnedFd, LoadError> {
+/// Types as Linux 5.15 knows them, the oldest that can load the programs: kinds that came later
+/// are made into those.
+fn load_types(object: &mut Object) -> Option<OwnedFd> {
+    let features = BtfFeatures::new(true, true, true, true, true, false, false, false);
+    let types = object.fixup_and_sanitize_btf(&features).ok()??;
+    bpf::btf_load(&types.to_bytes()).ok()
+}
+
+fn load_program(
+    object: &Object,
+    types: Option<&OwnedFd>,
+    uprobes: ProgramKind,
+    name: &str,
+) -> Result<OwnedFd, LoadError> {
     let program = object
         .programs
         .get(name)
@@ -222,7 +257,11 @@ fn load_program(object: &Object, uprobes: ProgramKind, name: &str) -> Result<Own
         _ => ProgramKind::RawTracepoint,
     };
     let function = &object.functions[&program.function_key()];
-    bpf::program_load(name, kind, &function.instructions)
+    let functions = types.map(|types| Functions {
+        types: types.as_fd(),
+        all: &function.func_info.func_info,
+    });
+    bpf::program_load(name, kind, &function.instructions, functions)
         .map_err(LoadError::kernel(format!("BPF program {name}")))
 }
 
@@ -290,8 +329,8 @@ fn create_map(
     };
     let model = rings.first().filter(|_| is_rings).map(|ring| ring.as_fd());
     let fd = bpf::map_create(&spec, model).map_err(failed())?;
-    // A new map is zero already, and one of ours is a megabyte of zeros.
-    if map.data().iter().any(|byte| *byte != 0) {
+    // A new map is zero already.
+    if map.section_kind() != EbpfSectionKind::Bss && map.data().iter().any(|byte| *byte != 0) {
         bpf::map_update(fd.as_fd(), 0, map.data()).map_err(failed())?;
     }
     if map.section_kind() == EbpfSectionKind::Rodata {

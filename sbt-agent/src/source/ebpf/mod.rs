@@ -2,12 +2,8 @@
 
 use std::{
     collections::HashMap,
-    io,
+    io::{self, PipeWriter},
     os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     thread::JoinHandle,
 };
 
@@ -107,7 +103,8 @@ pub struct Ebpf {
     placement: Placement,
     rings: Option<Rings>,
     drain: Option<JoinHandle<(Rings, Option<String>)>>,
-    stopping: Arc<AtomicBool>,
+    /// While it is open, that goes on.
+    reading: Option<PipeWriter>,
     notes: Vec<String>,
     counters: Opened,
     states: States,
@@ -197,7 +194,7 @@ impl Ebpf {
             placement: Placement::default(),
             rings: Some(rings),
             drain: None,
-            stopping: Arc::new(AtomicBool::new(false)),
+            reading: None,
             notes: opened.notes.iter().cloned().chain(states.1).collect(),
             counters: opened,
             states: states.0,
@@ -373,7 +370,8 @@ impl Ebpf {
 
     /// Begins to measure what a hit of a probe costs, on a thread of its own.
     pub fn measure_costs(&self) -> Measurement {
-        calibration::begin(self.loaded.config, self.loaded.uprobes)
+        let used = |name: &str| self.loaded.is_loaded(name);
+        calibration::begin(self.loaded.config, self.loaded.uprobes, used)
     }
 
     /// Where the probes lie.
@@ -398,12 +396,13 @@ impl Ebpf {
                 process::kept_counts(self.pid)
             },
         };
-        let stopping = Arc::clone(&self.stopping);
+        let (stop, reading) = io::pipe().context("making a pipe")?;
+        self.reading = Some(reading);
         let teach = self.loaded.maps.mpi_teacher()?;
         self.drain = Some(
             std::thread::Builder::new()
                 .name("sbt-drain".into())
-                .spawn(move || drain::run(rings, start, &sink, &stopping, teach))
+                .spawn(move || drain::run(rings, start, &sink, &stop, teach))
                 .context("starting the thread that reads the ring buffers")?,
         );
         Ok(())
@@ -429,7 +428,7 @@ impl Ebpf {
         links.append(&mut self.tracepoints);
         links.extend(self.switches.take());
         detach(links);
-        self.stopping.store(true, Ordering::Release);
+        self.reading = None;
         let mut unreadable = 0;
         if let Some(drain) = self.drain.take() {
             let (rings, note) = drain

@@ -286,7 +286,8 @@ impl Programs {
                 0
             },
         };
-        let counts = self.come(&arrival, (count, 0), (at, caller), hit);
+        let round = tell::rounds(team, hit.machine).unwrap_or(0);
+        let counts = self.come(&arrival, (count, round), (at, caller), hit);
         if counts && cookie.count & kmp::PASSES != 0 {
             hit.slot.pass();
         }

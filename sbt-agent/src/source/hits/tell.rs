@@ -1,7 +1,7 @@
 //! The records of what is not an arrival.
 
 use sbt_common::{
-    Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, Mpi, STEPPED, kind, layout,
+    Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, Mpi, STEPPED, kind, kmp, layout,
 };
 
 use super::{Hit, Machine, Records, Slot};
@@ -46,6 +46,11 @@ pub const fn head(kind: u8, layout: u8, tid: u32, detail: u16) -> Head {
 #[allow(clippy::cast_possible_truncation, reason = "that is what is asked for")]
 pub(super) const fn low(value: u64) -> u32 {
     value as u32
+}
+
+/// How many rounds the barriers of a team of LLVM's OpenMP have had; `None` if it is gone.
+pub(super) fn rounds(team: u64, machine: &impl Machine) -> Option<u32> {
+    kmp::rounds(kmp::ARRIVED.map(|at| machine.word(team.wrapping_add(u64::from(at)))))
 }
 
 /// Sends for how many threads a barrier is, and its round.
@@ -116,12 +121,11 @@ pub fn end(hit: &mut Hit<'_, impl Machine>) {
     hit.slot.announced = false;
     hit.slot.announce(hit.now, hit.out);
     for (layout, object) in hit.slot.take_read() {
-        let Some([first, second, third]) = hit.machine.halves(object) else {
-            continue;
-        };
-        let held = match layout {
-            layout::GLIBC => [third, second, first],
-            layout::GOMP => [first, second, 0],
+        let held = match (layout, hit.machine.halves(object)) {
+            (layout::GLIBC, Some([first, second, third])) => [third, second, first],
+            (layout::GOMP, Some([first, second, _])) => [first, second, 0],
+            (layout::KMP, _) => rounds(object, hit.machine)
+                .map_or([0, 0, kmp::GONE], |rounds| [0, rounds, kmp::LAST]),
             _ => continue,
         };
         memory(layout, object, held, hit);
