@@ -15,7 +15,7 @@ use aya_ebpf::{
     },
     helpers::{
         bpf_get_smp_processor_id, bpf_map_delete_elem, bpf_map_lookup_elem, bpf_map_update_elem,
-        bpf_perf_event_read_value, bpf_probe_read_kernel,
+        bpf_perf_event_read_value,
     },
     macros::raw_tracepoint,
     programs::RawTracePointContext,
@@ -23,7 +23,7 @@ use aya_ebpf::{
 use sbt_common::{Counted, Counts, MAX_COUNTED, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
 
 use crate::{
-    head,
+    head, memory,
     ring::{MapDef, Wake, send, send_into},
     target::{self, config},
     task::{self, Task},
@@ -221,11 +221,7 @@ pub fn switch(ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
     let leaves = task.tgid().is_some_and(target::is_one_of_us);
     let next: *const u8 = ctx.arg(2);
-    let number = |offset: u32| {
-        // SAFETY: a copy that may fail.
-        unsafe { bpf_probe_read_kernel(next.wrapping_add(offset as usize).cast::<u32>()) }
-            .unwrap_or(0)
-    };
+    let number = |offset: u32| memory::kernel::<u32>(next.wrapping_add(offset as usize));
     let comes = target::is_one_of_us(number(config!(any_tgid)));
     if !leaves && !comes {
         return 0;

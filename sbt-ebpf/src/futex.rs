@@ -6,9 +6,7 @@
 
 use aya_ebpf::{
     bindings::bpf_map_type::BPF_MAP_TYPE_HASH,
-    helpers::{
-        bpf_map_lookup_elem, bpf_map_update_elem, bpf_probe_read_kernel, bpf_probe_read_user,
-    },
+    helpers::{bpf_map_lookup_elem, bpf_map_update_elem, bpf_probe_read_kernel},
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
@@ -16,6 +14,7 @@ use sbt_common::{Futex, Lock, MAX_LOCKS, evidence, kind};
 
 use crate::{
     condvar::{self, Evidence},
+    memory,
     ring::MapDef,
     target, task,
     task::Task,
@@ -252,9 +251,7 @@ fn begin(task: &Task, slot: &mut Slot, object: u64, callers: (u64, u32)) {
     }
     // As `pthread_mutex_t` of glibc (sysdeps/nptl/bits/struct_mutex.h): the word,
     // a count, the owner.
-    // SAFETY: a copy from memory that may be anything, or fail.
-    let [word, _, owner] =
-        unsafe { bpf_probe_read_user(object as *const [u32; 3]) }.unwrap_or([0; 3]);
+    let [word, _, owner] = memory::user::<[u32; 3]>(object);
     lock.word = word;
     lock.owner = owner;
     lock.waiter = task.tid();

@@ -4,7 +4,7 @@
 use aya_ebpf::{
     EbpfContext as _,
     bindings::bpf_map_type::BPF_MAP_TYPE_ARRAY,
-    helpers::{bpf_get_attach_cookie, bpf_map_lookup_elem, bpf_probe_read_user},
+    helpers::{bpf_get_attach_cookie, bpf_map_lookup_elem},
     macros::uprobe,
     programs::ProbeContext,
 };
@@ -14,6 +14,7 @@ use sbt_common::{
 };
 
 use crate::{
+    memory,
     ring::MapDef,
     team::{self, Caller},
     thread, word,
@@ -47,8 +48,7 @@ pub fn kmp(ctx: ProbeContext) -> u32 {
         return 0;
     }
     let count = team.wrapping_add(u64::from(kmp.count));
-    // SAFETY: a copy from memory that may be anything, or fail.
-    let count = unsafe { bpf_probe_read_user(count as *const u32) }.unwrap_or(0);
+    let count = memory::user::<u32>(count);
     // Each by a load of its own, as in `register`.
     // SAFETY: fields of a valid structure.
     let (stack, frame) = unsafe {

@@ -13,6 +13,7 @@ mod condvar;
 mod counters;
 mod futex;
 mod kmp;
+mod memory;
 mod mpi;
 mod ring;
 mod switches;
@@ -25,7 +26,7 @@ mod walk;
 use aya_ebpf::{
     EbpfContext as _,
     bindings::pt_regs,
-    helpers::{bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user},
+    helpers::{bpf_get_attach_cookie, bpf_probe_read_user},
     macros::{raw_tracepoint, uprobe, uretprobe},
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
@@ -94,8 +95,7 @@ fn returns_at(regs: &pt_regs, cookie: Cookie) -> u64 {
 /// What the target's memory holds there; 0 if it cannot be read.
 #[inline(always)]
 fn word(at: u64) -> u64 {
-    // SAFETY: a copy from memory that may be anything, or fail.
-    unsafe { bpf_probe_read_user(at as *const u64) }.unwrap_or(0)
+    memory::user(at)
 }
 
 /// Sends that the current thread enters a barrier.
@@ -303,10 +303,10 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
     // From before the reading: what happens meanwhile makes it stale.
     let trust = thread::trust();
     let (count, round, arrived, shared) = match layout {
-        layout::GLIBC => unsafe { bpf_probe_read_user(object as *const [u32; 4]) }
-            .map_or((0, 0, 0, false), |[arrived, round, count, shared]| {
-                (count, round, arrived, shared != 0)
-            }),
+        layout::GLIBC => {
+            let [arrived, round, count, shared] = memory::user::<[u32; 4]>(object);
+            (count, round, arrived, shared != 0)
+        }
         layout::MUSL => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
             .map_or((0, 0, 0, false), |[_, _, limit]| {
                 ((limit & 0x7fff_ffff) + 1, 0, 0, limit >> 31 != 0)
@@ -349,12 +349,7 @@ fn tell_turn(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
     let (count, round, arrived) = if layout == layout::KMP {
         kmp::rounds(object).map_or((0, 0, GONE), |rounds| (0, rounds, LAST))
     } else {
-        // SAFETY: a copy from memory that may be anything, or fail.
-        let Ok([first, second, third]) =
-            (unsafe { bpf_probe_read_user(object as *const [u32; 3]) })
-        else {
-            return;
-        };
+        let [first, second, third] = memory::user::<[u32; 3]>(object);
         match layout {
             layout::GLIBC => (third, second, first),
             layout::GOMP => (first, second, 0),
@@ -455,11 +450,7 @@ pub fn fork(ctx: RawTracePointContext) -> i32 {
     }
     // The tracepoint has two arguments, this one a task.
     let child: *const u8 = ctx.arg(1);
-    let number = |offset: u32| {
-        // SAFETY: a copy that may fail.
-        unsafe { bpf_probe_read_kernel(child.wrapping_add(offset as usize).cast::<u32>()) }
-            .unwrap_or(0)
-    };
+    let number = |offset: u32| memory::kernel::<u32>(child.wrapping_add(offset as usize));
     let (tid, process) = (number(config!(pid)), number(config!(any_tgid)));
     // Another thread is no child.
     if process != 0 && tid == process {

@@ -4,12 +4,14 @@
 //! offsets that the agent has looked up in the kernel's own BTF.
 
 use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_probe_read_kernel,
-    bpf_task_pt_regs,
+    bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_pt_regs,
 };
 use sbt_common::{Clocks, TASK_COUNTS, UNKNOWN};
 
-use crate::target::config;
+use crate::{
+    memory::{self, Integers},
+    target::config,
+};
 
 /// `CLOCK_MONOTONIC`, ns.
 #[inline(always)]
@@ -37,10 +39,8 @@ fn field<T: Copy>(base: *const u8, offset: u32) -> T {
 
 /// Copies a field of the kernel's memory; 0 if it cannot be read.
 #[inline(always)]
-fn copied<T: Copy + Default>(base: *const u8, offset: u32) -> T {
-    // SAFETY: a copy that may fail.
-    unsafe { bpf_probe_read_kernel(base.wrapping_add(offset as usize).cast::<T>()) }
-        .unwrap_or_default()
+fn copied<T: Integers>(base: *const u8, offset: u32) -> T {
+    memory::kernel(base.wrapping_add(offset as usize))
 }
 
 /// The same of a pointer.

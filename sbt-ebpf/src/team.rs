@@ -1,10 +1,7 @@
 //! Barriers of the thread teams of a runtime.
 
 use aya_ebpf::{
-    EbpfContext as _,
-    bindings::pt_regs,
-    helpers::{bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user},
-    macros::uprobe,
+    EbpfContext as _, bindings::pt_regs, helpers::bpf_get_attach_cookie, macros::uprobe,
     programs::ProbeContext,
 };
 use sbt_common::{
@@ -12,7 +9,9 @@ use sbt_common::{
     team::{self, HAS_COUNT, SPILLED},
 };
 
-use crate::{returns_at, task::Task, tell_arrival_and_wake, tell_count, thread, walk, word};
+use crate::{
+    memory, returns_at, task::Task, tell_arrival_and_wake, tell_count, thread, walk, word,
+};
 
 /// A thread comes to a barrier of its team. Nothing tells when such an object is
 /// made for how many: so the number is looked at each time.
@@ -50,8 +49,7 @@ pub fn team(ctx: ProbeContext) -> u32 {
     let [count, round] = if cookie.count & HAS_COUNT == 0 {
         [0, 0]
     } else {
-        // SAFETY: a copy from memory that may be anything, or fail.
-        unsafe { bpf_probe_read_user(object as *const [u32; 2]) }.unwrap_or([0, 0])
+        memory::user::<[u32; 2]>(object)
     };
     let (at, caller) = if inlined {
         // As if the call had been made.
@@ -155,6 +153,5 @@ pub fn register(regs: &pt_regs, number: u8) -> u64 {
     // the context.
     let word = (WORDS >> (u64::from(number & 15) * 4)) & 15;
     let at = (&raw const *regs).cast::<u64>().wrapping_add(word as usize);
-    // SAFETY: within the structure.
-    unsafe { bpf_probe_read_kernel(at) }.unwrap_or(0)
+    memory::kernel(at.cast())
 }

@@ -9,7 +9,6 @@
 
 use core::cell::UnsafeCell;
 
-use aya_ebpf::helpers::bpf_probe_read_user;
 use sbt_common::{State, Thread, kind};
 
 use crate::{
@@ -18,6 +17,7 @@ use crate::{
     target, task,
     task::Task,
     walk::Seen,
+    word,
 };
 
 /// A power of two. Twice as many would be more than Linux 5.15 lets a map of one value have.
@@ -309,8 +309,7 @@ impl Slot {
         if self.entered_at == 0 || at > self.entered_at {
             return false;
         }
-        // SAFETY: a copy from memory that may be anything, or fail.
-        let held = unsafe { bpf_probe_read_user(self.entered_at as *const u64) }.unwrap_or(0);
+        let held = word(self.entered_at);
         held == self.entered_return || held >> 12 == TRAMPOLINE
     }
 
@@ -352,8 +351,7 @@ impl Slot {
     /// or above writes over the address.
     #[inline(never)]
     fn is_still_in_call(&mut self, at: u64) -> bool {
-        // SAFETY: a copy from memory that may be anything, or fail.
-        let held = unsafe { bpf_probe_read_user(self.call_at as *const u64) }.unwrap_or(0);
+        let held = word(self.call_at);
         let still = at <= self.call_at && held == self.call_return;
         if !still {
             self.call_at = 0;

@@ -83,6 +83,18 @@ impl Seen {
         chains: [0; CACHED],
     };
 
+    /// Word by word, else it becomes a call that sets byte by byte.
+    #[inline(always)]
+    fn forget(&mut self) {
+        for (end, chain) in self.ends.iter_mut().zip(&mut self.chains) {
+            // SAFETY: parts of arrays.
+            unsafe {
+                core::ptr::write_volatile(end, 0);
+                core::ptr::write_volatile(chain, 0);
+            }
+        }
+    }
+
     #[inline(always)]
     fn is_end(&self, address: u64) -> bool {
         self.ends[place(address)] == address
@@ -111,7 +123,7 @@ pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, rbp: u64) 
         return (innermost, epoch as u32);
     }
     if slot.seen.walks != walks {
-        slot.seen = Seen::NOTHING;
+        slot.seen.forget();
         slot.seen.walks = walks;
     }
     let mut frame = Frame {

@@ -39,11 +39,12 @@ pub struct Args {
 }
 
 /// Tools that this takes, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 4] = [
+const TOOLS: [(&str, &str); 5] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("gcc", "gcc"),
+    ("setpriv", "util-linux"),
 ];
 
 /// Boots each kernel and prints what came of it; an error unless all holds.

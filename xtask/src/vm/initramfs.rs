@@ -12,8 +12,9 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// The commands that the script of the machine uses.
-const APPLETS: [&str; 11] = [
-    "cat", "dmesg", "echo", "mkdir", "mount", "reboot", "rm", "sh", "sleep", "sync", "uname",
+const APPLETS: [&str; 12] = [
+    "cat", "chmod", "dmesg", "echo", "mkdir", "mount", "reboot", "rm", "sh", "sleep", "sync",
+    "uname",
 ];
 
 /// Builds it under `folder`, and returns where it is.
@@ -34,6 +35,9 @@ pub fn build(workspace: &Workspace, folder: &Path, sbt: &Path) -> Result<PathBuf
         symlink("busybox", root.join("bin").join(applet))?;
     }
     programs.push(sbt.to_path_buf());
+    let setpriv = process::on_path("setpriv").context("no setpriv here")?;
+    fs::copy(&setpriv, root.join("bin/setpriv"))?;
+    programs.push(setpriv);
     for (source, flags) in stages::SOURCES {
         let source = workspace.root.join("tests/programs").join(source);
         let name = source.file_stem().context("a source without a name")?;

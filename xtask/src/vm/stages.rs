@@ -22,21 +22,52 @@ pub const PROGRAMS: &str = "programs";
 /// The stage that tries everything once.
 const REHEARSAL: &str = "rehearsal";
 
-/// A program that is watched, and what it does.
+/// A program that is watched, and what it does. Emulated, breakpoints take far more than their
+/// budget.
 struct Watched {
     name: &'static str,
-    /// What is typed; the report goes to `/report`.
+    /// What is typed; the report goes to `/tmp/report`.
     command: &'static str,
     arrivals: u64,
     episodes: u64,
+    /// How it is to be watched.
+    by: Backend,
 }
 
-const WATCHED: [Watched; 7] = [
+/// What a report calls the source of its events.
+#[derive(Clone, Copy)]
+enum Backend {
+    Ebpf,
+    Perf,
+    Ptrace,
+    /// By eBPF from the first kernel on that attaches uprobes without root; before, most want
+    /// root for that, and it is by ptrace there.
+    OfTwoCapabilities,
+}
+
+/// That kernel.
+const UPROBE_MULTI: (u32, u32) = (6, 6);
+
+impl Backend {
+    /// What it may be called in the report.
+    fn names(self, version: (u32, u32)) -> &'static [&'static str] {
+        match self {
+            Self::Ebpf => &["ebpf"],
+            Self::Perf => &["perf"],
+            Self::Ptrace => &["ptrace"],
+            Self::OfTwoCapabilities if version >= UPROBE_MULTI => &["ebpf"],
+            Self::OfTwoCapabilities => &["ptrace", "ebpf"],
+        }
+    }
+}
+
+const WATCHED: [Watched; 12] = [
     Watched {
         name: "run",
-        command: "sbt run --json --output /report -- truth threads=3 rounds=200",
+        command: "sbt run --json --output /tmp/report -- truth threads=3 rounds=200",
         arrivals: 600,
         episodes: 200,
+        by: Backend::Ebpf,
     },
     Watched {
         name: "attach",
@@ -44,46 +75,93 @@ const WATCHED: [Watched; 7] = [
         command: "attach_to truth threads=3 rounds=100 hold=8000000",
         arrivals: 300,
         episodes: 100,
+        by: Backend::Ebpf,
     },
     Watched {
         name: "condition variable",
-        command: "sbt run --json --output /report -- condbarrier rounds=80 slow=3 load=1000",
+        command: "sbt run --json --output /tmp/report -- condbarrier rounds=80 slow=3 load=1000",
         arrivals: 320,
         episodes: 80,
+        by: Backend::Ebpf,
     },
     Watched {
         name: "OpenMP",
-        command: "sbt run --json --output /report -- openmp rounds=20 nested=0",
+        command: "sbt run --json --output /tmp/report -- openmp rounds=20 nested=0",
         // Barrier, two loops, single, sections; the end of each small region, and of the
         // large one.
         arrivals: 4 * (20 * 5 + 20 + 1),
         episodes: 20 * 5 + 20 + 1,
+        by: Backend::Ebpf,
     },
     Watched {
         name: "children",
-        command: "sbt run --json --output /report -- forks rounds=30",
+        command: "sbt run --json --output /tmp/report -- forks rounds=30",
         // Two threads before the fork, then three in the child and four in the parent.
         arrivals: (2 + 3 + 4) * 30,
         episodes: 3 * 30,
+        by: Backend::Ebpf,
     },
     Watched {
         name: "states, futexes",
-        command: "sbt run --states full --futex on --json --output /report -- truth threads=3 \
+        command: "sbt run --states full --futex on --json --output /tmp/report -- truth threads=3 \
                   rounds=50",
         arrivals: 150,
         episodes: 50,
+        by: Backend::Ebpf,
     },
     Watched {
         name: "counters",
-        command: "sbt run -e page-faults,cpu-migrations --json --output /report -- truth \
+        command: "sbt run -e page-faults,cpu-migrations --json --output /tmp/report -- truth \
                   threads=3 rounds=50",
         arrivals: 150,
         episodes: 50,
+        by: Backend::Ebpf,
+    },
+    Watched {
+        name: "recording",
+        command: "recorded truth threads=3 rounds=50",
+        arrivals: 150,
+        episodes: 50,
+        by: Backend::Ebpf,
+    },
+    Watched {
+        name: "two capabilities",
+        command: "as_user --inh-caps=-all,+bpf,+perfmon --ambient-caps=-all,+bpf,+perfmon sbt run \
+                  --budget off --json --output /tmp/report -- truth threads=3 rounds=50",
+        arrivals: 150,
+        episodes: 50,
+        by: Backend::OfTwoCapabilities,
+    },
+    Watched {
+        name: "no privilege",
+        command: "as_user sbt run --budget off --json --output /tmp/report -- truth threads=3 \
+                  rounds=50",
+        arrivals: 150,
+        episodes: 50,
+        by: Backend::Ptrace,
+    },
+    Watched {
+        name: "no privilege, attach",
+        command: "attach_as_user truth threads=3 rounds=100 hold=8000000",
+        arrivals: 300,
+        episodes: 100,
+        by: Backend::Ptrace,
+    },
+    Watched {
+        name: "no privilege, perf",
+        command: "as_user sbt run --backend perf --budget off --json --output /tmp/report -- \
+                  truth threads=3 rounds=50",
+        arrivals: 150,
+        episodes: 50,
+        by: Backend::Perf,
     },
 ];
 
 /// What older kernels do without, as the note says it, and before which version.
 const LACKS: [(&str, (u32, u32)); 1] = [("cannot watch switches of threads", (5, 18))];
+
+/// What sbt says when it has to do without eBPF.
+const FALLS: &str = "using ptrace instead";
 
 /// The script that the machine begins with.
 pub fn script() -> String {
@@ -94,19 +172,34 @@ pub fn script() -> String {
          mount -t sysfs sysfs /sys\n\
          mount -t devtmpfs dev /dev\n\
          exec >/dev/ttyS1 2>/dev/ttyS0\n\
+         # Debian allows nothing of it to others than root.\n\
+         echo 2 >/proc/sys/kernel/perf_event_paranoid\n\
+         # Ubuntu lets nobody trace what is no child.\n\
+         [ ! -f /proc/sys/kernel/yama/ptrace_scope ] || echo 0 >/proc/sys/kernel/yama/ptrace_scope\n\
+         chmod 1777 /tmp\n\
+         as_user() { /bin/setpriv --reuid=1000 --regid=1000 --clear-groups \"$@\"; }\n\
          attach_to() {\n\
          \"$@\" >/dev/null &\n\
          sleep 1\n\
-         sbt attach --json --output /report $!\n\
+         sbt attach --json --output /tmp/report $!\n\
+         }\n\
+         attach_as_user() {\n\
+         # Not by the function above: its number would be that of a shell.\n\
+         /bin/setpriv --reuid=1000 --regid=1000 --clear-groups \"$@\" >/dev/null &\n\
+         sleep 1\n\
+         as_user sbt attach --budget off --json --output /tmp/report $!\n\
+         }\n\
+         recorded() {\n\
+         sbt run -q -o /tmp/recording -- \"$@\" && sbt report --json --output /tmp/report /tmp/recording\n\
          }\n\
          stage() {\n\
          name=$1; shift\n\
          \"$@\" >/out 2>/err </dev/null\n\
          echo \"@stage $? $name\"\n\
-         if [ -f /report ]; then cat /report; echo; else cat /out; fi\n\
+         if [ -f /tmp/report ]; then cat /tmp/report; echo; else cat /out; fi\n\
          echo '@errors'\n\
          cat /err\n\
-         rm -f /report\n\
+         rm -f /tmp/report\n\
          }\n\
          echo \"@kernel $(uname -r)\"\n",
     );
@@ -218,8 +311,10 @@ fn version(release: &str) -> (u32, u32) {
 
 fn counted(watched: &Watched, told: Option<Told<'_>>, version: (u32, u32)) -> Row {
     let expected = format!(
-        "{} arrivals, {} episodes",
-        watched.arrivals, watched.episodes
+        "{} arrivals, {} episodes by {}",
+        watched.arrivals,
+        watched.episodes,
+        watched.by.names(version).join(" or ")
     );
     let (found, holds) = match told {
         None => ("the machine did not come so far".to_owned(), false),
@@ -228,7 +323,7 @@ fn counted(watched: &Watched, told: Option<Told<'_>>, version: (u32, u32)) -> Ro
                 format!("status {}: {}", told.status, one_line(told.errors)),
                 false,
             ),
-            Ok(report) => found(&report, &expected, told.status, version),
+            Ok(report) => found(&report, watched, told.status, version),
         },
     };
     Row {
@@ -240,14 +335,14 @@ fn counted(watched: &Watched, told: Option<Told<'_>>, version: (u32, u32)) -> Ro
 }
 
 /// What a report says, and whether that is what was expected and nothing else.
-fn found(report: &Value, expected: &str, status: &str, version: (u32, u32)) -> (String, bool) {
+fn found(report: &Value, watched: &Watched, status: &str, version: (u32, u32)) -> (String, bool) {
     let number = |field: &str| report[field].as_u64().unwrap_or(u64::MAX);
-    let mut found = format!(
-        "{} arrivals, {} episodes",
-        number("arrivals"),
-        number("episodes")
-    );
-    let mut holds = found == expected && status == "0";
+    let by = report["backend"].as_str().unwrap_or_default();
+    let (arrivals, episodes) = (number("arrivals"), number("episodes"));
+    let mut found = format!("{arrivals} arrivals, {episodes} episodes by {by}");
+    let mut holds = (arrivals, episodes) == (watched.arrivals, watched.episodes)
+        && watched.by.names(version).contains(&by)
+        && status == "0";
     for (field, word) in [
         ("incomplete_episodes", "incomplete"),
         ("lost_events", "lost"),
@@ -263,11 +358,13 @@ fn found(report: &Value, expected: &str, status: &str, version: (u32, u32)) -> (
     }
     for note in report["notes"].as_array().into_iter().flatten() {
         let note = one_line(note.as_str().unwrap_or_default());
-        // Other notes tell of the machine.
+        // Other notes tell of the machine, or of what this user may not do.
         let lacks = LACKS
             .iter()
             .any(|(what, before)| version < *before && note.contains(what));
-        holds &= lacks || !note.contains("refuses") && !note.contains("cannot");
+        // Why it is this rung of the ladder.
+        let falls = by == "ptrace" && note.contains(FALLS);
+        holds &= lacks || falls || !note.contains("refuses") && !note.contains("cannot");
         let _ = write!(found, "; note: {note}");
     }
     if let Some(method) = report["method"].as_str() {
@@ -326,8 +423,10 @@ mod tests {
     fn report(watched: &Watched) -> String {
         format!(
             r#"{{"arrivals": {}, "episodes": {}, "incomplete_episodes": 0, "lost_events": 0,
-                "notes": [], "method": "perf uprobes"}}"#,
-            watched.arrivals, watched.episodes
+                "notes": [], "backend": "{}", "method": "perf uprobes"}}"#,
+            watched.arrivals,
+            watched.episodes,
+            watched.by.names((6, 1))[0]
         )
     }
 
