@@ -16,7 +16,7 @@ impl Model {
         let Some((live, row)) = self.threads.both(tid) else {
             return;
         };
-        let has_arrived = row.arrivals > 0;
+        let (has_arrived, born_ns) = (row.arrivals > 0, live.born_ns);
         // A thread that was not seen to leave may have died where it waited.
         // Who is kept for the next region need not have been seen to leave the last.
         let working = live.seat.is_none() || !departs || live.regions.is_kept;
@@ -59,7 +59,7 @@ impl Model {
             // whoever looks for the reason of a hang wants to know.
             self.mark_left(seat, Left::Unseen);
         }
-        self.turns.leave(tid, has_arrived);
+        self.turns.leave(tid, has_arrived, born_ns);
         self.bury(tid, clocks.time_ns);
     }
 

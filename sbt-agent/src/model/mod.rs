@@ -315,7 +315,17 @@ impl Model {
     /// They go off for a while, or have come on.
     pub fn set_off(&mut self, off: bool) {
         self.tape.keep(|| Step::Off(off));
-        self.turns.set_off(off);
+        if off {
+            let heard = self
+                .barriers
+                .all()
+                .iter()
+                .map(|barrier| barrier.heard_ns)
+                .max();
+            self.turns.go_off(heard.unwrap_or(self.start_ns));
+        } else {
+            self.turns.come_on();
+        }
     }
 
     /// Whether they are off.

@@ -5,7 +5,7 @@
 //! takes part in each. So the number that a thread finds when it comes next says how
 //! often it was there meanwhile.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::Tid;
 
@@ -35,6 +35,11 @@ pub struct Turns {
     gaps: u64,
     pairs: usize,
     barriers: FxHashMap<Key, FxHashMap<Tid, Turn>>,
+    /// Of these not every thread takes part in each round: how often it was there does not
+    /// follow.
+    uneven: FxHashSet<Key>,
+    /// When the probes went off for the first time, at the earliest, ns.
+    first_off_ns: Option<u64>,
     /// Some arrivals can neither have been seen nor reckoned.
     inexact: bool,
 }
@@ -45,9 +50,15 @@ impl Turns {
         self.on = true;
     }
 
-    /// The probes go off, or on.
-    pub const fn set_off(&mut self, off: bool) {
-        self.off = off;
+    /// The probes go off. The last arrival was seen at `heard_ns`.
+    pub fn go_off(&mut self, heard_ns: u64) {
+        self.off = true;
+        self.first_off_ns.get_or_insert(heard_ns);
+    }
+
+    /// They come on.
+    pub const fn come_on(&mut self) {
+        self.off = false;
     }
 
     /// Whether the probes are off at present.
@@ -75,6 +86,7 @@ impl Turns {
     /// Nothing is known any more of where threads stand.
     pub fn forget(&mut self) {
         self.barriers.clear();
+        self.uneven.clear();
         self.pairs = 0;
         self.doubt();
     }
@@ -96,11 +108,17 @@ impl Turns {
     }
 
     /// A thread has ended, and where its barriers told how often it was there that has
-    /// been found. `has_arrived`: it was seen at some barrier.
-    pub fn leave(&mut self, tid: Tid, has_arrived: bool) {
+    /// been found. `has_arrived`: it was seen at some barrier; `born_ns`: when it began, if that
+    /// is known.
+    pub fn leave(&mut self, tid: Tid, has_arrived: bool, born_ns: Option<u64>) {
         if !self.on {
             return;
         }
+        // Whoever came while nobody looked may have been at any barrier.
+        self.inexact |= !has_arrived
+            && born_ns
+                .zip(self.first_off_ns)
+                .is_some_and(|(born_ns, off_ns)| born_ns >= off_ns);
         let mut is_told = false;
         for turns in self.barriers.values_mut() {
             if let Some(turn) = turns.remove(&tid) {
@@ -123,6 +141,7 @@ impl Turns {
         if let Some(gone) = self.barriers.remove(&key) {
             self.pairs -= gone.len();
         }
+        self.uneven.remove(&key);
     }
 
     /// A thread is about to come to a barrier, or ends, and finds so many rounds over:
@@ -160,6 +179,10 @@ impl Turns {
         if unseen > u32::MAX / 2 || unseen > 0 && watched {
             // Not every thread takes part in each round, or the barrier is another.
             self.inexact = true;
+            self.uneven.insert(key);
+            return 0;
+        }
+        if self.uneven.contains(&key) {
             return 0;
         }
         u64::from(unseen)
@@ -186,7 +209,7 @@ mod tests {
         turns.arrive(KEY, 7);
         assert!(turns.is_exact());
         // At its end.
-        turns.set_off(true);
+        turns.go_off(0);
         assert_eq!(turns.find(KEY, 7, 120), 6);
         assert!(turns.is_exact());
     }
@@ -198,32 +221,66 @@ mod tests {
             turns.begin();
             turns.find(KEY, 7, 10);
             turns.arrive(KEY, 7);
-            turns.set_off(true);
+            turns.go_off(0);
             ends(&mut turns);
             turns.is_exact()
         };
         assert!(told(|turns| {
             turns.find(KEY, 7, 20);
-            turns.leave(7, true);
+            turns.leave(7, true, None);
             turns.end(false);
         }));
-        assert!(!told(|turns| turns.leave(7, true)));
+        assert!(!told(|turns| turns.leave(7, true, None)));
         assert!(!told(|turns| turns.end(true)));
         // One of which no barrier tells; and one that was at none.
         let untold = |has_arrived| {
             let mut turns = Turns::default();
             turns.begin();
-            turns.set_off(true);
-            turns.leave(8, has_arrived);
+            turns.go_off(0);
+            turns.leave(8, has_arrived, None);
             turns.is_exact()
         };
         assert!(!untold(true) && untold(false));
         // It was not seen since the last gap.
         assert!(!told(|turns| {
             turns.gap();
-            turns.set_off(false);
-            turns.leave(7, true);
+            turns.come_on();
+            turns.leave(7, true, None);
         }));
+    }
+
+    #[test]
+    fn who_came_while_nobody_looked_and_was_not_seen_is_in_doubt() {
+        let ended = |born_ns| {
+            let mut turns = Turns::default();
+            turns.begin();
+            turns.go_off(100);
+            turns.gap();
+            turns.come_on();
+            turns.leave(8, false, born_ns);
+            turns.is_exact()
+        };
+        assert!(ended(Some(99)) && ended(None));
+        assert!(!ended(Some(100)));
+    }
+
+    #[test]
+    fn of_uneven_barriers_nothing_is_reckoned_any_more() {
+        let mut turns = Turns::default();
+        turns.begin();
+        turns.find(KEY, 7, 3);
+        turns.arrive(KEY, 7);
+        // It was not in each round, which was seen.
+        assert_eq!(turns.find(KEY, 7, 9), 0);
+        turns.arrive(KEY, 7);
+        turns.gap();
+        assert_eq!(turns.find(KEY, 7, 109), 0);
+        assert!(!turns.is_exact());
+        turns.init(KEY);
+        turns.find(KEY, 7, 0);
+        turns.arrive(KEY, 7);
+        turns.gap();
+        assert_eq!(turns.find(KEY, 7, 50), 49);
     }
 
     #[test]
