@@ -1,12 +1,12 @@
 //! Breakpoints of the processor: nobody stops, and no privilege is needed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{
     attach::Patient,
-    harness::{Report, attach, command, needs_root, pause, run, sbt, start, watch_with},
+    harness::{Report, attach, command, needs_root, number, pause, run, sbt, start, watch_with},
     privilege::{Open, as_nobody},
-    programs::{Build, program},
+    programs::{Build, line, program},
     ptrace::{PLAIN, agree},
 };
 
@@ -203,4 +203,69 @@ fn waits_of_a_program_that_a_wrapper_executes_are_not_cut_short() {
         let (finished, _) = watch_with(&["--backend=perf"], "/usr/bin/env".as_ref(), &arguments);
         finished.expect(5);
     }
+}
+
+/// What executes a program in the end, and with which arguments.
+fn wrapped(arguments: &str) -> [(PathBuf, Vec<String>); 3] {
+    let truth = program("truth.c").display().to_string();
+    let words = || arguments.split(' ').map(str::to_owned);
+    let apart = || std::iter::once(truth.clone()).chain(words()).collect();
+    // It starts a process for it, since it has something to do afterwards.
+    let script = format!("{truth} {arguments}; true");
+    [
+        ("/bin/sh".into(), vec!["-c".into(), script]),
+        ("/usr/bin/env".into(), apart()),
+        // By a thread that is not the first, whose number it takes.
+        (program("exec_other.c"), apart()),
+    ]
+}
+
+fn watch_wrapped((program, arguments): &(PathBuf, Vec<String>)) -> Report {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (finished, report) = watch_with(&["--backend=perf"], program, &arguments);
+    finished.expect(0);
+    assert_eq!(report.number("lost_events"), 0, "{report}");
+    report
+}
+
+#[test]
+fn programs_that_others_execute_are_watched_as_a_whole_if_they_begin_slowly() {
+    needs_root!(alone);
+    for wrapper in wrapped("threads=3 rounds=300 base=300 hold=300000") {
+        watch_wrapped(&wrapper).is_exactly(900, 300);
+    }
+}
+
+#[test]
+fn programs_that_others_execute_are_watched_on_if_they_begin_at_once() {
+    needs_root!(alone);
+    for wrapper in wrapped("threads=3 rounds=1500 base=400") {
+        for _ in 0..4 {
+            let report = watch_wrapped(&wrapper);
+            let seen = report.number("arrivals");
+            // The first ones at most, and then that is said.
+            assert!((3600..=4500).contains(&seen), "{report}");
+            assert!(report.number("episodes") > 1200, "{report}");
+            assert!(seen == 4500 || says(&report, "ran already"), "{report}");
+        }
+    }
+}
+
+/// Those who hold a program while it is loaded do not take each other's stops.
+#[test]
+fn a_program_that_executes_itself_by_any_thread_goes_on() {
+    needs_root!(alone);
+    for _ in 0..3 {
+        let arguments = ["left=40", "rounds=100", "hold=300000"];
+        let (finished, report) = watch_with(&["--backend=perf"], &program("execs.c"), &arguments);
+        assert_eq!(finished.expect(4).out(), "done\n");
+        let last = report.site_at(line("execs.c", "SITE last"));
+        let counts = ["episodes", "incomplete"].map(|field| number(last, field));
+        assert_eq!(counts, [100, 0], "{report}");
+    }
+}
+
+fn says(report: &Report, words: &str) -> bool {
+    let mut notes = report.list("notes").iter();
+    notes.any(|note| note.as_str().is_some_and(|note| note.contains(words)))
 }

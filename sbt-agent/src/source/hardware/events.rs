@@ -53,6 +53,8 @@ const LATE_NS: u64 = 1_000_000;
 /// Events that are open, and are closed together.
 #[derive(Debug, Default)]
 pub struct Opened {
+    /// Since when, ns: none of them tells of what was before.
+    pub since_ns: u64,
     all: Vec<OwnedFd>,
     /// How many of their records found no room, if they know: for the sum of all that were
     /// closed.
@@ -60,6 +62,15 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// None yet, since a time, ns.
+    pub fn since(since_ns: u64) -> Self {
+        Self {
+            since_ns,
+            all: Vec::new(),
+            lost: None,
+        }
+    }
+
     /// One more.
     pub fn push(&mut self, event: OwnedFd) {
         self.all.push(event);
@@ -156,10 +167,9 @@ impl Events {
 
     /// None yet.
     pub fn none(&self) -> Opened {
-        Opened {
-            all: Vec::new(),
-            lost: self.lost.clone(),
-        }
+        let mut none = Opened::since(clock::now_ns());
+        none.lost.clone_from(&self.lost);
+        none
     }
 
     /// How many records found no room of the events that have been closed: what the rings

@@ -16,7 +16,7 @@ use std::{
 
 use super::watch::Watch;
 use crate::{
-    source::ptrace::stop::{self, News, Stop, Why},
+    source::ptrace::stop::{self, Stop, Why},
     target::{
         process,
         trace::{self, Id},
@@ -30,7 +30,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
 const BASE: u64 = 7;
 
 /// What to say where nobody could be as fast.
-const LATE: &str = "a program that another one executed ran already when it could be watched: its \
+pub const LATE: &str = "a program that another one executed ran already when it could be watched: its \
     first barriers may be missing; --backend ptrace misses none";
 
 /// Follows a process until its program runs. `held`: it has not executed it yet, and waits
@@ -62,7 +62,7 @@ pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<
 fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
     let process = id.cast_unsigned();
     let mut linker = None;
-    while let Some(stop) = next(id)? {
+    while let Some(stop) = stop::wait_until_it_stands(id)? {
         let watch = || watch.lock().unwrap_or_else(PoisonError::into_inner);
         let is_linker = |stop: &Stop, linker: Option<(u64, u64)>| {
             let (Some((from, until)), Ok(registers)) = (linker, stop.registers()) else {
@@ -76,7 +76,10 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
             Why::Executed(_) | Why::Asked => {
                 held = false;
                 linker = linker_of(process);
-                watch().begin_program(process);
+                // Else another thread has executed a program meanwhile: that is to be followed.
+                if !watch().begin_program(process, || stop.is_traced()) {
+                    return Ok(());
+                }
                 if !is_linker(&stop, linker) {
                     if stop.why() == Why::Asked {
                         watch().note(LATE);
@@ -104,31 +107,6 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Where it stands next; `None` if it has ended, which is for its parent to hear.
-fn next(id: Id) -> io::Result<Option<Stop>> {
-    // SAFETY: a structure of numbers, for which zeros are values.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-    loop {
-        // SAFETY: the kernel writes into a structure of ours.
-        let result = unsafe { libc::waitid(libc::P_PID, id.cast_unsigned(), &raw mut info, how) };
-        if result == 0 {
-            break;
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINTR) {
-            return Err(error);
-        }
-    }
-    if [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED].contains(&info.si_code) {
-        return Ok(None);
-    }
-    match stop::wait_for(id)? {
-        News::Stopped(stop) => Ok(Some(stop)),
-        News::Ended(_) => Ok(None),
-    }
 }
 
 /// From where to where the dynamic linker's code lies in a process; `None` if it has none.

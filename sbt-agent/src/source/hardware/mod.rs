@@ -43,7 +43,7 @@ use crate::{
     counters::{self, Plan},
     session::{Departures, States},
     settings::Settings,
-    target::files::ProbedFile,
+    target::{files::ProbedFile, process},
 };
 
 /// What happens is taken after so long: of a program that has just begun, and later. Memory
@@ -290,12 +290,19 @@ impl Drain {
         let Err(error) = load::follow(process, false, Arc::clone(&self.watch)) else {
             return;
         };
+        let tracer = process::tracer(process, process).and_then(process::of_thread);
+        if tracer == Some(std::process::id()) {
+            // It is followed already, and has executed another program meanwhile.
+            return;
+        }
         let mut watch = lock(&self.watch);
-        if error.raw_os_error() != Some(libc::ESRCH) {
-            watch.note(&format!(
+        match error.raw_os_error() {
+            Some(libc::ESRCH) => {}
+            _ if process::thread_has_ended(process, process) => watch.note(load::LATE),
+            _ => watch.note(&format!(
                 "a program that another one executed could not be held while it was loaded \
                  ({error}): its first barriers may be missing"
-            ));
+            )),
         }
         watch.try_to_place(process);
     }

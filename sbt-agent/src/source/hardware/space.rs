@@ -127,6 +127,21 @@ impl Space {
         addresses
     }
 
+    /// Whether an address was watched at a time, ns, as it is now: what was told of it by
+    /// others, which have been taken away, is the past.
+    pub fn watches(&self, at: u64, time_ns: u64) -> bool {
+        let mut events = self.events.iter();
+        let tells = |(of, events): &(u64, Shared)| *of == at && events.since_ns <= time_ns;
+        self.points.contains_key(&at) && events.any(tells)
+    }
+
+    /// Lets all go, for good. What was told until then counts.
+    pub fn leave(&mut self) {
+        for (_, events) in &mut self.events {
+            *events = Arc::new(Opened::since(events.since_ns));
+        }
+    }
+
     /// For how many addresses more there is room on each CPU.
     pub fn room_left(&self) -> Vec<usize> {
         let taken = self.addresses().len();
@@ -253,6 +268,21 @@ mod tests {
         // In the order in which they were put on.
         assert_eq!(space.addresses(), [5, 2, 3]);
         assert_eq!(space.room_left(), [1, 0]);
+    }
+
+    #[test]
+    fn what_was_taken_away_tells_nothing_of_what_is_put_there_again() {
+        let mut space = Space::new(1, 0);
+        change(&mut space, &[1, 2]);
+        assert!(space.watches(1, 7) && !space.watches(3, 7));
+        space.change(points(&[2]));
+        assert!(!space.watches(1, 7));
+        space.change(points(&[1, 2]));
+        assert!(!space.watches(1, 7), "it is yet to be put on");
+        space.events.push((1, Arc::new(Opened::since(8))));
+        assert!(!space.watches(1, 7) && space.watches(1, 8));
+        space.leave();
+        assert!(!space.watches(1, 7) && space.watches(1, 8));
     }
 
     #[test]

@@ -174,9 +174,7 @@ impl Watch {
 
     /// Leaves the target alone, for good: what has happened is still to be taken.
     pub fn leave(&mut self) {
-        self.spaces
-            .values_mut()
-            .for_each(|space| space.events.clear());
+        self.spaces.values_mut().for_each(Space::leave);
         self.lives.clear();
         // Nor will anything be put on again.
         self.files = Files::default();
@@ -214,13 +212,23 @@ impl Watch {
         self.partial.clear();
     }
 
-    /// A process begins its own program, or another one, and stands still.
-    pub fn begin_program(&mut self, process: u32) {
-        self.held = None;
-        self.new_space(process, clock::now_ns());
+    /// A process stands still in a program that it has not run yet, or not for long. Whether it
+    /// does: `stands` is asked when all has been heard that it did before.
+    pub fn begin_program(&mut self, process: u32, stands: impl FnOnce() -> bool) -> bool {
+        // What it has executed has a memory of its own by then.
+        self.listen(false);
+        if !stands() {
+            return false;
+        }
+        // Who has it stand looks after that.
+        self.executed.retain(|other| *other != process);
+        if self.held.take_if(|held| *held == process).is_some() {
+            self.new_space(process, clock::now_ns());
+        }
         let known = told(process, process);
         self.call(process, known);
         self.try_to_place(process);
+        true
     }
 
     /// Keeps what the user should know, once.
@@ -292,9 +300,9 @@ impl Watch {
             What::Switched { .. } => SWITCHES,
             _ => LIFE,
         };
-        let is_point = |space: &Space| space.points.contains_key(&of);
+        let is_watched = |space: &Space| space.watches(of, time_ns);
         if let What::Hit(_) = &what
-            && !self.spaces.get(&process).is_some_and(is_point)
+            && !self.spaces.get(&process).is_some_and(is_watched)
         {
             // It has been taken away meanwhile.
             return;

@@ -74,12 +74,17 @@ pub fn wait_for(id: Id) -> io::Result<News> {
     }
 }
 
+/// Who is waited for: whom the calling thread traces, of whatever kind, since nobody else can
+/// let a thread go on. One that executes a program takes the number of its process's first
+/// thread: who traced that one has nobody left then, and another of ours may trace the new one.
+const OURS: i32 = libc::__WALL | libc::__WNOTHREAD;
+
 fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     let mut status = 0;
     let id = loop {
         // Not by a library that has names for signals: there are some that have none.
         // SAFETY: the kernel writes into a number of ours.
-        let id = unsafe { libc::waitpid(of.unwrap_or(-1), &raw mut status, libc::__WALL | how) };
+        let id = unsafe { libc::waitpid(of.unwrap_or(-1), &raw mut status, OURS | how) };
         if id >= 0 {
             break id;
         }
@@ -94,9 +99,49 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     if !libc::WIFSTOPPED(status) {
         return Ok(Some(News::Ended(id)));
     }
+    let why = why(id, status >> 8);
+    Ok(Some(News::Stopped(Stop { id, why })))
+}
+
+/// Waits until a thread stands; `None` if it has ended, which is for its parent to hear: that
+/// may be a thread of ours, too.
+pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
+    let ends = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
+    loop {
+        let news = wait(id, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
+        if news.is_some_and(|(what, _)| ends.contains(&what)) {
+            return Ok(None);
+        }
+        // It may be killed in between.
+        if let Some((_, status)) = wait(id, libc::WSTOPPED | libc::WNOHANG)? {
+            let why = why(id, status);
+            return Ok(Some(Stop { id, why }));
+        }
+    }
+}
+
+/// What is new of one thread, and its status (waitid(2)).
+fn wait(id: Id, how: i32) -> io::Result<Option<(i32, i32)>> {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let (number, how) = (id.cast_unsigned(), how | OURS);
+    // SAFETY: the kernel writes into a structure of ours.
+    while unsafe { libc::waitid(libc::P_PID, number, &raw mut info, how) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    }
+    // SAFETY: of a structure that is all zeros but for what the kernel wrote for a child.
+    let (who, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok((who == id).then_some((info.si_code, status)))
+}
+
+/// Why one stands that has left this status for whoever waits.
+fn why(id: Id, status: i32) -> Why {
     let message = || Id::try_from(trace::message(id).unwrap_or(0)).unwrap_or(0);
-    let number = libc::WSTOPSIG(status);
-    let why = match status >> 16 {
+    let number = status & 0xff;
+    match status >> 8 {
         0 if number == CALLED => Why::Called,
         0 => signalled(id, number),
         event @ (libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
@@ -109,8 +154,7 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
         libc::PTRACE_EVENT_EXIT => Why::Ends,
         trace::EVENT_STOP if number != libc::SIGTRAP => Why::Group,
         _ => Why::Asked,
-    };
-    Ok(Some(News::Stopped(Stop { id, why })))
+    }
 }
 
 fn signalled(id: Id, number: i32) -> Why {
@@ -163,6 +207,13 @@ impl Stop {
         {
             let _gone = self.set_registers(&registers);
         }
+    }
+
+    /// Whether it is the one that has stopped, and stands: it may have been killed meanwhile,
+    /// and another may have taken its number.
+    pub fn is_traced(&self) -> bool {
+        let gone = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
+        !self.registers().is_err_and(gone)
     }
 
     /// Its registers.
