@@ -20,9 +20,7 @@ fn main() -> ExitCode {
     // Of sbt's own, and no command.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == ptrace::ARGUMENT) {
-        let sbt = words.next().and_then(|it| it.to_str()?.parse().ok());
-        let traced = sbt.map(ptrace::trace);
-        return ExitCode::from(u8::from(traced.is_none_or(|result| result.is_err())));
+        return ExitCode::from(u8::from(ptrace::trace(words).is_err()));
     }
     let cli = Cli::parse();
     let is_run = matches!(

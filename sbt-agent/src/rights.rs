@@ -3,11 +3,11 @@
 //! Capabilities belong to threads: they are given up while there is one, and those that it
 //! starts have no more. The program has been forked by then, and keeps what it has.
 
-use std::io;
+use std::{fs, io, os::unix::fs::MetadataExt as _};
 
 use rustix::thread::{
-    CapabilitySet as Set, CapabilitySets, capabilities, remove_capability_from_bounding_set,
-    set_capabilities, set_no_new_privs,
+    CapabilitySet as Set, CapabilitySets, capabilities, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
 /// To load programs, to put probes on and to open counters, also later: libraries come,
@@ -28,7 +28,10 @@ const SIGNALLING: Set = Set::KILL;
 
 /// To write files into folders of whoever has called sudo, and to give them to that user.
 /// In effect only while a file is written: see [`Writing`].
-const WRITING: Set = Set::DAC_OVERRIDE.union(Set::CHOWN).union(Set::FOWNER);
+const WRITING: Set = OPENING.union(Set::CHOWN).union(Set::FOWNER);
+
+/// To open what belongs to another user, as the memory of a process of theirs does.
+const OPENING: Set = Set::DAC_OVERRIDE;
 
 /// What this thread lacks to look at processes of other users, by name. The second is for
 /// what /proc shows to the owner of a process alone.
@@ -36,14 +39,31 @@ pub fn missing_to_look() -> Vec<&'static str> {
     missing_in(capabilities(None).map_or(Set::empty(), |have| have.effective))
 }
 
+/// What the first user namespace is called by the kernel (`PROC_USER_INIT_INO`).
+const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
+
+/// Whether this is a user namespace of its own, so that capabilities are not those of the
+/// machine.
+pub fn in_user_namespace() -> bool {
+    fs::metadata("/proc/self/ns/user").is_ok_and(|it| it.ino() != FIRST_USER_NAMESPACE)
+}
+
+/// Whether this thread may look into every process.
+pub fn may_look_at_all() -> bool {
+    capabilities(None).is_ok_and(|have| have.effective.contains(Set::SYS_PTRACE))
+}
+
 fn missing_in(effective: Set) -> Vec<&'static str> {
     let needed = [
         (Set::SYS_PTRACE, "CAP_SYS_PTRACE"),
-        (Set::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
+        (
+            Set::DAC_READ_SEARCH | Set::DAC_OVERRIDE,
+            "CAP_DAC_READ_SEARCH",
+        ),
     ];
     let missing = needed
         .into_iter()
-        .filter(|(set, _)| !effective.contains(*set));
+        .filter(|(set, _)| !effective.intersects(*set));
     missing.map(|(_, name)| name).collect()
 }
 
@@ -51,9 +71,27 @@ fn missing_in(effective: Set) -> Vec<&'static str> {
 /// to give up the rest afterwards.
 const SETTING_UP: Set = Set::SETUID.union(Set::SETGID).union(Set::SETPCAP);
 
+/// What stays for the sake of the processes that are looked into. The kernel lets nobody look
+/// into one with capabilities that they have not themselves, unless they have
+/// `CAP_SYS_PTRACE` (`cap_ptrace_access_check`): in effect for its files in /proc, permitted for
+/// the rest. `theirs`: what each of them has. For one that has more than we have nothing helps.
+fn to_match(permitted: Set, theirs: &[Set]) -> Set {
+    if permitted.contains(Set::SYS_PTRACE) {
+        return Set::empty();
+    }
+    let within = theirs.iter().filter(|set| permitted.contains(**set));
+    within.fold(Set::empty(), |all, set| all | *set)
+}
+
+/// Whether what is kept depends on what is looked into: see [`limit`].
+pub fn depend_on_others() -> bool {
+    capabilities(None)
+        .is_ok_and(|have| !have.permitted.is_empty() && !have.permitted.contains(Set::SYS_PTRACE))
+}
+
 /// What a process with these capabilities keeps, with what `more` there is a need for.
 fn kept(permitted: Set, more: Set) -> CapabilitySets {
-    let mut always = WATCHING | LOOKING | SIGNALLING | more;
+    let mut always = WATCHING | looking(permitted) | SIGNALLING | more;
     // Where somebody has given that alone, as of old, it stands for them.
     if !permitted.contains(WATCHING) {
         always |= Set::SYS_ADMIN;
@@ -65,21 +103,55 @@ fn kept(permitted: Set, more: Set) -> CapabilitySets {
     }
 }
 
+/// To look into processes, with what there is: root in a container may mostly read what is
+/// others' because it may write it too.
+fn looking(permitted: Set) -> Set {
+    let reads = permitted.contains(Set::DAC_READ_SEARCH) || !permitted.contains(Set::SYS_PTRACE);
+    LOOKING | if reads { Set::empty() } else { OPENING }
+}
+
+/// What the process keeps that traces: it loads no programs, writes no files but memory of the
+/// target, and opens counters only if some are asked for (`counts`).
+fn kept_to_trace(permitted: Set, theirs: &[Set], counts: bool) -> CapabilitySets {
+    let counting = match (counts, permitted.contains(Set::PERFMON)) {
+        (false, _) => Set::empty(),
+        (true, true) => Set::PERFMON,
+        (true, false) => Set::SYS_ADMIN,
+    };
+    let looking = looking(permitted) - Set::IPC_LOCK;
+    let always = looking | SIGNALLING | counting | to_match(permitted, theirs);
+    CapabilitySets {
+        effective: permitted & always,
+        permitted: permitted & (always | OPENING),
+        inheritable: Set::empty(),
+    }
+}
+
 /// Kernels before 6.6 ask for `CAP_SYS_ADMIN` whenever a probe is put on.
 fn for_probes(admin: bool) -> Set {
     if admin { Set::SYS_ADMIN } else { Set::empty() }
 }
 
+/// What each thread of some processes may do: a set of capabilities as bits.
+fn sets(theirs: &[u64]) -> Vec<Set> {
+    let sets = theirs.iter().map(|bits| Set::from_bits_retain(*bits));
+    sets.collect()
+}
+
 /// Gives up all privileges that watching does not need, for this thread and those that it
 /// will start: for good, since nothing that they execute gets any more either. To be called
 /// while there is only one thread, and when the program has been forked. `admin`: whether
-/// the kernel asks for `CAP_SYS_ADMIN` to put probes on, as before 6.6.
+/// the kernel asks for `CAP_SYS_ADMIN` to put probes on, as before 6.6; `theirs`: the
+/// capabilities that whoever is looked into is permitted, as bits.
 ///
 /// # Errors
 /// The kernel refuses; which it does nowhere.
-pub fn limit(admin: bool) -> io::Result<()> {
+pub fn limit(admin: bool, theirs: &[u64]) -> io::Result<()> {
     empty_bounding_set()?;
-    keep(|permitted| kept(permitted, for_probes(admin)))
+    keep(|permitted| {
+        let more = for_probes(admin) | to_match(permitted, &sets(theirs));
+        kept(permitted, more)
+    })
 }
 
 /// The same as far as it can be done before a program is set up: what others have written is
@@ -87,8 +159,20 @@ pub fn limit(admin: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// As above.
-pub fn limit_to_set_up(admin: bool) -> io::Result<()> {
-    keep(|permitted| kept(permitted, for_probes(admin) | SETTING_UP))
+pub fn limit_to_set_up(admin: bool, theirs: &[u64]) -> io::Result<()> {
+    keep(|permitted| {
+        let more = for_probes(admin) | to_match(permitted, &sets(theirs));
+        kept(permitted, more | SETTING_UP)
+    })
+}
+
+/// The same for the process that traces. `counts`: whether it opens counters.
+///
+/// # Errors
+/// As above.
+pub fn limit_to_trace(theirs: &[u64], counts: bool) -> io::Result<()> {
+    empty_bounding_set()?;
+    keep(|permitted| kept_to_trace(permitted, &sets(theirs), counts))
 }
 
 /// The same, and keeps nothing but what signals to other users' processes need.
@@ -102,6 +186,26 @@ pub fn keep_signalling() -> io::Result<()> {
         permitted: permitted & SIGNALLING,
         inheritable: Set::empty(),
     })
+}
+
+/// What this thread executes from now on has what it has itself, also where an ordinary user
+/// has that from whoever has started us: an `exec` keeps only what is ambient, and nothing is
+/// any more as soon as something has been given up. For a thread that does nothing else.
+pub fn hand_on() {
+    let Ok(have) = capabilities(None) else {
+        return;
+    };
+    let heritable = CapabilitySets {
+        inheritable: have.permitted,
+        ..have
+    };
+    if set_capabilities(None, heritable).is_err() {
+        return;
+    }
+    for one in have.permitted.iter() {
+        // Whoever has forbidden it has it that way.
+        let _forbidden = configure_capability_in_ambient_set(one, true);
+    }
 }
 
 /// As root: what is executed gets none of them back.
@@ -188,11 +292,90 @@ mod tests {
     }
 
     #[test]
+    fn who_lacks_ptrace_keeps_what_the_target_has_and_nobody_else_does() {
+        // As docker gives it.
+        let docker = Set::CHOWN
+            | WRITING
+            | Set::FSETID
+            | Set::KILL
+            | SETTING_UP
+            | Set::NET_BIND_SERVICE
+            | Set::NET_RAW
+            | Set::SYS_CHROOT
+            | Set::MKNOD
+            | Set::AUDIT_WRITE
+            | Set::SETFCAP;
+        let (none, all) = (Set::empty(), Set::from_bits_retain((1 << 41) - 1));
+        let ambient = WATCHING | Set::NET_RAW;
+        for (permitted, theirs, expected) in [
+            (docker, &[docker][..], docker),
+            (
+                docker,
+                &[Set::NET_RAW, Set::MKNOD],
+                Set::NET_RAW | Set::MKNOD,
+            ),
+            (docker, &[none], none),
+            (docker, &[], none),
+            // Into that one nobody looks, whatever they keep; into the other they do.
+            (docker, &[all, Set::NET_RAW], Set::NET_RAW),
+            (docker, &[docker | Set::BPF], none),
+            (ambient, &[ambient], ambient),
+            (none, &[none, docker], none),
+            // It stands for all of them.
+            (all, &[all, docker], none),
+            (Set::SYS_PTRACE | Set::NET_RAW, &[Set::NET_RAW], none),
+        ] {
+            assert_eq!(to_match(permitted, theirs), expected, "{theirs:?}");
+            let traces = kept_to_trace(permitted, theirs, false);
+            for sets in [kept(permitted, expected), traces] {
+                // What the kernel asks for.
+                assert!(sets.effective.contains(expected), "{sets:?}");
+                assert!(sets.permitted.contains(expected), "{sets:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_traces_keeps_less() {
+        let all = Set::from_bits_retain((1 << 41) - 1);
+        let looking = (LOOKING - Set::IPC_LOCK) | SIGNALLING;
+        let three = WATCHING | Set::SYS_PTRACE;
+        let old = Set::SYS_ADMIN | Set::SYS_PTRACE;
+        for (permitted, counts, effective) in [
+            (all, false, looking),
+            (all, true, looking | Set::PERFMON),
+            (three, false, Set::SYS_PTRACE),
+            (three, true, Set::SYS_PTRACE | Set::PERFMON),
+            (old, false, Set::SYS_PTRACE),
+            (old, true, old),
+        ] {
+            let sets = kept_to_trace(permitted, &[], counts);
+            assert_eq!(sets.effective, effective, "{permitted:?}");
+            assert_eq!(sets.permitted, effective | permitted & OPENING);
+        }
+    }
+
+    #[test]
     fn what_a_look_at_others_lacks_is_named() {
         assert_eq!(missing_in(Set::SYS_PTRACE), ["CAP_DAC_READ_SEARCH"]);
         let both = ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"];
         assert_eq!(missing_in(WATCHING), both);
         assert!(missing_in(LOOKING).is_empty());
+        assert!(missing_in(Set::SYS_PTRACE | OPENING).is_empty());
+        assert_eq!(missing_in(OPENING), ["CAP_SYS_PTRACE"]);
+    }
+
+    #[test]
+    fn who_may_read_only_because_they_may_write_does_so() {
+        for (permitted, in_effect) in [
+            (Set::SYS_PTRACE | OPENING, true),
+            (Set::SYS_PTRACE | OPENING | Set::DAC_READ_SEARCH, false),
+            (OPENING, false),
+        ] {
+            let sets = kept(permitted, Set::empty());
+            assert_eq!(sets.effective.contains(OPENING), in_effect, "{permitted:?}");
+            assert!(sets.permitted.contains(OPENING));
+        }
     }
 
     #[test]
@@ -208,8 +391,8 @@ mod tests {
         // Of a thread of its own, since nothing of it comes back.
         let result = std::thread::spawn(|| {
             let before = capabilities(None).unwrap();
-            limit_to_set_up(false).unwrap();
-            limit(false).unwrap();
+            limit_to_set_up(false, &[]).unwrap();
+            limit(false, &[]).unwrap();
             let after = capabilities(None).unwrap();
             let writing = Writing::begin();
             let meanwhile = capabilities(None).unwrap();

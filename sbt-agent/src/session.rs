@@ -44,6 +44,7 @@ mod result;
 mod sampling;
 pub mod signals;
 mod spinning;
+mod start;
 mod states;
 mod stopped;
 mod taking;
@@ -119,13 +120,15 @@ pub fn watch(
             let pty = look.map(|_| Pty::open(invoker)).transpose()?.flatten();
             let prepared = Prepared::run(command, invoker, pty.as_ref(), shown.clone(), &settings)?;
             master = pty.map(Pty::into_master);
-            // The rest: nothing is executed any more.
-            privilege::limit()?;
+            // The rest: nothing is executed any more. Who becomes an ordinary user has nothing
+            // then that we would need as well.
+            let looked_into = invoker.is_none().then_some(prepared.pid);
+            privilege::limit(looked_into)?;
             prepared
         }
         Target::Attach { pid } => {
-            let tracer = choice::tracer(&settings)?;
-            privilege::limit()?;
+            let tracer = choice::tracer(*pid, &settings)?;
+            privilege::limit(Some(*pid))?;
             Prepared::attach(*pid, &settings, tracer)?
         }
     };
@@ -181,6 +184,8 @@ enum Ending {
     Target,
     /// Time is up, or we were told to.
     Asked,
+    /// The source has ended by itself.
+    Lost,
 }
 
 struct Session {
@@ -250,7 +255,7 @@ impl Session {
             held,
             mut source,
             resolver,
-            line,
+            lines,
         } = prepared;
         let pidfd =
             launch::pidfd(pid).with_context(|| format!("process {pid} has ended already"))?;
@@ -323,7 +328,7 @@ impl Session {
             lost: 0,
             notes: Vec::new(),
         };
-        if let Some(line) = line {
+        for line in lines {
             session.tell(&format!("sbt: {line}\n"));
             session.notes.push(line);
         }

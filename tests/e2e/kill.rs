@@ -2,8 +2,11 @@
 
 use crate::{
     attach::{Patient, clean_code},
-    harness::{LIMIT, attach, eventually, folder, needs_root, pause, run, sbt_with, start},
+    harness::{
+        LIMIT, attach, command, eventually, folder, needs_root, pause, run, sbt_with, start,
+    },
     programs::program,
+    tty::children,
 };
 
 /// Some milliseconds, without a pattern.
@@ -84,6 +87,60 @@ fn running_a_program() {
         let end = eventually(LIMIT, || sbt.out().contains("done").then(|| sbt.out()));
         assert_eq!(end, Some(format!("ready\n{clean}\ndone 1600\n")));
     }
+}
+
+/// Who kills what is called after sbt does not kill what serves its breakpoints.
+#[test]
+fn by_its_name() {
+    needs_root!(alone);
+    let patient = Patient::start(&["threads=3", "rounds=1000", "base=1000"]);
+    let attached = attach(patient.target.pid(), &["--backend=ptrace"]);
+    pause(300);
+    let others = children(attached.sbt.pid());
+    assert_eq!(others.len(), 1, "the process that traces");
+    for file in ["comm", "cmdline"] {
+        let name = std::fs::read(format!("/proc/{}/{file}", others[0])).unwrap();
+        let name = String::from_utf8_lossy(&name).into_owned();
+        assert!(!name.contains("sbt"), "{name}");
+    }
+    attached.sbt.signal(libc::SIGKILL);
+    drop(attached);
+    patient.ended_untouched(3000);
+}
+
+#[test]
+fn what_traces_for_it_is_missed() {
+    needs_root!(alone);
+    let tracer = |sbt: u32| {
+        let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let mut all = children(sbt).into_iter();
+        all.find(|pid| name(pid).is_ok_and(|name| name == "breakpoints\n"))
+    };
+    // A program that does not come to a breakpoint any more lives.
+    let mut target = start(command(program("truth.c"), &["hold=2000000", "rounds=0"]));
+    target.wait_for("ready");
+    let pid = target.pid().to_string();
+    let sbt = start(sbt_with(&["attach", "--backend=ptrace", &pid]));
+    let found = eventually(LIMIT, || tracer(sbt.pid())).unwrap();
+    pause(300);
+    crate::harness::kill(found.cast_signed(), libc::SIGKILL);
+    let finished = sbt.finish().expect(125);
+    for words in ["sbt: the process that traces", "end sbt instead", "sbt · "] {
+        assert!(finished.stderr.contains(words), "{finished}");
+    }
+    assert!(!finished.stderr.contains("ring"), "{finished}");
+    target.finish().expect(0);
+    // One that does, dies, and its status is sbt's.
+    let mut command = sbt_with(&["run", "--backend=ptrace", "--"]);
+    command.arg(program("truth.c"));
+    command.args(["threads=3", "rounds=100000", "base=1000"]);
+    let mut sbt = start(command);
+    sbt.wait_for("ready");
+    pause(200);
+    crate::harness::kill(tracer(sbt.pid()).unwrap().cast_signed(), libc::SIGKILL);
+    let finished = sbt.finish().expect(128 + libc::SIGTRAP);
+    let text = finished.stderr.replace('\n', " ");
+    assert!(text.contains("end sbt instead"), "{finished}");
 }
 
 #[test]

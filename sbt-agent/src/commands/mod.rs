@@ -40,14 +40,14 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 /// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
 /// was asked for wrongly.
 pub fn act(command: Command) -> anyhow::Result<u8> {
-    if let Command::Hang { .. }
-    | Command::Report { .. }
-    | Command::Diff { .. }
-    | Command::Check { file: Some(_), .. }
-    | Command::Replay { .. } = &command
-    {
-        // They start nothing. What they read may be anybody's.
-        session::privilege::limit()?;
+    // These start nothing. What they read may be anybody's.
+    match &command {
+        Command::Hang { pid, .. } => session::privilege::limit(Some(*pid))?,
+        Command::Report { .. }
+        | Command::Diff { .. }
+        | Command::Check { file: Some(_), .. }
+        | Command::Replay { .. } => session::privilege::limit(None)?,
+        _ => {}
     }
     match command {
         Command::Run {

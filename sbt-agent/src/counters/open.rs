@@ -12,7 +12,7 @@ use super::{
     device::{self, Asked, DEVICES},
     name::Side,
 };
-use crate::source::perf;
+use crate::{session::privilege, source::perf};
 
 /// Where the values of a counter are, in what comes through the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +176,8 @@ fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
             "this machine refuses it as it is written; `sbt list` shows what it has".into()
         }
         Some(libc::EACCES | libc::EPERM) => {
-            "missing privilege; run with sudo, or lower /proc/sys/kernel/perf_event_paranoid".into()
+            let remedy = privilege::become_root();
+            format!("missing CAP_PERFMON; {remedy}, or lower /proc/sys/kernel/perf_event_paranoid")
         }
         Some(libc::EMFILE) => {
             "too many files are open, one for each counter and CPU; raise `ulimit -n`".into()

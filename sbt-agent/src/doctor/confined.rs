@@ -3,7 +3,8 @@
 
 use super::{Finding, State};
 use crate::{
-    session::privilege::{self, FILTER, USER_NAMESPACE, in_user_namespace},
+    rights::in_user_namespace,
+    session::privilege::{self, FILTER, USER_NAMESPACE},
     source::ebpf::bpf,
 };
 

@@ -44,7 +44,6 @@ pub(super) fn ptrace() -> Finding {
 }
 
 fn try_ptrace() -> anyhow::Result<()> {
-    let tracer = Process::start()?;
     let mut watched = Command::new("/proc/self/exe")
         .args(["__demo", demo::DEADLOCK, "2", "1", "--patient"])
         .stdin(Stdio::null())
@@ -52,8 +51,9 @@ fn try_ptrace() -> anyhow::Result<()> {
         .stderr(Stdio::null())
         .spawn()?;
     let settings = Settings::default();
-    let tried = Ptrace::begin(tracer, watched.id(), true, false, false, &settings);
-    let tried = tried.map(drop);
+    let tried = Process::start(watched.id(), &settings).and_then(|tracer| {
+        Ptrace::begin(tracer, watched.id(), true, false, false, &settings).map(drop)
+    });
     let _gone = watched.kill();
     let _status = watched.wait();
     tried

@@ -1,15 +1,15 @@
 //! What capabilities the file of sbt has, and whether they come to anything: what an
 //! ordinary user needs in the place of root.
 
-use std::{env, path::Path};
+use std::env;
 
 use rustix::thread::no_new_privs;
 
 use super::{Finding, State};
-use crate::session::privilege::{self, SETCAP};
-
-/// Where a file's capabilities are kept.
-const ATTRIBUTE: &str = "security.capability";
+use crate::{
+    session::privilege::{self, SETCAP},
+    target::capabilities,
+};
 
 /// Those that matter, by their bits, as setcap calls them.
 const NAMES: [(u32, &str); 5] = [
@@ -39,35 +39,19 @@ struct Facts<'a> {
 /// Looks at the file of this process.
 pub(super) fn file(effective: u64) -> Finding {
     let path = env::current_exe().unwrap_or_default();
-    let (permitted, at_once) = read(&path).unzip();
+    let (permitted, at_once) = capabilities::of_file(&path).unzip();
     let state = judge(&Facts {
         path: &path.to_string_lossy(),
         permitted,
         at_once: at_once.unwrap_or(false),
         effective,
-        nosuid: privilege::is_nosuid(&path),
+        nosuid: capabilities::is_nosuid(&path),
         no_new_privs: no_new_privs().unwrap_or(false),
     });
     Finding {
         what: "setcap",
         state,
     }
-}
-
-fn read(path: &Path) -> Option<(u64, bool)> {
-    let mut bytes = [0; 64];
-    let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes).ok()?;
-    decode(bytes.get(..length)?)
-}
-
-/// `struct vfs_cap_data` of linux/capability.h: a word with the flag for "in effect", then
-/// for each half of the numbers those permitted and those inheritable.
-fn decode(bytes: &[u8]) -> Option<(u64, bool)> {
-    let (words, _) = bytes.as_chunks::<4>();
-    let word = |index: usize| words.get(index).map(|word| u32::from_le_bytes(*word));
-    let low = u64::from(word(1)?);
-    let high = word(3).map_or(0, u64::from);
-    Some((high << 32 | low, word(0)? & 1 == 1))
 }
 
 fn judge(facts: &Facts<'_>) -> State {
@@ -119,17 +103,6 @@ mod tests {
             nosuid: false,
             no_new_privs: false,
         }
-    }
-
-    #[test]
-    fn what_setcap_writes_is_read() {
-        // cap_bpf,cap_perfmon,cap_sys_ptrace+ep
-        let bytes = [
-            1, 0, 0, 2, 0, 0, 8, 0, 0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0,
-        ];
-        assert_eq!(decode(&bytes), Some((THREE, true)));
-        assert_eq!(decode(&bytes[..3]), None);
-        assert_eq!(decode(&[]), None);
     }
 
     #[test]

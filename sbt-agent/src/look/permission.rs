@@ -6,7 +6,8 @@ use anyhow::anyhow;
 
 use crate::{
     rights,
-    target::{memory::Memory, process},
+    session::privilege::{self, PTRACE},
+    target::{memory::Memory, process, trace},
 };
 
 /// Where the kernel's module Yama says who may look into whose processes.
@@ -31,8 +32,22 @@ pub fn check(process: u32) -> anyhow::Result<()> {
     let own = unsafe { libc::geteuid() };
     let owner = fs::metadata(&folder).map_or(own, |meta| meta.uid());
     let scope = fs::read_to_string(YAMA).unwrap_or_default();
-    let missing = rights::missing_to_look().join(" and ");
+    let missing = rights::missing_to_look();
+    if missing.contains(&PTRACE.1) && privilege::root_lacks() {
+        let remedy = privilege::become_root();
+        return Err(anyhow!(why_not_even_root(process, remedy)));
+    }
+    let missing = missing.join(" and ");
     Err(anyhow!(why(process, owner == own, scope.trim(), &missing)))
+}
+
+/// `remedy`: see [`privilege::become_root`].
+fn why_not_even_root(process: u32, remedy: &str) -> String {
+    let missing = PTRACE.1;
+    format!(
+        "may not look into process {process}: it belongs to another user or has other \
+         privileges, and {missing} is missing; {remedy}"
+    )
 }
 
 fn why(process: u32, is_own: bool, scope: &str, missing: &str) -> String {
@@ -68,6 +83,7 @@ pub fn traced(process: u32, by: u32) -> String {
     }
     let name = process::text(format!("/proc/{by}/comm")).unwrap_or_default();
     let name = match name.trim() {
+        _ if trace::is_server(by) => " (that of an sbt)".into(),
         "" => String::new(),
         name => format!(" ({name})"),
     };
@@ -100,6 +116,11 @@ mod tests {
         }
         assert!(why(42, false, "", "CAP_X").contains("missing CAP_X"));
         assert!(why(42, false, "", "").contains("filter"));
+        let text = why_not_even_root(42, "start the container with it");
+        assert!(
+            text.contains("CAP_SYS_PTRACE is missing; start") && !text.contains("sudo"),
+            "{text}"
+        );
         assert!(check(std::process::id()).is_ok());
     }
 }

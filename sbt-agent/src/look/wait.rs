@@ -18,17 +18,10 @@ use crate::{
     hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
     target::{
         memory::Memory,
-        process,
         sites::{CLibrary, Resolver},
         trace,
     },
 };
-
-/// Whether a process serves breakpoints for an sbt.
-fn is_sbt(process: u32) -> bool {
-    let name = process::text(format!("/proc/{process}/comm"));
-    name.is_ok_and(|name| name.trim_end().as_bytes() == trace::SERVER.to_bytes())
-}
 
 /// What the threads do, in their order, and the barriers that they wait at.
 pub fn all(
@@ -80,7 +73,7 @@ fn stopped(threads: &[Seen]) -> HashSet<u32> {
     let processes: HashSet<u32> = alive().map(|seen| seen.id.process).collect();
     let stands = |seen: &Seen| match seen.glance.state {
         'T' => true,
-        't' => is_sbt(seen.glance.tracer),
+        't' => trace::is_server(seen.glance.tracer),
         _ => false,
     };
     let all_stand = |process: &u32| {
@@ -118,7 +111,7 @@ impl Waits<'_> {
             'T' => Doing::Stopped,
             't' if self.stopped.contains(&seen.id.process) => Doing::Stopped,
             // At a breakpoint, for a moment.
-            't' if is_sbt(glance.tracer) => by_call,
+            't' if trace::is_server(glance.tracer) => by_call,
             't' => Doing::Traced { by: glance.tracer },
             _ => by_call,
         }

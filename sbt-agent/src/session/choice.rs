@@ -2,6 +2,7 @@
 
 use super::{Departures, privilege};
 use crate::{
+    rights,
     settings::Settings,
     source::{
         Backend, Source,
@@ -14,17 +15,19 @@ use crate::{
 /// A source, and what the user should know of its choice at once.
 pub type Chosen = (Box<dyn Source>, Option<String>);
 
-/// What is to be started while sbt has its privileges still: the process that traces, if it
-/// will be wanted.
-pub fn tracer(settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
+/// What is to be started while sbt has its privileges still: the process that traces `pid`, if
+/// it will be wanted.
+pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
     let wanted = match settings.backend {
         Backend::Ptrace => true,
         Backend::Auto => {
-            !privilege::missing(privilege::effective()).is_empty() || privilege::in_user_namespace()
+            !privilege::missing(privilege::effective()).is_empty() || rights::in_user_namespace()
         }
         Backend::Ebpf | Backend::Perf => false,
     };
-    wanted.then(ptrace::Process::start).transpose()
+    wanted
+        .then(|| ptrace::Process::start(pid, settings))
+        .transpose()
 }
 
 /// Gets the source ready that the settings ask for. Breakpoints of the processor are only for
@@ -45,7 +48,7 @@ pub fn source(
 ) -> anyhow::Result<Chosen> {
     let departures = settings.departures != Departures::Off;
     let by_stopping = || -> anyhow::Result<Box<dyn Source>> {
-        let tracer = tracer.map_or_else(ptrace::Process::start, Ok)?;
+        let tracer = tracer.map_or_else(|| ptrace::Process::start(pid, settings), Ok)?;
         let source = Ptrace::begin(tracer, pid, runs, departures, children, settings)?;
         Ok(Box::new(source))
     };

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     choice::{self, Chosen},
-    privilege,
+    privilege, start,
 };
 use crate::{
     settings::Settings,
@@ -18,6 +18,7 @@ use crate::{
     target::{
         executes,
         files::ProbedFile,
+        gain::Who,
         launch::{self, Held, Invoker},
         libraries::{self, WillMap},
         process,
@@ -35,7 +36,7 @@ pub struct Prepared {
     pub source: Box<dyn Source>,
     pub resolver: Resolver,
     /// What the user should know at once.
-    pub line: Option<String>,
+    pub lines: Vec<String>,
 }
 
 impl Prepared {
@@ -53,14 +54,14 @@ impl Prepared {
             .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
-        let tracer = choice::tracer(settings)?;
+        let tracer = choice::tracer(pid, settings)?;
         // The program has been forked, and has what it should have.
-        privilege::limit_to_set_up()?;
+        privilege::limit_to_set_up(pid)?;
         let wanted = Arc::new(wanted(settings));
         let arguments = &command[1.min(command.len())..];
         let as_whom = (program, invoker);
         match attach_to_program(pid, as_whom, arguments, settings, wanted, tracer) {
-            Ok(((source, line), resolver)) => Ok(Self {
+            Ok(((source, lines), resolver)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
                     command
@@ -71,7 +72,7 @@ impl Prepared {
                 held: Some(held),
                 source,
                 resolver,
-                line,
+                lines,
             }),
             Err(error) => {
                 held.abandon();
@@ -118,10 +119,13 @@ impl Prepared {
             held: None,
             source,
             resolver,
-            line,
+            lines: line.into_iter().collect(),
         })
     }
 }
+
+/// A source, and all that the user should know at once.
+type Told = (Box<dyn Source>, Vec<String>);
 
 fn attach_to_program(
     pid: u32,
@@ -130,7 +134,7 @@ fn attach_to_program(
     settings: &Settings,
     wanted: Arc<Wanted>,
     tracer: Option<Tracer>,
-) -> anyhow::Result<(Chosen, Resolver)> {
+) -> anyhow::Result<(Told, Resolver)> {
     let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     let (loaded, (mut files, possible, has_children)) =
@@ -156,6 +160,13 @@ fn attach_to_program(
             (files, paths.possible, has_children)
         });
     let (mut source, line) = loaded?;
+    if let Some(invoker) = invoker.filter(|_| source.traces_the_start()) {
+        privilege::check_user(&invoker.shown())?;
+    }
+    let who = Who::of(pid).map(|who| user.map_or(who, |user| who.become_user(user)));
+    let told = program.as_deref().zip(who.as_ref());
+    let told = told.and_then(|(program, who)| start::line(source.as_ref(), program, who));
+    let lines = line.into_iter().chain(told).collect();
     source.set_scope(if has_children {
         Scope::Everyone
     } else {
@@ -167,7 +178,7 @@ fn attach_to_program(
     resolver.know(&files);
     learn(source.as_mut(), &mut resolver)?;
     source.attach(&files)?;
-    Ok(((source, line), resolver))
+    Ok(((source, lines), resolver))
 }
 
 /// Learns from the files which callers are to be found, and how.

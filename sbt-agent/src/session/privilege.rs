@@ -1,12 +1,11 @@
 //! What this user may not do, in one line that says what to type.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
-use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::{
-    rights,
+    rights::{self, in_user_namespace},
     source::{
         Backend,
         ebpf::{
@@ -15,7 +14,7 @@ use crate::{
             loader::LoadError,
         },
     },
-    target::process,
+    target::{capabilities, process},
 };
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).
@@ -27,17 +26,31 @@ const SYS_ADMIN: u32 = 21;
 /// What setcap is told to let an ordinary user watch, also processes of others.
 pub const SETCAP: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace+ep";
 
-/// What the first user namespace is called by the kernel (`PROC_USER_INIT_INO`).
-const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
-
-/// Gives up what watching does not need; see [`rights::limit`].
-pub fn limit() -> anyhow::Result<()> {
-    rights::limit(admin_is_needed()).context(CANNOT_LIMIT)
+/// Gives up what watching does not need; see [`rights::limit`]. `looked_into`: a process that
+/// is, with those that it has started.
+pub fn limit(looked_into: Option<u32>) -> anyhow::Result<()> {
+    rights::limit(admin_is_needed(), &theirs(looked_into)).context(CANNOT_LIMIT)
 }
 
 /// The same before the set-up of a program; see [`rights::limit_to_set_up`].
-pub fn limit_to_set_up() -> anyhow::Result<()> {
-    rights::limit_to_set_up(admin_is_needed()).context(CANNOT_LIMIT)
+pub fn limit_to_set_up(program: u32) -> anyhow::Result<()> {
+    rights::limit_to_set_up(admin_is_needed(), &theirs(Some(program))).context(CANNOT_LIMIT)
+}
+
+/// The same for the process that traces; see [`rights::limit_to_trace`].
+pub fn limit_to_trace(traced: u32, counts: bool) -> anyhow::Result<()> {
+    rights::limit_to_trace(&theirs(Some(traced)), counts).context(CANNOT_LIMIT)
+}
+
+/// The capabilities of a process and its descendants, where they matter.
+fn theirs(process: Option<u32>) -> Vec<u64> {
+    let process = process.filter(|_| rights::depend_on_others());
+    let processes = process.into_iter().flat_map(|process| {
+        let mut all = process::descendants(process);
+        all.push(process);
+        all
+    });
+    processes.flat_map(capabilities::of).collect()
 }
 
 const CANNOT_LIMIT: &str = "cannot give up privileges";
@@ -45,12 +58,6 @@ const CANNOT_LIMIT: &str = "cannot give up privileges";
 fn admin_is_needed() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     version(&release) < Some((6, 6))
-}
-
-/// Whether this is a user namespace of its own, so that capabilities are not those of the
-/// machine.
-pub fn in_user_namespace() -> bool {
-    fs::metadata("/proc/self/ns/user").is_ok_and(|it| it.ino() != FIRST_USER_NAMESPACE)
 }
 
 /// What to say there.
@@ -115,8 +122,11 @@ pub fn remedy() -> String {
     if in_user_namespace() {
         return "run sbt outside of this user namespace, with sudo".into();
     }
+    if root_lacks() {
+        return OF_ROOT.into();
+    }
     let binary = std::env::current_exe().unwrap_or_else(|_| "sbt".into());
-    remedy_for(&binary.to_string_lossy(), is_nosuid(&binary))
+    remedy_for(&binary.to_string_lossy(), capabilities::is_nosuid(&binary))
 }
 
 fn remedy_for(binary: &str, nosuid: bool) -> String {
@@ -128,9 +138,24 @@ fn remedy_for(binary: &str, nosuid: bool) -> String {
     format!("run it with sudo, or `sudo setcap {SETCAP} {binary}` once")
 }
 
-/// Whether a file lies where its capabilities have no effect.
-pub fn is_nosuid(path: &Path) -> bool {
-    statvfs(path).is_ok_and(|it| it.flags().contains(FsFlags::ST_NOSUID))
+/// What helps where it must be root who watches.
+pub fn become_root() -> &'static str {
+    if root_lacks() { OF_ROOT } else { "use sudo" }
+}
+
+/// What to say to a root who has not what root has.
+const OF_ROOT: &str = "root has not all of its capabilities here, as in containers: start that with \
+    them (docker: --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE), or run sbt outside of it";
+
+/// Whether we are root, and that does not say much.
+pub fn root_lacks() -> bool {
+    // SAFETY: asks for a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    is_root && lacks(effective())
+}
+
+fn lacks(effective: u64) -> bool {
+    !missing(effective).is_empty() || effective >> PTRACE.0 & 1 == 0
 }
 
 /// Makes an error of loading one that says what to do.
@@ -171,17 +196,29 @@ pub fn explain(error: LoadError) -> anyhow::Error {
 pub fn check_process(pid: u32, backend: Backend) -> anyhow::Result<()> {
     match fs::read_link(process::folder(pid).join("root")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(anyhow!("{}", may_not_look(pid, backend, &remedy())))
+            let line = may_not_look(pid, backend, &remedy(), root_lacks());
+            Err(anyhow!("{line}"))
         }
         _ => Ok(()),
     }
 }
 
+/// Whether root may look into a program that is started as another user, as it does under sudo.
+pub fn check_user(user: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        rights::may_look_at_all(),
+        "may not look into a program of {user}, who called sudo and as whom it is started: \
+         missing {}; --as-root starts it as root; {OF_ROOT}",
+        PTRACE.1,
+    );
+    Ok(())
+}
+
 /// Breakpoints are written, and no capability of the file lets an ordinary user write to
 /// others' memory.
-fn may_not_look(pid: u32, backend: Backend, remedy: &str) -> String {
+fn may_not_look(pid: u32, backend: Backend, remedy: &str, root_lacks: bool) -> String {
     let (missing, remedy) = match backend {
-        Backend::Ptrace => (String::new(), "run it with sudo"),
+        Backend::Ptrace if !root_lacks => (String::new(), "run it with sudo"),
         _ => (format!("missing {}, since ", PTRACE.1), remedy),
     };
     format!(
@@ -218,7 +255,7 @@ mod tests {
 
     #[test]
     fn breakpoints_in_others_are_not_promised_by_setcap() {
-        let line = |backend| may_not_look(7, backend, "run it with sudo, or setcap");
+        let line = |backend| may_not_look(7, backend, "run it with sudo, or setcap", false);
         assert!(line(Backend::Auto).contains("missing CAP_SYS_PTRACE"));
         assert!(line(Backend::Perf).ends_with("or setcap"));
         let traced = line(Backend::Ptrace);
@@ -226,6 +263,23 @@ mod tests {
             traced.contains("sudo") && !traced.contains("setcap") && !traced.contains("missing"),
             "{traced}"
         );
+    }
+
+    #[test]
+    fn a_root_without_them_is_not_sent_to_sudo() {
+        for backend in [Backend::Auto, Backend::Perf, Backend::Ptrace] {
+            let line = may_not_look(7, backend, OF_ROOT, true);
+            assert!(
+                line.contains("missing CAP_SYS_PTRACE") && line.contains("--cap-add SYS_PTRACE"),
+                "{line}"
+            );
+            assert!(!line.contains("sudo") && !line.contains("setcap"), "{line}");
+        }
+        let all = 1 << 39 | 1 << 38 | 1 << PTRACE.0;
+        assert!(!lacks(all) && !lacks(1 << SYS_ADMIN | 1 << PTRACE.0));
+        for (bit, _) in NEEDED.into_iter().chain([PTRACE]) {
+            assert!(lacks(all & !(1 << bit)), "{bit}");
+        }
     }
 
     #[test]

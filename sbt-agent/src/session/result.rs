@@ -22,7 +22,9 @@ impl Session {
         self.settle_hangs();
         self.model.finish();
         self.narrate();
-        self.notes.extend(totals.notes);
+        let known = |note: &String| self.notes.contains(note);
+        let (_, new): (Vec<_>, Vec<_>) = totals.notes.into_iter().partition(known);
+        self.notes.extend(new);
         self.lost = totals.lost;
         // If that fails, there is something to note.
         self.write_down();

@@ -45,15 +45,18 @@ impl Session {
         let mut ticks = ticks(TICK);
         loop {
             tokio::select! {
-                batch = self.batches.recv() => match batch {
-                    Some(batch) => {
-                        // The model is to have them before it learns of what came later.
-                        self.sample();
-                        self.take(&batch);
-                    }
-                    // The source has stopped and handed everything over.
-                    None => break,
-                },
+                batch = self.batches.recv() => {
+                    let Some(batch) = batch else {
+                        // The source has stopped and handed everything over.
+                        if self.lose_source() {
+                            ending = Some(Ending::Lost);
+                        }
+                        break;
+                    };
+                    // The model is to have them before it learns of what came later.
+                    self.sample();
+                    self.take(&batch);
+                }
                 result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
                     drop(result.context("waiting for the program")?);
                     ending = Some(Ending::Target);
@@ -117,31 +120,47 @@ impl Session {
                 }
             }
         }
-        self.conclude((ending == Some(Ending::Target), told_to_end), deliver)
-            .await
+        self.conclude((ending, told_to_end), deliver).await
     }
 
-    /// After the probes: the report is written, and the program waited for. `target_ended`:
-    /// watching was over by that; `told_to_end`: a signal has said so.
+    /// Nothing more comes. If nobody has stopped the source, it has ended by itself: whether.
+    fn lose_source(&mut self) -> bool {
+        let Some(source) = &self.source else {
+            return false;
+        };
+        let line = source.ended_by_itself();
+        self.tell(&format!("sbt: {line}\n"));
+        self.notes.push(line.into());
+        self.stop();
+        true
+    }
+
+    /// After the probes: the report is written, and the program waited for. `ending`: by what
+    /// watching was over; `told_to_end`: a signal has said so.
     async fn conclude(
         mut self,
-        (target_ended, told_to_end): (bool, bool),
+        (ending, told_to_end): (Option<Ending>, bool),
         deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<u8>> {
         self.leave_screen()?;
         let totals = match self.stopping.take() {
             Some(stopping) => stopping.await.context("stopping the probes")??,
-            None => anyhow::bail!("the reader of the ring buffers ended by itself"),
+            // It is stopped wherever watching ends.
+            None => anyhow::bail!("the source has not been stopped"),
         };
         if told_to_end || self.interrupted {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
         self.end_the_rest().await;
-        let mut report = self.report(totals, target_ended);
+        let mut report = self.report(totals, ending == Some(Ending::Target));
         report.notes.extend(self.recording_note().await);
         // What cannot be written is no reason to leave the program alone, nor the other files.
         let delivered = self.aside(|| deliver(&report)).await;
-        let delivered = delivered.and(self.write_folded());
+        let delivered = delivered.and(self.write_folded()).and_then(|()| {
+            let is_lost = ending == Some(Ending::Lost);
+            anyhow::ensure!(!is_lost, "watching ended before the program did");
+            Ok(())
+        });
         // Watching may be over when the program is not: its status is ours.
         self.wait(None).await?;
         if let Some(relay) = &mut self.relay {

@@ -95,6 +95,17 @@ pub trait Source: Send {
     /// How it works, in a few words: the rung of the ladder it stands on.
     fn method(&self) -> String;
 
+    /// What to say if it ends though nobody has stopped it.
+    fn ended_by_itself(&self) -> &'static str {
+        "the reader of events has ended by itself: what happened since was not seen; run it again"
+    }
+
+    /// Whether a program that is started is traced at its start, as by a debugger: then it must
+    /// be a process into which this user may look.
+    fn traces_the_start(&self) -> bool {
+        false
+    }
+
     /// Begins to hand events over. `time_ns`: from when on; `baselines`: what the
     /// threads that exist have used so far.
     fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()>;

@@ -2,37 +2,62 @@
 
 use std::fs;
 
-use crate::target::process;
+use crate::{
+    session::privilege,
+    target::{process, trace},
+};
 
 /// Where the kernel's module Yama says who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
+/// Who traces already.
+#[derive(Clone, Copy, Debug)]
+enum Tracer {
+    /// For this sbt. The process that does it must not be ended: the target would be, too.
+    Sbt(u32),
+    /// Whoever.
+    Other(u32),
+}
+
+impl Tracer {
+    fn of(pid: u32) -> Option<Self> {
+        let tracer = process::tracer(pid, pid)?;
+        let server = trace::is_server(tracer).then_some(tracer);
+        let sbt = server.and_then(process::parent);
+        Some(sbt.map_or(Self::Other(tracer), Self::Sbt))
+    }
+}
+
 /// One line of an error that came of tracing a process.
 pub fn explain(pid: u32, error: &anyhow::Error) -> anyhow::Error {
     let scope = fs::read_to_string(YAMA).unwrap_or_default();
-    let status = process::text(format!("/proc/{pid}/status")).unwrap_or_default();
-    anyhow::anyhow!("{}", why(pid, &format!("{error:#}"), scope.trim(), &status))
+    let (error, remedy) = (format!("{error:#}"), privilege::become_root());
+    anyhow::anyhow!(
+        "{}",
+        why(pid, &error, scope.trim(), Tracer::of(pid), remedy)
+    )
 }
 
-fn why(pid: u32, error: &str, scope: &str, status: &str) -> String {
-    let tracer = status
-        .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"))
-        .map(str::trim)
-        .filter(|tracer| !["", "0"].contains(tracer));
+/// `remedy`: what makes one root.
+fn why(pid: u32, error: &str, scope: &str, tracer: Option<Tracer>, remedy: &str) -> String {
     let reason = match (tracer, scope) {
-        (Some(tracer), _) => {
-            format!("process {tracer} traces it already (a debugger, or another sbt): end that one")
+        (Some(Tracer::Sbt(sbt)), _) => {
+            format!("another sbt, process {sbt}, traces it already: end that one")
         }
-        (None, "1") => "this machine lets only a parent trace its children \
-             (kernel.yama.ptrace_scope is 1): start the program with `sbt run`, or use sudo"
-            .into(),
+        (Some(Tracer::Other(tracer)), _) => {
+            format!("process {tracer} traces it already, as a debugger does: end that one")
+        }
+        (None, "1") => format!(
+            "this machine lets only a parent trace its children (kernel.yama.ptrace_scope is 1): \
+             start the program with `sbt run`, or {remedy}"
+        ),
         (None, "2" | "3") => format!(
-            "this machine forbids it to ordinary users (kernel.yama.ptrace_scope is {scope}): use sudo"
+            "this machine forbids it to ordinary users (kernel.yama.ptrace_scope is {scope}): \
+             {remedy}"
         ),
         (None, _) => format!(
             "it belongs to another user, has other privileges, or a container's filter forbids \
-             it ({error}): use sudo"
+             it ({error}): {remedy}"
         ),
     };
     format!("may not trace process {pid}: {reason}")
@@ -40,18 +65,22 @@ fn why(pid: u32, error: &str, scope: &str, status: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::why;
+    use super::{Tracer, why};
 
     #[test]
     fn each_reason_has_its_remedy() {
-        let none = "Name:\tx\nTracerPid:\t0\n";
-        for (scope, status, word) in [
-            ("", "TracerPid:\t77\n", "process 77 traces it already"),
-            ("1", none, "sbt run"),
-            ("3", none, "ptrace_scope is 3"),
-            ("", none, "another user"),
+        for (scope, tracer, word) in [
+            ("", Some(Tracer::Other(77)), "process 77 traces it already"),
+            (
+                "",
+                Some(Tracer::Sbt(5)),
+                "another sbt, process 5, traces it",
+            ),
+            ("1", None, "sbt run"),
+            ("3", None, "ptrace_scope is 3"),
+            ("", None, "another user"),
         ] {
-            let line = why(5, "EPERM", scope, status);
+            let line = why(5, "EPERM", scope, tracer, "use sudo");
             assert!(line.contains(word), "{line}");
         }
     }

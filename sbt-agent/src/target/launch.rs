@@ -103,7 +103,7 @@ impl Invoker {
     }
 
     /// The name, or the number of one without.
-    fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         if self.name.is_empty() {
             return format!("user {}", self.uid);
         }

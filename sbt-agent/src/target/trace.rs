@@ -4,10 +4,19 @@
 //! the target that stands still. Errors are the kernel's: `ESRCH` mostly means that it has
 //! ended meanwhile, or runs.
 
-use std::io;
+use std::{ffi::CStr, io};
 
-/// What the process is called that serves breakpoints for an sbt.
-pub const SERVER: &std::ffi::CStr = c"sbt-trace";
+use super::process;
+
+/// What the process is called that serves breakpoints for an sbt. Not after sbt: who ends that by
+/// its name (`pkill -9 sbt`) would end this one with it, and so the target.
+pub const SERVER: &CStr = c"breakpoints";
+
+/// Whether a process is called so.
+pub fn is_server(process: u32) -> bool {
+    let name = process::text(format!("/proc/{process}/comm"));
+    name.is_ok_and(|name| name.trim_end().as_bytes() == SERVER.to_bytes())
+}
 
 /// A thread, as sbt's own pid namespace numbers it.
 pub type Id = libc::pid_t;
@@ -123,6 +132,47 @@ pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     };
     let address = (&raw mut room).expose_provenance();
     request(libc::PTRACE_SETREGSET, id, GENERAL, address)
+}
+
+/// Eight bytes of the memory of one that stands.
+pub fn peek(id: Id, address: u64) -> io::Result<u64> {
+    let mut word = 0_u64;
+    let from = usize::try_from(address).map_err(io::Error::other)?;
+    // Not by the C library, which gives the word in the place of an error.
+    // SAFETY: the kernel writes the word into a number of ours.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_ptrace,
+            libc::c_long::from(libc::PTRACE_PEEKDATA),
+            libc::c_long::from(id),
+            from,
+            &raw mut word,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(word)
+}
+
+/// Changes them, also where the program may not.
+pub fn poke(id: Id, address: u64, word: u64) -> io::Result<()> {
+    let to = usize::try_from(address).map_err(io::Error::other)?;
+    let word = usize::try_from(word).map_err(io::Error::other)?;
+    request(libc::PTRACE_POKEDATA, id, to, word)
+}
+
+/// The signal that has ended the process of which a SIGCHLD tells at which one stands; `None` if
+/// none has.
+pub fn ended_by_signal(id: Id) -> Option<i32> {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let address = (&raw mut info).expose_provenance();
+    request(libc::PTRACE_GETSIGINFO, id, 0, address).ok()?;
+    let tells = info.si_signo == libc::SIGCHLD
+        && matches!(info.si_code, libc::CLD_KILLED | libc::CLD_DUMPED);
+    // SAFETY: it is a field of what the kernel tells with such a signal.
+    tells.then(|| unsafe { info.si_status() })
 }
 
 /// What belongs to the event at which one stands: mostly the number of another thread.

@@ -75,7 +75,7 @@ impl Hardware {
         children: bool,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        let refused = |error: io::Error| anyhow!("{}", refused::why(&error, refused::paranoid()));
+        let refused = |error: io::Error| anyhow!("{}", refused::explain(&error));
         super::allow_files();
         let hit_ns = calibrate::hit_ns().map_err(refused)?;
         let mut outside = Outside::new(pid, children, settings);
@@ -103,7 +103,7 @@ impl Hardware {
 
     fn change(&mut self, change: impl FnOnce(&mut Watch) -> io::Result<()>) -> anyhow::Result<()> {
         let changed = change(&mut self.watch());
-        changed.map_err(|error| anyhow!("{}", refused::why(&error, refused::paranoid())))
+        changed.map_err(|error| anyhow!("{}", refused::explain(&error)))
     }
 }
 
@@ -134,6 +134,10 @@ impl Source for Hardware {
 
     fn method(&self) -> String {
         "breakpoints of the processor".into()
+    }
+
+    fn traces_the_start(&self) -> bool {
+        true
     }
 
     fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {

@@ -2,21 +2,30 @@
 
 use std::{fs, io};
 
+use crate::session::privilege;
+
+/// One line of an error of the kernel.
+pub fn explain(error: &io::Error) -> String {
+    why(error, paranoid(), privilege::become_root())
+}
+
 /// What the kernel lets ordinary users watch.
-pub fn paranoid() -> Option<i32> {
+fn paranoid() -> Option<i32> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     text.ok()?.trim().parse().ok()
 }
 
-/// One line of an error of the kernel, and what it lets ordinary users watch.
-pub fn why(error: &io::Error, paranoid: Option<i32>) -> String {
+/// `remedy`: what makes one root.
+fn why(error: &io::Error, paranoid: Option<i32>, remedy: &str) -> String {
     let number = error.raw_os_error().unwrap_or(0);
     let reason = match (number, paranoid) {
         (libc::EACCES | libc::EPERM, Some(level @ 3..)) => format!(
             "this machine lets ordinary users watch nothing (kernel.perf_event_paranoid is \
              {level}): `sudo sysctl kernel.perf_event_paranoid=2`, or use --backend ptrace"
         ),
-        (libc::EACCES, _) => "it belongs to another user, or has other privileges: use sudo".into(),
+        (libc::EACCES, _) => {
+            format!("it belongs to another user, or has other privileges: {remedy}")
+        }
         (libc::EPERM, _) => {
             "a filter of system calls forbids it, as those of containers do, or no \
              more memory may be locked (`ulimit -l`, `sysctl kernel.perf_event_mlock_kb`): use \
@@ -61,11 +70,11 @@ mod tests {
             (libc::EINVAL, Some(2), "5.13"),
             (libc::EIO, Some(2), "sbt doctor"),
         ] {
-            let line = why(&io::Error::from_raw_os_error(errno), paranoid);
+            let line = why(&io::Error::from_raw_os_error(errno), paranoid, "use sudo");
             assert!(line.contains(word), "{line}");
             assert!(!line.contains('\n'), "{line}");
         }
-        let line = why(&io::ErrorKind::ResourceBusy.into(), Some(2));
+        let line = why(&io::ErrorKind::ResourceBusy.into(), Some(2), "");
         assert!(line.contains("begin faster"), "{line}");
     }
 }

@@ -10,7 +10,10 @@ use std::{
     io::{self, Read as _},
     os::{
         fd::OwnedFd,
-        unix::{net::UnixStream, process::CommandExt as _},
+        unix::{
+            net::UnixStream,
+            process::{CommandExt as _, ExitStatusExt as _},
+        },
     },
     process::{Child, Command, Stdio},
     sync::{
@@ -25,9 +28,12 @@ use sbt_common::{Code, Kmp, Rule};
 
 mod calibrate;
 pub(super) mod clocks;
+mod closed;
 mod counters;
 mod displaced;
 mod gap;
+mod inject;
+mod mapped;
 mod space;
 pub(super) mod stop;
 mod tracer;
@@ -50,10 +56,16 @@ use super::{
     hits::{self, places},
     outside::{Outside, set_futexes},
 };
-use crate::{counters::Plan, session::States, settings::Settings, target::files::ProbedFile};
+use crate::{
+    counters::Plan, rights, session::States, settings::Settings, target::files::ProbedFile,
+};
 
-/// What sbt is called with to be the process that traces: no command that a user would type.
-pub const ARGUMENT: &str = "trace-for-sbt";
+/// What sbt is called with to be the process that traces: no command that a user would type, nor
+/// find if they look for sbt (`pkill -f`).
+pub const ARGUMENT: &str = "__breakpoints";
+
+/// The word behind the numbers if counters are asked for.
+const COUNTS: &str = "counts";
 
 /// Records are taken together for so long: who reads them need not be woken for each.
 const TOGETHER: Duration = Duration::from_millis(10);
@@ -76,19 +88,32 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it. Before sbt gives its privileges up: it does that for itself.
-    pub fn start() -> anyhow::Result<Self> {
+    /// Starts it, for a target. Before sbt gives its privileges up: it does that for itself.
+    pub fn start(target: u32, settings: &Settings) -> anyhow::Result<Self> {
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
         let (read, write) = std::io::pipe().context("cannot make a pipe")?;
-        let child = Command::new("/proc/self/exe")
+        let counts = if settings.events.is_empty() {
+            ""
+        } else {
+            COUNTS
+        };
+        let mut command = Command::new("/proc/self/exe");
+        command
             .arg(ARGUMENT)
-            .arg(std::process::id().to_string())
+            .args([std::process::id(), target].map(|number| number.to_string()))
+            .arg(counts)
             .stdin(OwnedFd::from(theirs))
             .stdout(OwnedFd::from(write))
             .stderr(Stdio::null())
             // What is typed at the terminal is not meant for it.
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        // Of a thread of its own, since nothing of what it hands on comes back.
+        let starting = std::thread::Builder::new().spawn(move || {
+            rights::hand_on();
+            command.spawn()
+        });
+        let child = starting
+            .and_then(|thread| thread.join().unwrap_or(Err(io::ErrorKind::Other.into())))
             .context("cannot start the process that traces")?;
         Ok(Self {
             child,
@@ -171,6 +196,16 @@ impl Source for Ptrace {
         "breakpoints".into()
     }
 
+    fn ended_by_itself(&self) -> &'static str {
+        "the process that traces (\"breakpoints\") has ended, most likely since somebody killed it: \
+         what happened since was not seen, and the program may come to a breakpoint that nobody \
+         serves, of which it dies (SIGTRAP); start it again, and end sbt instead"
+    }
+
+    fn traces_the_start(&self) -> bool {
+        true
+    }
+
     fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
         let pipe = self.pipe.take().context("started twice")?;
         let start = self.outside.start(time_ns, baselines);
@@ -179,12 +214,17 @@ impl Source for Ptrace {
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
-        if let Err(error) = self.say(&Order::Detach) {
-            let note = format!("{error:#}: the target may have been harmed");
-            self.outside.notes.push(note);
-        }
+        let let_go = self.say(&Order::Detach);
         self.outside.end()?;
-        let _status = self.child.wait();
+        let status = self.child.wait();
+        if let Err(error) = let_go {
+            let is_killed = status.is_ok_and(|status| status.signal().is_some());
+            self.outside.notes.push(if is_killed {
+                self.ended_by_itself().into()
+            } else {
+                format!("{error:#}: the target may have been harmed")
+            });
+        }
         Ok(self.outside.totals())
     }
 

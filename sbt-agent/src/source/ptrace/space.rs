@@ -17,6 +17,8 @@ use super::{
     counters::Counters,
     displaced::{self, LONGEST, ROOM, Words},
     gap,
+    inject::{self, Failed},
+    mapped::{self, Mapped},
     stop::Stop,
     wire::Watched,
 };
@@ -24,7 +26,6 @@ use crate::{
     rights::Writing,
     source::hits::{Machine, Program, Records},
     target::{
-        files::FileId,
         memory::Memory,
         process,
         trace::{self, Id, Registers},
@@ -106,6 +107,10 @@ pub struct Space {
     given_up: BTreeSet<u64>,
     /// Something else has breakpoints where ours belong, or has taken ours away.
     disturbed: bool,
+    /// What lay where when that could be read last.
+    mapped: Vec<Mapped>,
+    /// Since then it has forbidden that.
+    closed: bool,
 }
 
 /// That of a process.
@@ -127,6 +132,8 @@ impl Space {
             no_page: false,
             given_up: BTreeSet::new(),
             disturbed: false,
+            mapped: Vec::new(),
+            closed: false,
         })
     }
 
@@ -150,8 +157,26 @@ impl Space {
             points,
             pages: self.pages.clone(),
             given_up: self.given_up.clone(),
+            mapped: self.mapped.clone(),
             ..*self
         })
+    }
+
+    /// Takes our breakpoints out of a copy of this memory that cannot be opened, by a thread that
+    /// stands in it.
+    ///
+    /// # Errors
+    /// That is forbidden too.
+    pub fn clean_copy(&self, id: Id) -> io::Result<()> {
+        for (at, point) in self.points.iter().filter(|(_, point)| point.was_on) {
+            let word = trace::peek(id, *at)?.to_ne_bytes();
+            // Nothing of ours, or else of somebody's.
+            let [INT3, rest @ ..] = word else { continue };
+            let mut clean = [point.original; 8];
+            clean[1..].copy_from_slice(&rest);
+            trace::poke(id, *at, u64::from_ne_bytes(clean))?;
+        }
+        Ok(())
     }
 
     /// Puts breakpoints where they are wanted, and takes others away; what the target has
@@ -174,13 +199,17 @@ impl Space {
                 .retain(|(program, _)| *program == Program::Return);
         }
         let mut on: BTreeMap<u64, bool> = BTreeMap::new();
-        let mappings = process::mappings(self.process);
-        for mapping in mappings {
-            let Some(file) = mapping.file(self.process).ok().and_then(|file| {
-                let id = FileId::of(&file).ok()?;
-                let same = |file: &&Watched| (file.device, file.inode) == (id.device, id.inode);
-                wanted.files.iter().find(same)
-            }) else {
+        let mapped = mapped::of(self.process);
+        if mapped.is_empty() {
+            // What was known before is there still, if some of it is.
+            self.closed |= !self.points.is_empty();
+        } else {
+            self.mapped = mapped;
+        }
+        for mapping in self.mapped.clone() {
+            let id = mapping.id;
+            let same = |file: &&Watched| (file.device, file.inode) == (id.device, id.inode);
+            let Some(file) = wanted.files.iter().find(same) else {
                 continue;
             };
             for place in &file.places {
@@ -222,6 +251,12 @@ impl Space {
     /// to them: the kernel's uprobes are such, and serve theirs before anybody learns of it.
     pub fn is_disturbed(&self) -> bool {
         self.disturbed
+    }
+
+    /// Whether the process has forbidden to look into it, so that what it loads from then on is
+    /// not known.
+    pub fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Watches the return to an address.
@@ -311,12 +346,7 @@ impl Space {
     ///
     /// # Errors
     /// There is no other place for it, or the thread has ended.
-    pub fn pass(
-        &mut self,
-        stop: Stop,
-        registers: &mut Registers,
-        at: u64,
-    ) -> Result<Stop, (Option<Stop>, String)> {
+    pub fn pass(&mut self, stop: Stop, registers: &mut Registers, at: u64) -> Result<Stop, Failed> {
         registers.rip = at;
         let Some(point) = self.points.get(&at).filter(|point| point.on) else {
             // It lies there again.
@@ -392,18 +422,11 @@ impl Space {
     }
 
     /// Has a thread, which is in its own code, map a page near an address.
-    fn make_room(
-        &mut self,
-        stop: Stop,
-        registers: &Registers,
-        near: u64,
-    ) -> Result<Stop, (Option<Stop>, String)> {
+    fn make_room(&mut self, stop: Stop, registers: &Registers, near: u64) -> Result<Stop, Failed> {
         if self.room_for(near).is_some() || self.no_page || self.pages.len() == MOST_PAGES {
             return Ok(stop);
         }
-        // A filter of its own may end it for a call that it does not make itself. One that we
-        // have as well, as all of a container have, lets it be.
-        if process::filters(self.process) > process::filters(std::process::id()) {
+        if inject::is_forbidden(self.process) {
             self.no_page = true;
             return Ok(stop);
         }
@@ -412,36 +435,15 @@ impl Space {
             self.no_page = true;
             return Ok(stop);
         };
-        let lost = |error: io::Error| (None, error.to_string());
-        let id = stop.id();
-        // No signal may come between, but that of the step: to have it blocked would have the
-        // kernel forget what the program does with it.
-        let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
-        let masked = trace::mask(id).and_then(|mask| {
-            trace::set_mask(id, all)?;
-            Ok(mask)
-        });
-        let mask = match masked {
-            Ok(mask) => mask,
-            Err(error) => return Err((Some(stop), error.to_string())),
-        };
-        let asking = Registers {
-            rip: call,
-            rax: libc::SYS_mmap.cast_unsigned(),
-            orig_rax: u64::MAX,
-            rdi: wish,
-            rsi: PAGE,
-            rdx: (libc::PROT_READ | libc::PROT_EXEC) as u64,
-            r10: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
-            r8: u64::MAX,
-            r9: 0,
-            ..*registers
-        };
-        stop.set_registers(&asking).map_err(lost)?;
-        let stop = stop.step().map_err(lost)?;
-        let page = stop.registers().map_err(lost)?.rax;
-        stop.set_registers(registers).map_err(lost)?;
-        trace::set_mask(id, mask).map_err(lost)?;
+        let arguments = [
+            wish,
+            PAGE,
+            (libc::PROT_READ | libc::PROT_EXEC) as u64,
+            (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
+            u64::MAX,
+            0,
+        ];
+        let (stop, page) = inject::call(stop, registers, call, (libc::SYS_mmap, arguments))?;
         // The kernel's errors are the last page.
         if page == 0 || page % PAGE != 0 || page > u64::MAX - PAGE {
             self.no_page = true;
@@ -546,7 +548,12 @@ impl Machine for Standing<'_> {
         let all = memory
             .fill(address, bytes)
             .is_ok_and(|count| count == bytes.len());
-        if let Some(space) = self.space.filter(|_| all) {
+        let Some(space) = self.space else {
+            return all;
+        };
+        // Of a process that has forbidden to look into it only what is open already may be read.
+        let all = all || space.memory.read_exact_at(bytes, address).is_ok();
+        if all {
             space.uncover(address, bytes);
         }
         all

@@ -216,6 +216,14 @@ impl Stop {
         !self.registers().is_err_and(gone)
     }
 
+    /// The signal by which it is about to end; `None` if it ends by itself.
+    pub fn ends_by(&self) -> Option<i32> {
+        // What wait(2) would tell of it.
+        let status = trace::message(self.id).ok()?;
+        let status = i32::try_from(status).ok()?;
+        (self.why == Why::Ends && libc::WIFSIGNALED(status)).then(|| libc::WTERMSIG(status))
+    }
+
     /// Its registers.
     pub fn registers(&self) -> io::Result<Registers> {
         trace::registers(self.id)
@@ -249,37 +257,41 @@ impl Stop {
         mem::forget(self);
     }
 
-    /// It makes one instruction, and is waited for meanwhile. The next value is of the same
-    /// thread. What comes between and cannot be held back, SIGSTOP and SIGCONT, is done after.
+    /// It makes one instruction, and is waited for meanwhile; then it stands for the reason for
+    /// which it stood. What comes between and cannot be held back, SIGSTOP and SIGCONT, is done
+    /// after.
     ///
     /// # Errors
     /// It has ended.
     pub fn step(self) -> io::Result<Self> {
-        let id = self.id;
+        let Self { id, why } = self;
         mem::forget(self);
         let mut stopped = false;
-        let stop = loop {
+        loop {
             trace::step(id, 0)?;
             let News::Stopped(stop) = wait_for(id)? else {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             };
-            match stop.why {
+            let reason = stop.why;
+            if matches!(reason, Why::Ends) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            mem::forget(stop);
+            match reason {
                 // The kernel calls a step that was a system call another thing.
                 Why::Stepped
                 | Why::Signal {
                     number: libc::SIGTRAP,
                     ..
-                } => break stop,
-                Why::Ends => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                } => break,
                 Why::Group | Why::Signal { .. } => stopped = true,
                 _ => {}
             }
-            mem::forget(stop);
-        };
+        }
         if stopped {
             trace::stop_process_of(id)?;
         }
-        Ok(stop)
+        Ok(Self { id, why })
     }
 
     /// It is traced no longer, and goes on as with [`Stop::pass`], but for `swallow`: then

@@ -6,7 +6,8 @@
 //! not reach it.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    ffi::OsString,
     fs::File,
     io::{self, Write as _},
     os::{
@@ -21,11 +22,11 @@ use anyhow::Context as _;
 
 use self::stops::shares_memory;
 use super::{
-    calibrate,
+    COUNTS, calibrate,
     clocks::Usage,
     counters::Counters,
     space::{Space, Wanted},
-    stop::{self, Stop, Why},
+    stop::{self, Stop},
     wire::{Answer, Done, Line, Order},
 };
 use crate::{
@@ -61,6 +62,10 @@ const DISTURBED: &str = "something else has probes or breakpoints where barriers
     sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
     first, or use --backend ebpf";
 
+/// What to say of one that does not let itself be looked into any more.
+const CLOSED: &str = "a process has forbidden to look into it (PR_SET_DUMPABLE): libraries that it \
+    loads from then on are not watched, and what lies in them is not known; with sudo it is";
+
 /// What to say of who was forked by one that was killed at that moment.
 const LOST_CHILD: &str = "a process was forked by one that was killed at that moment: it went on \
     unwatched";
@@ -82,6 +87,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT;
 
+mod forked;
 mod stops;
 
 /// A thread that is traced.
@@ -123,8 +129,10 @@ struct Tracer {
     lost: u64,
     told_lost: u64,
     notes: Vec<String>,
-    /// That has been said.
-    disturbed: bool,
+    /// What has been said and need not be again.
+    told: HashSet<String>,
+    /// Somebody who is traced has died of a SIGTRAP.
+    trapped: bool,
     /// Breakpoints without which threads had to go on.
     taken_away: u32,
     /// The target is being let go; what is to be said afterwards.
@@ -134,16 +142,22 @@ struct Tracer {
 }
 
 /// Traces as it is told by the socket that is its standard input; records go to its standard
-/// output. Returns when all are let go. `sbt`: who has started us.
-pub fn run(sbt: u32) -> anyhow::Result<()> {
-    let number = sbt;
+/// output. Returns when all are let go. `words`: the numbers of who has started us and of the
+/// target, and whether there are counters.
+///
+/// # Errors
+/// Nobody else is to start it, or it may not do what it must.
+pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    let mut number = || words.next()?.to_str()?.parse().ok();
+    let (number, target) = number().zip(number()).context("of sbt's own")?;
+    let counts = words.next().is_some_and(|word| word == COUNTS);
     let sbt = launch::pidfd(number)?;
     // Was it another one of that number, sbt has gone before.
     anyhow::ensure!(
         process::parent(std::process::id()) == Some(number),
         "sbt is gone"
     );
-    privilege::limit()?;
+    privilege::limit_to_trace(target, counts)?;
     // SAFETY: whoever has started us has given us these.
     let (socket, pipe) = unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
     fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -175,7 +189,8 @@ pub fn run(sbt: u32) -> anyhow::Result<()> {
         lost: 0,
         told_lost: 0,
         notes: Vec::new(),
-        disturbed: false,
+        told: HashSet::new(),
+        trapped: false,
         taken_away: 0,
         leaving: false,
         left: None,
@@ -453,11 +468,13 @@ impl Tracer {
         self.written = 0;
     }
 
-    /// Says once that something else is in the way.
+    /// Says once what is in the way.
     fn notice_others(&mut self) {
-        if !self.disturbed && self.spaces.values().any(Space::is_disturbed) {
-            self.disturbed = true;
-            self.notes.push(DISTURBED.into());
+        if self.spaces.values().any(Space::is_disturbed) {
+            self.note_once(DISTURBED);
+        }
+        if self.spaces.values().any(Space::is_closed) {
+            self.note_once(CLOSED);
         }
     }
 
@@ -486,59 +503,6 @@ impl Tracer {
             // A zombie that nobody has waited for, at most.
             self.threads.remove(&id);
         }
-    }
-
-    /// Lets those go that were forked by one that was killed before it could say so: who has
-    /// forked them has had time enough for that.
-    fn release_lost(&mut self) {
-        let is_old = |since: &Instant| since.elapsed() > FORGOTTEN_AFTER;
-        // Their numbers may be others' by then.
-        self.released.retain(|_, since| !is_old(since));
-        if self.early.is_empty() {
-            while self.bygone.front().is_some_and(|(since, _)| is_old(since)) {
-                self.bygone.pop_front();
-            }
-        }
-        if self.bygone.is_empty() || self.early.is_empty() {
-            return;
-        }
-        // A thread is no process of its own: whoever started it is there to say so.
-        let is_lost = |id: Id, since: &Instant| {
-            since.elapsed() > PATIENCE
-                && process::of_thread(id.cast_unsigned()) == Some(id.cast_unsigned())
-        };
-        let lost: Vec<(Id, (Stop, Instant))> = self
-            .early
-            .extract_if(|id, (_, since)| is_lost(*id, since))
-            .collect();
-        for (id, (stop, _)) in lost {
-            self.released.insert(id, Instant::now());
-            self.release(id, stop);
-            if !self.notes.iter().any(|note| note == LOST_CHILD) {
-                self.notes.push(LOST_CHILD.into());
-            }
-        }
-    }
-
-    /// Lets those go of which nobody will say any more who has started them.
-    fn release_orphans(&mut self) {
-        for (id, (stop, _)) in std::mem::take(&mut self.early) {
-            self.release(id, stop);
-        }
-    }
-
-    /// Lets one go of which it is not known who has started it. A process may have a copy of a
-    /// memory with our breakpoints in it.
-    fn release(&mut self, id: Id, stop: Stop) {
-        self.usage.close();
-        let process = process::of_thread(id.cast_unsigned());
-        let bygone = self.bygone.iter().map(|(_, space)| space);
-        for space in self.spaces.values().chain(bygone) {
-            let copy = process.and_then(|process| space.copied(process).ok());
-            let _gone = copy.map(|mut copy| copy.clean());
-        }
-        let ours = stop.why() == Why::Asked;
-        stop.let_go(ours);
     }
 
     /// All are gone: says so, after everything that happened.

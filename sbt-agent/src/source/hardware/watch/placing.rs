@@ -71,7 +71,7 @@ impl Watch {
         if error.raw_os_error() == Some(libc::ESRCH) {
             return;
         }
-        let why = refused::why(&error, refused::paranoid());
+        let why = refused::explain(&error);
         // Once, and not for each process.
         if !self.notes.iter().any(|note| note.ends_with(&why)) {
             self.note(&format!("process {process}: {why}"));

@@ -1,6 +1,6 @@
 //! What a stop of a thread means, and how it goes on.
 
-use std::time::Instant;
+use std::{fs, os::unix::fs::MetadataExt as _, time::Instant};
 
 use sbt_common::{Clocks, Cookie, kind};
 
@@ -8,17 +8,26 @@ use super::{
     super::{
         clocks::{now_ns, told},
         space::Standing,
-        stop::{self, News, Stop, Why},
+        stop::{News, Stop, Why},
     },
     MOST_BYGONE, MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
 };
 use crate::{
+    place::printable,
+    rights,
+    session::privilege,
     source::hits::{self, Hit, Machine as _, Program},
     target::{
+        gain::{self, Who},
         process,
         trace::{self, Id, Registers},
     },
 };
+
+/// What to say of a child that nobody has told of.
+const UNTRACED: &str = "a process has ended with SIGTRAP that was made so that nobody can trace it \
+    (clone with CLONE_UNTRACED): most likely by a breakpoint of ours, which it had from who made \
+    it; use --backend ebpf or perf";
 
 impl Tracer {
     /// Takes a thread in. `born_ns`: when it began, ns; 0 if it was there before.
@@ -68,12 +77,29 @@ impl Tracer {
             Why::Started { new, borrows } => self.started(stop, new, borrows),
             Why::Executed(former) => self.executed(stop, former),
             Why::Ends => {
+                self.trapped |= stop.ends_by() == Some(libc::SIGTRAP);
                 self.tell_end(stop.id());
                 self.go_on(stop, true);
             }
             Why::Asked | Why::Called => self.go_on(stop, true),
             // Our own steps are waited for where they are made.
+            Why::Signal {
+                number: libc::SIGCHLD,
+                ..
+            } => {
+                self.hear_of_end(&stop);
+                self.go_on(stop, false);
+            }
             Why::Group | Why::Stepped | Why::Signal { .. } => self.go_on(stop, false),
+        }
+    }
+
+    /// A child has ended: if by a trap, and nobody whom we know has, it is one that could not be
+    /// traced and had our breakpoints.
+    fn hear_of_end(&mut self, of: &Stop) {
+        let ended = trace::ended_by_signal(of.id());
+        if !self.trapped && ended == Some(libc::SIGTRAP) {
+            self.note_once(UNTRACED);
         }
     }
 
@@ -86,7 +112,7 @@ impl Tracer {
         if ours { stop.resume() } else { stop.pass() }
     }
 
-    fn let_go(&mut self, stop: Stop, ours: bool) {
+    pub(super) fn let_go(&mut self, stop: Stop, ours: bool) {
         let id = stop.id();
         // It has hit a breakpoint and not said so yet, which would be its end: it is let go when
         // it has.
@@ -213,24 +239,7 @@ impl Tracer {
             let space = if shared {
                 space
             } else {
-                let space = space.and_then(|number| self.spaces.get(&number));
-                let copy = space.and_then(|space| {
-                    let copied = space.copied(its);
-                    copied
-                        .or_else(|_| {
-                            // There may be no file left to open.
-                            self.usage.close();
-                            space.copied(its)
-                        })
-                        .ok()
-                });
-                copy.map(|mut copy| {
-                    if self.leaving {
-                        // Nobody will serve what it has a copy of.
-                        let _gone = copy.clean();
-                    }
-                    self.keep(copy)
-                })
+                space.and_then(|number| self.copy(number, new))
             };
             self.enlist(new, (its, space), time_ns, heard && self.children);
             if heard && self.children {
@@ -248,31 +257,6 @@ impl Tracer {
             self.stopped(early);
         }
         self.go_on(stop, true);
-    }
-
-    /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
-    fn release_child(&mut self, id: Id, space: Option<u32>) {
-        if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
-            let _gone = space.clean();
-        }
-        // It has not begun: it is about to stop for us, if it has not.
-        let stop = self.early.remove(&id).map_or_else(
-            || match stop::wait_for(id) {
-                Ok(News::Stopped(stop)) => Some(stop),
-                _ => None,
-            },
-            |(stop, _)| Some(stop),
-        );
-        match stop {
-            Some(stop) => {
-                let ours = stop.why() == Why::Asked;
-                self.let_go(stop, ours);
-            }
-            None => drop(self.threads.remove(&id)),
-        }
-        if let Some(number) = space {
-            self.spaces.remove(&number);
-        }
     }
 
     fn executed(&mut self, stop: Stop, former: Id) {
@@ -299,6 +283,11 @@ impl Tracer {
             // Nothing of ours is left in it.
             return self.let_go(stop, true);
         }
+        let is_first = self.threads.get(&id).is_some_and(|it| it.space.is_none());
+        // sbt has told of the program that it starts.
+        if process != self.target || !is_first {
+            self.notice_loss(process);
+        }
         self.programs.walks.renew();
         let space = Space::of(process).and_then(|mut space| {
             space.refresh(&self.wanted)?;
@@ -308,7 +297,9 @@ impl Tracer {
             Ok(space) => Some(self.keep(space)),
             Err(error) => {
                 self.notes.push(format!(
-                    "cannot set breakpoints in a program that was executed: {error}"
+                    "cannot set breakpoints in a program that was executed ({error}): it went on \
+                     unwatched; {}",
+                    privilege::become_root()
                 ));
                 None
             }
@@ -324,6 +315,28 @@ impl Tracer {
             hits::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
         }
         self.go_on(stop, true);
+    }
+
+    /// A program has been executed that would have privileges if it were not traced.
+    fn notice_loss(&mut self, process: u32) {
+        let namespace = |process: u32| {
+            let link = process::folder(process).join("ns/user");
+            fs::metadata(link).map(|it| it.ino()).ok()
+        };
+        // In one of its own the owners of files are others.
+        if rights::may_look_at_all() || namespace(process) != namespace(std::process::id()) {
+            return;
+        }
+        let exe = process::folder(process).join("exe");
+        let gain = Who::of(process).and_then(|who| gain::of_file(&exe, &who));
+        if let Some((gain, path)) = gain.zip(fs::read_link(exe).ok()) {
+            self.note_once(&format!(
+                "{} ran without the privileges that its file gives, {gain}, since it was traced; \
+                 to keep them, {}",
+                printable(&path.to_string_lossy()),
+                privilege::become_root()
+            ));
+        }
     }
 
     /// Forgets memories in which nobody runs any more but, maybe, a thread that leaves its own.
@@ -360,7 +373,7 @@ impl Tracer {
             let machine = Standing {
                 registers: &registers,
                 id,
-                space: None,
+                space: traced.space.and_then(|number| self.spaces.get(&number)),
                 counters: Some(&self.counters),
                 process,
             };

@@ -1,0 +1,165 @@
+//! Processes that are forked: they begin with a copy of a memory that has our breakpoints in it,
+//! which has to be served, or cleaned.
+
+use std::time::Instant;
+
+use super::{
+    super::{
+        closed,
+        stop::{self, News, Stop, Why},
+    },
+    FORGOTTEN_AFTER, LOST_CHILD, PATIENCE, Space, Tracer,
+};
+use crate::target::{process, trace::Id};
+
+/// What to say of one whose copy nobody can get at.
+const HARMED: &str = "a process was forked by one that has forbidden to look into it \
+    (PR_SET_DUMPABLE) and filters its system calls: our breakpoints are in its memory, and at the \
+    first of them it ends with SIGTRAP; use --backend ebpf or perf";
+
+/// So much is said.
+const MOST_TOLD: usize = 16;
+
+impl Tracer {
+    /// The memory of a process that has just been forked from one with this memory. `None` if it
+    /// cannot be had: then our breakpoints have been taken out of it, where that is possible.
+    pub(super) fn copy(&mut self, number: u32, new: Id) -> Option<u32> {
+        let process = new.cast_unsigned();
+        let copied = |this: &Self| this.spaces.get(&number)?.copied(process).ok();
+        let mut copy = copied(self);
+        if copy.is_none() {
+            // There may be no file left to open.
+            self.usage.close();
+            copy = copied(self);
+        }
+        if copy.is_none()
+            && let Some(stop) = self.first_stop(new)
+        {
+            let (stop, opened) = closed::while_open(stop, || {
+                let space = self.spaces.get(&number)?;
+                let copied = space.copied(process).map(Some);
+                copied
+                    .or_else(|_| space.clean_copy(new).map(|()| None))
+                    .ok()
+            });
+            let is_there = stop.is_some();
+            if let Some(stop) = stop {
+                self.early.insert(new, (stop, Instant::now()));
+            }
+            match opened.flatten() {
+                Some(opened) => copy = opened,
+                None if is_there => self.note_once(HARMED),
+                None => {}
+            }
+        }
+        let mut copy = copy?;
+        if self.leaving {
+            // Nobody will serve what it has a copy of.
+            let _gone = copy.clean();
+        }
+        Some(self.keep(copy))
+    }
+
+    /// The stop in which a new thread begins: it is about to stop for us, if it has not.
+    fn first_stop(&mut self, new: Id) -> Option<Stop> {
+        if let Some((stop, _)) = self.early.remove(&new) {
+            return Some(stop);
+        }
+        match stop::wait_for(new) {
+            Ok(News::Stopped(stop)) => Some(stop),
+            _ => None,
+        }
+    }
+
+    /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
+    pub(super) fn release_child(&mut self, id: Id, space: Option<u32>) {
+        if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
+            let _gone = space.clean();
+        }
+        match self.first_stop(id) {
+            Some(stop) => {
+                let ours = stop.why() == Why::Asked;
+                self.let_go(stop, ours);
+            }
+            None => drop(self.threads.remove(&id)),
+        }
+        if let Some(number) = space {
+            self.spaces.remove(&number);
+        }
+    }
+
+    /// Lets those go that were forked by one that was killed before it could say so: who has
+    /// forked them has had time enough for that.
+    pub(super) fn release_lost(&mut self) {
+        let is_old = |since: &Instant| since.elapsed() > FORGOTTEN_AFTER;
+        // Their numbers may be others' by then.
+        self.released.retain(|_, since| !is_old(since));
+        if self.early.is_empty() {
+            while self.bygone.front().is_some_and(|(since, _)| is_old(since)) {
+                self.bygone.pop_front();
+            }
+        }
+        if self.bygone.is_empty() || self.early.is_empty() {
+            return;
+        }
+        // A thread is no process of its own: whoever started it is there to say so.
+        let is_lost = |id: Id, since: &Instant| {
+            since.elapsed() > PATIENCE
+                && process::of_thread(id.cast_unsigned()) == Some(id.cast_unsigned())
+        };
+        let lost: Vec<(Id, (Stop, Instant))> = self
+            .early
+            .extract_if(|id, (_, since)| is_lost(*id, since))
+            .collect();
+        for (id, (stop, _)) in lost {
+            self.released.insert(id, Instant::now());
+            self.release(id, stop);
+            self.note_once(LOST_CHILD);
+        }
+    }
+
+    /// Lets those go of which nobody will say any more who has started them.
+    pub(super) fn release_orphans(&mut self) {
+        for (id, (stop, _)) in std::mem::take(&mut self.early) {
+            self.release(id, stop);
+        }
+    }
+
+    /// Lets one go of which it is not known who has started it. A process may have a copy of a
+    /// memory with our breakpoints in it.
+    fn release(&mut self, id: Id, stop: Stop) {
+        self.usage.close();
+        let process = process::of_thread(id.cast_unsigned());
+        let bygone = self.bygone.iter().map(|(_, space)| space);
+        let spaces = || self.spaces.values().chain(bygone.clone());
+        let clean = |process| {
+            for space in spaces() {
+                match space.copied(process) {
+                    Ok(mut copy) => drop(copy.clean()),
+                    Err(_) => drop(space.clean_copy(id)),
+                }
+            }
+        };
+        let stop = match process {
+            Some(process) if Space::of(process).is_ok() => {
+                clean(process);
+                Some(stop)
+            }
+            Some(process) if process == id.cast_unsigned() => {
+                closed::while_open(stop, || clean(process)).0
+            }
+            _ => Some(stop),
+        };
+        if let Some(stop) = stop {
+            let ours = stop.why() == Why::Asked;
+            stop.let_go(ours);
+        }
+    }
+
+    /// Says something that is worth saying once.
+    pub(super) fn note_once(&mut self, text: &str) {
+        if self.told.len() < MOST_TOLD && self.told.insert(text.to_owned()) {
+            self.notes.push(text.to_owned());
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What privileges a file gives to whoever executes it, which the kernel does not give to a
+//! program that somebody traces who could not have them.
+
+use std::{
+    fs::{self, Metadata},
+    io::Read as _,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
+
+use nix::unistd::{Gid, Group, Uid, User};
+
+use super::{capabilities, elf, process};
+use crate::{place::printable, rights};
+
+/// What counts of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    /// As `st_mode`.
+    mode: u32,
+    /// Its owner,
+    user: u32,
+    /// and group.
+    group: u32,
+    /// What its capabilities permit, as bits.
+    capabilities: u64,
+    /// Its file system gives nobody anything.
+    nosuid: bool,
+    /// It is a text for another program, whose file counts.
+    is_script: bool,
+}
+
+/// Who executes it, or has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Who {
+    /// User in effect.
+    pub user: u32,
+    /// Group in effect.
+    pub group: u32,
+    permitted: u64,
+    /// What it can have at all.
+    bounding: u64,
+    no_new_privs: bool,
+}
+
+/// What a file gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gain {
+    User(u32),
+    Group(u32),
+    Capabilities,
+}
+
+/// `CAP_SETUID`.
+const SETUID: u64 = 1 << 7;
+
+/// What is gained by executing a file, but not by who is traced (`bprm_fill_uid` and
+/// `cap_bprm_creds_from_file`, of the kernel).
+fn gains(file: &Facts, who: &Who) -> Vec<Gain> {
+    if file.nosuid || file.is_script || who.no_new_privs {
+        return Vec::new();
+    }
+    let is_set = |bits| file.mode & bits == bits;
+    // Who may become anybody is not kept from it.
+    let ids = who.permitted & SETUID == 0;
+    let user = ids && is_set(libc::S_ISUID) && file.user != who.user;
+    let group = ids && is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != who.group;
+    let capabilities = file.capabilities & who.bounding & !who.permitted != 0;
+    [
+        user.then_some(Gain::User(file.user)),
+        group.then_some(Gain::Group(file.group)),
+        capabilities.then_some(Gain::Capabilities),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+impl Who {
+    /// Whoever a process runs as.
+    pub fn of(pid: u32) -> Option<Self> {
+        let status = process::text(format!("/proc/{pid}/status")).ok()?;
+        Self::read(&status)
+    }
+
+    /// `status`: that of /proc.
+    fn read(status: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let mut lines = status.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .map(str::trim)
+        };
+        let in_effect = |name| field(name)?.split_whitespace().nth(1)?.parse().ok();
+        let set = |name| u64::from_str_radix(field(name)?, 16).ok();
+        Some(Self {
+            user: in_effect("Uid:")?,
+            group: in_effect("Gid:")?,
+            permitted: set("CapPrm:")?,
+            bounding: set("CapBnd:")?,
+            no_new_privs: field("NoNewPrivs:") == Some("1"),
+        })
+    }
+
+    /// The same when it has become an ordinary user.
+    #[must_use]
+    pub fn become_user(self, (user, group): (u32, u32)) -> Self {
+        Self {
+            user,
+            group,
+            permitted: 0,
+            ..self
+        }
+    }
+}
+
+/// What a file gives to somebody who is not traced, in words; `None` if it is nothing. Also of
+/// a program that runs, by its link in /proc: what it has not been given.
+pub fn of_file(path: &Path, who: &Who) -> Option<String> {
+    // The owners of files are others in there than they seem.
+    if rights::in_user_namespace() {
+        return None;
+    }
+    let meta = fs::metadata(path).ok()?;
+    let gains = gains(&facts(path, &meta), who);
+    let words: Vec<_> = gains.into_iter().map(words).collect();
+    (!words.is_empty()).then(|| words.join(" and "))
+}
+
+fn facts(path: &Path, meta: &Metadata) -> Facts {
+    let is_script = || {
+        let mut start = [0; 2];
+        let read = elf::open_regular(path).and_then(|mut file| file.read_exact(&mut start));
+        read.is_ok() && start == *b"#!"
+    };
+    let has_bits = meta.mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
+    let capabilities = capabilities::of_file(path).map_or(0, |(permitted, _)| permitted);
+    Facts {
+        mode: meta.mode(),
+        user: meta.uid(),
+        group: meta.gid(),
+        capabilities,
+        nosuid: capabilities::is_nosuid(path),
+        is_script: (has_bits || capabilities != 0) && is_script(),
+    }
+}
+
+fn words(gain: Gain) -> String {
+    match gain {
+        Gain::User(id) => {
+            let user = User::from_uid(Uid::from_raw(id)).ok().flatten();
+            let name = user.map_or_else(|| id.to_string(), |user| printable(&user.name));
+            format!("those of user {name} (set-user-id)")
+        }
+        Gain::Group(id) => {
+            let group = Group::from_gid(Gid::from_raw(id)).ok().flatten();
+            let name = group.map_or_else(|| id.to_string(), |group| printable(&group.name));
+            format!("those of group {name} (set-group-id)")
+        }
+        Gain::Capabilities => "capabilities of its file".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET_USER: u32 = 0o104_755;
+    const SET_GROUP: u32 = 0o102_755;
+    const NET_RAW: u64 = 1 << 13;
+
+    /// A file of user 0 and group 42.
+    const fn file(mode: u32, capabilities: u64) -> Facts {
+        Facts {
+            mode,
+            user: 0,
+            group: 42,
+            capabilities,
+            nosuid: false,
+            is_script: false,
+        }
+    }
+
+    const ANN: Who = Who {
+        user: 1000,
+        group: 1000,
+        permitted: 0,
+        bounding: u64::MAX,
+        no_new_privs: false,
+    };
+
+    const TO_ROOT: Gain = Gain::User(0);
+
+    #[test]
+    fn what_a_file_gives_is_told_as_the_kernel_decides() {
+        let (user, group) = (Gain::User(0), Gain::Group(42));
+        for (mode, capabilities, expected) in [
+            (0o100_755, 0, &[][..]),
+            (SET_USER, 0, &[user]),
+            (SET_GROUP, 0, &[group]),
+            (0o100_755, NET_RAW, &[Gain::Capabilities]),
+            (
+                SET_USER | SET_GROUP,
+                NET_RAW,
+                &[user, group, Gain::Capabilities],
+            ),
+            // Of a group that may not execute it the bit means something else.
+            (0o102_745, 0, &[]),
+        ] {
+            assert_eq!(gains(&file(mode, capabilities), &ANN), expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn nobody_gains_what_they_have_may_become_or_can_never_have() {
+        let permitted = |permitted| Who { permitted, ..ANN };
+        let root = Who {
+            user: 0,
+            group: 42,
+            ..permitted(u64::MAX)
+        };
+        let all = file(SET_USER | SET_GROUP, NET_RAW);
+        let capable = file(0o100_755, NET_RAW);
+        let of_ann = Facts {
+            user: 1000,
+            ..file(SET_USER, 0)
+        };
+        let bounded = Who { bounding: 1, ..ANN };
+        for (file, who, expected) in [
+            (all, root, &[][..]),
+            (of_ann, ANN, &[]),
+            (capable, permitted(NET_RAW), &[]),
+            (all, permitted(SETUID), &[Gain::Capabilities]),
+            (capable, bounded, &[]),
+            (file(SET_USER, NET_RAW), bounded, &[TO_ROOT]),
+        ] {
+            assert_eq!(gains(&file, &who), expected, "{file:?} {who:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_gained_where_nobody_gains_anything() {
+        let all = file(SET_USER | SET_GROUP, NET_RAW);
+        let nosuid = Facts {
+            nosuid: true,
+            ..all
+        };
+        let script = Facts {
+            is_script: true,
+            ..all
+        };
+        let held = Who {
+            no_new_privs: true,
+            ..ANN
+        };
+        for (file, who) in [(nosuid, ANN), (script, ANN), (all, held)] {
+            assert_eq!(gains(&file, &who), [], "{file:?} {who:?}");
+        }
+    }
+
+    #[test]
+    fn who_executes_is_told_by_the_status() {
+        let status = "Name:\tx\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapPrm:\t2000\n\
+                      CapBnd:\tffff\nNoNewPrivs:\t1\n";
+        let who = Who::read(status).unwrap();
+        assert_eq!((who.user, who.group), (1001, 6));
+        assert_eq!((who.permitted, who.bounding), (NET_RAW, 0xffff));
+        assert!(who.no_new_privs);
+        assert!(Who::read("Uid:\t1\n").is_none());
+        let other = who.become_user((7, 8));
+        assert_eq!((other.user, other.group, other.permitted), (7, 8, 0));
+    }
+
+    #[test]
+    fn gains_are_told_in_words() {
+        assert_eq!(words(Gain::User(0)), "those of user root (set-user-id)");
+        assert!(words(Gain::Group(u32::MAX - 1)).contains("(set-group-id)"));
+        // Nothing is gained by an ordinary file.
+        let who = Who::of(std::process::id()).unwrap();
+        assert_eq!(of_file(Path::new("/proc/self/exe"), &who), None);
+    }
+}

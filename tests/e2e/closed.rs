@@ -1,0 +1,85 @@
+//! Programs that forbid to look into them, watched by breakpoints as an ordinary user: what they
+//! fork has a copy of the breakpoints, and is not to die of them.
+
+use crate::{
+    harness::{Finished, Report, needs_root, number, run, sbt},
+    privilege::{Open, as_nobody},
+    programs::{line, program},
+};
+
+/// Runs it as nobody, by breakpoints.
+fn watched(options: &[&str], arguments: &[&str]) -> (Finished, Report) {
+    let open = Open::new();
+    let (sbt, closed) = (open.copy(sbt()), open.copy(&program("closed.c")));
+    let json = open.path("report.json");
+    let mut command = as_nobody(&sbt);
+    command.args(["run", "--backend=ptrace", "--budget=off", "--json"]);
+    command.args(options).arg("--output").arg(&json).arg("--");
+    command.arg(closed).args(arguments);
+    let finished = run(command).expect(4);
+    (finished, Report::read(&json))
+}
+
+fn noted(report: &Report, word: &str) -> bool {
+    let notes = report.list("notes").iter();
+    let mut texts = notes.filter_map(serde_json::Value::as_str);
+    texts.any(|text| text.contains(word))
+}
+
+#[test]
+fn children_of_one_that_forbids_a_look_live_and_are_watched() {
+    needs_root!(alone);
+    let said = "child 0 0\nended 600\n";
+    let (finished, report) = watched(&[], &["dumpable=0", "children=3"]);
+    // As closed as they were born.
+    assert_eq!(finished.out(), said.repeat(3) + "own 0\n");
+    // Two teams of its own, and one of each child.
+    report.is_exactly(2 * 50 * 5, 50 * 5);
+    let site = report.site_at(line("closed.c", "SITE closed"));
+    assert_eq!(number(site, "episodes"), 250, "{report}");
+    // Nobody wants to hear of them.
+    let (finished, report) = watched(&["--no-children"], &["dumpable=0", "children=3"]);
+    assert_eq!(finished.out(), said.repeat(3) + "own 0\n");
+    report.is_exactly(2 * 50 * 2, 50 * 2);
+    // And they who do not forbid it stay open.
+    let (finished, _) = watched(&[], &["dumpable=1"]);
+    assert_eq!(finished.out(), "child 1 1\nended 600\nown 1\n");
+}
+
+#[test]
+fn probes_that_go_off_and_on_come_back_to_one_that_forbids_a_look() {
+    needs_root!(alone);
+    let open = Open::new();
+    let (sbt, closed) = (open.copy(sbt()), open.copy(&program("closed.c")));
+    let json = open.path("report.json");
+    let mut command = as_nobody(&sbt);
+    // Far above the budget, so that they go off soon.
+    command.args([
+        "run",
+        "--backend=ptrace",
+        "--budget=2",
+        "--json",
+        "--output",
+    ]);
+    command.arg(&json).arg("--").arg(closed);
+    command.args(["close_at=1000", "dumpable=0", "children=0", "rounds=12000"]);
+    let finished = run(command).expect(4);
+    assert_eq!(finished.out(), "own 0\n");
+    let report = Report::read(&json);
+    // The last rounds tell their number, which is that of all.
+    assert_eq!(report.number("arrivals"), 2 * 12_000, "{report}");
+    assert_eq!(report.sites()[0]["line"], line("closed.c", "SITE closed"));
+    assert!(noted(&report, "PR_SET_DUMPABLE"), "{report}");
+}
+
+#[test]
+fn what_cannot_be_helped_is_said_when_it_happens() {
+    needs_root!(alone);
+    // A filter might end who makes calls that are not its own.
+    let (finished, report) = watched(&[], &["dumpable=0", "filter=1"]);
+    assert_eq!(finished.out(), "ended 5\nown 0\n");
+    assert!(noted(&report, "filters its system calls"), "{report}");
+    let (finished, report) = watched(&[], &["untraced=1"]);
+    assert_eq!(finished.out(), "ended 5\nown 1\n");
+    assert!(noted(&report, "CLONE_UNTRACED"), "{report}");
+}

@@ -1,0 +1,81 @@
+// A program that forbids to look into it, or becomes another user, and then forks; or that forks so
+// that nobody can trace the child. The child comes to barriers too. Prints how the child has ended
+// (6 in the second byte), and how open it was to itself, before and after.
+//
+// closed [rounds=50] [close_at=ROUND] [user=-1] [dumpable=1] [filter=0] [untraced=0] [children=1]
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "common.h"
+
+static long rounds;
+static long close_at;
+static pthread_barrier_t barrier;
+
+static void *work(void *unused)
+{
+    for (volatile long round = 0; round < rounds; round++) {
+        sleep_us(200);
+        pthread_barrier_wait(&barrier); // SITE closed
+        if (round == close_at)
+            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
+    return unused;
+}
+
+static void team(void)
+{
+    pthread_t other;
+    must(pthread_barrier_init(&barrier, NULL, 2));
+    must(pthread_create(&other, NULL, work, NULL));
+    work(NULL);
+    must(pthread_join(other, NULL));
+}
+
+// A filter that forbids nothing: what it would do to calls that are not the program's own
+// nobody knows.
+static void filter(void)
+{
+    struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {1, all};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        abort();
+}
+
+int main(int argc, char **argv)
+{
+    rounds = option(argc, argv, "rounds", 50);
+    long untraced = option(argc, argv, "untraced", 0);
+    long children = option(argc, argv, "children", 1);
+    close_at = option(argc, argv, "close_at", -1);
+    team();
+    if (option(argc, argv, "filter", 0) != 0)
+        filter();
+    long user = option(argc, argv, "user", -1);
+    if (user >= 0)
+        must(setuid((uid_t)user));
+    prctl(PR_SET_DUMPABLE, option(argc, argv, "dumpable", 1), 0, 0, 0);
+    for (long number = 0; number < children; number++) {
+        pid_t child = untraced ? (pid_t)syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0)
+                               : fork();
+        if (child == 0) {
+            int before = prctl(PR_GET_DUMPABLE);
+            team();
+            printf("child %d %d\n", before, prctl(PR_GET_DUMPABLE));
+            fflush(stdout);
+            _exit(6);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        printf("ended %x\n", status);
+        fflush(stdout);
+    }
+    if (children > 0)
+        team();
+    printf("own %d\n", prctl(PR_GET_DUMPABLE));
+    return 4;
+}
