@@ -1,6 +1,6 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{ffi::OsString, fs::File, os::fd::OwnedFd};
+use std::{collections::BTreeSet, ffi::OsString, fs::File, os::fd::OwnedFd};
 
 use anyhow::Context as _;
 use nix::sys::resource::{Resource, getrlimit};
@@ -238,6 +238,8 @@ struct Session {
     interrupted: bool,
     /// Events lost when the watching ended.
     lost: u64,
+    /// Marks that were not watched, known by then.
+    unseen_marks: BTreeSet<u8>,
     notes: Vec<String>,
 }
 
@@ -326,6 +328,7 @@ impl Session {
             cpus,
             interrupted: false,
             lost: 0,
+            unseen_marks: BTreeSet::new(),
             notes: Vec::new(),
         };
         for line in lines {
@@ -353,6 +356,7 @@ impl Session {
             }
             self.end_ns = clock::now_ns();
             self.lost = source.lost();
+            self.unseen_marks = source.unseen_marks();
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();
             self.processes.end();

@@ -265,6 +265,29 @@ fn a_program_that_executes_itself_by_any_thread_goes_on() {
     }
 }
 
+/// What nobody has looked at is not 0.
+#[test]
+fn a_mark_without_room_was_passed_nobody_knows_how_often() {
+    needs_root!();
+    let odd = format!("--mark=marks.c:{}=odd", line("marks.c", "LINE odd"));
+    let marks = [
+        "--mark=first_part",
+        "--mark=second_part",
+        "--mark=work",
+        &odd,
+    ];
+    let options = [&["--backend=perf"], &marks[..], &["--mark=main"]].concat();
+    let (finished, report) = watch_with(&options, &program("marks.c"), &["rounds=20"]);
+    finished.expect(0);
+    let hits = report
+        .list("marks")
+        .iter()
+        .map(|mark| mark["hits"].as_u64());
+    let expected = [Some(20), Some(20), Some(1), Some(10), None];
+    assert_eq!(hits.collect::<Vec<_>>(), expected, "{report}");
+    assert!(says(&report, "no room for mark 5 (in main)"), "{report}");
+}
+
 fn says(report: &Report, words: &str) -> bool {
     let mut notes = report.list("notes").iter();
     notes.any(|note| note.as_str().is_some_and(|note| note.contains(words)))

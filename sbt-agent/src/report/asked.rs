@@ -65,8 +65,8 @@ pub struct MarkReport {
     pub name: String,
     /// Where it is, as written.
     pub at: String,
-    /// How often it was passed.
-    pub hits: u64,
+    /// How often it was passed; `None` if there was no room to watch it.
+    pub hits: Option<u64>,
     /// By thread.
     pub threads: Vec<MarkThreadReport>,
 }

@@ -1,5 +1,7 @@
 //! What a report takes from the session, beside the model.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{FunctionReport, SamplingReport, StandstillReport, locks, spin};
@@ -48,6 +50,9 @@ pub struct Run {
     pub conceptual: Vec<[String; 3]>,
     /// Name and place of each mark, as written.
     pub marks: Vec<[String; 2]>,
+    /// Those of them, by their numbers, that were not watched everywhere or all the time.
+    #[serde(default)]
+    pub unseen_marks: BTreeSet<u8>,
     /// By site: how often its barrier time was above the limit, the longest
     /// and the limit, ns.
     pub warnings: Vec<(SiteId, u64, u64, u64)>,

@@ -247,7 +247,7 @@ fn phases_and_marks(report: &mut Report) {
             id,
             name: name.into(),
             at: format!("io.c:{}", 10 + id),
-            hits: 12_345,
+            hits: Some(12_345),
             threads: vec![MarkThreadReport {
                 thread: 0,
                 hits: 12_345,

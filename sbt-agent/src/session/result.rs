@@ -134,6 +134,10 @@ impl Session {
             names: names.collect(),
             conceptual: self.settings.phases.iter().map(written_phase).collect(),
             marks: self.settings.marks.iter().map(written_mark).collect(),
+            unseen_marks: match &self.source {
+                Some(source) => source.unseen_marks(),
+                None => self.unseen_marks.clone(),
+            },
             warnings: self.narrator.warnings(),
             wall_ns: until_ns.saturating_sub(self.start_ns),
             ended: self.exit_status.is_some(),

@@ -3,7 +3,7 @@
 //! A source starts, hands over batches of events in the order of their times,
 //! and stops. Nothing to the right of it knows which one ran.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sbt_common::{Code, Futex, Lock, Rule};
@@ -104,6 +104,11 @@ pub trait Source: Send {
     /// be a process into which this user may look.
     fn traces_the_start(&self) -> bool {
         false
+    }
+
+    /// Marks, by their numbers, that have not been watched everywhere or all the time.
+    fn unseen_marks(&self) -> BTreeSet<u8> {
+        BTreeSet::new()
     }
 
     /// Begins to hand events over. `time_ns`: from when on; `baselines`: what the

@@ -53,11 +53,12 @@ impl Draw<'_> {
                 let threads = self
                     .order
                     .sorted(mine.map(|((_, thread), hits)| (*thread, *hits)));
+                let is_seen = !self.run.unseen_marks.contains(&id);
                 MarkReport {
                     id: id.into(),
                     name: name.clone(),
                     at: at.clone(),
-                    hits: threads.iter().map(|(_, hits)| hits).sum(),
+                    hits: is_seen.then(|| threads.iter().map(|(_, hits)| hits).sum()),
                     threads: threads
                         .into_iter()
                         .map(|(thread, hits)| MarkThreadReport { thread, hits })

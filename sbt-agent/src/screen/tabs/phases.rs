@@ -6,7 +6,7 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use super::{Tab, View, site};
 use crate::{
     live::Request,
-    report::{ConceptualReport, PhaseReport, StatReport},
+    report::{ConceptualReport, MarkReport, PhaseReport, StatReport},
     screen::{
         grid::{Cells, Grid},
         keys::Action,
@@ -136,8 +136,9 @@ fn marks(view: &View, columns: usize) -> Vec<Line<'static>> {
             "mark",
             marks.iter().map(|mark| name(&mark.name)).collect(),
         );
-        let hits = marks.iter().map(|mark| Some(mark.hits));
-        let threads = marks.iter().map(|mark| Some(mark.threads.len() as u64));
+        let hits = marks.iter().map(|mark| mark.hits);
+        let threads = |mark: &MarkReport| mark.hits.map(|_| mark.threads.len() as u64);
+        let threads = marks.iter().map(threads);
         grid.column("passed", 0, Cells::Count(hits.collect()))
             .column("threads", 0, Cells::Count(threads.collect()))
             .column(

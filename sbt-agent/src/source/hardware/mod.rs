@@ -7,6 +7,7 @@
 //! is room for four addresses; departures and futexes are not seen; memory is read late.
 
 use std::{
+    collections::BTreeSet,
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -157,8 +158,15 @@ impl Source for Hardware {
         self.stopping.store(true, Ordering::Release);
         self.outside.end()?;
         let mut totals = self.outside.totals();
-        totals.notes.append(&mut self.watch().notes);
+        let mut watch = self.watch();
+        totals.notes.append(&mut watch.notes);
+        totals.notes.extend(watch.missed.told());
+        drop(watch);
         Ok(totals)
+    }
+
+    fn unseen_marks(&self) -> BTreeSet<u8> {
+        self.watch().missed.marks.clone()
     }
 
     fn lost(&self) -> u64 {

@@ -42,6 +42,8 @@ pub struct Group {
     pub rank: Rank,
     /// What it is to the user, who may have to be told that it is not watched.
     pub name: String,
+    /// Its number, if it is a mark.
+    pub mark: Option<u8>,
     /// Which of the files.
     pub file: usize,
     /// The places.
@@ -70,27 +72,66 @@ pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
     })
 }
 
-/// What to say of groups for which there is no room, of so much; `None` if nobody misses them.
-pub fn missed(left: &[Group], room: usize) -> Option<String> {
-    let mut names: Vec<String> = Vec::new();
-    for group in left {
-        let is_missed = !matches!(group.rank, Rank::Init | Rank::Unused);
-        if is_missed && !names.contains(&group.name) {
-            names.push(group.name.clone());
+/// What is wanted and not watched, for want of room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    names: Vec<String>,
+    /// How much room others have taken, at most.
+    taken: usize,
+    /// Marks among them, by their numbers: nobody knows how often they were passed.
+    pub marks: BTreeSet<u8>,
+}
+
+impl Missed {
+    /// Of groups that found none, in so much. Some are missed by nobody.
+    pub fn of(left: &[Group], room: usize) -> Self {
+        let mut missed = Self::default();
+        for group in left {
+            if matches!(group.rank, Rank::Init | Rank::Unused) {
+                continue;
+            }
+            missed.marks.extend(group.mark);
+            if !missed.names.contains(&group.name) {
+                missed.names.push(group.name.clone());
+            }
+        }
+        if !missed.is_empty() {
+            missed.taken = ROOM.saturating_sub(room);
+        }
+        missed
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The same of another process, or of a later time.
+    pub fn add(&mut self, other: Self) {
+        self.taken = self.taken.max(other.taken);
+        self.marks.extend(other.marks);
+        for name in other.names {
+            if !self.names.contains(&name) {
+                self.names.push(name);
+            }
         }
     }
-    if names.is_empty() {
-        return None;
+
+    /// What to say of it.
+    pub fn told(&self) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let others = match self.taken {
+            0 => String::new(),
+            taken => format!(" (of which others use {taken}, a debugger or another sbt)"),
+        };
+        Some(format!(
+            "the processor watches {ROOM} addresses at once{others}, and there is no room for {}: \
+             not seen; --backend ptrace sees all",
+            self.names.join(", ")
+        ))
     }
-    let others = match ROOM.saturating_sub(room) {
-        0 => String::new(),
-        taken => format!(" (of which others use {taken}, a debugger or another sbt)"),
-    };
-    Some(format!(
-        "the processor watches {ROOM} addresses at once{others}, and there is no room for {}: not \
-         seen; --backend ptrace sees all",
-        names.join(", ")
-    ))
 }
 
 /// What there is to watch in files, which are those of one process. `places`: what is put
@@ -129,6 +170,10 @@ pub fn groups<'a>(
                 None => groups.push(Group {
                     rank,
                     name,
+                    mark: match point.function {
+                        Function::Mark(number) => Some(number),
+                        _ => None,
+                    },
                     file: index,
                     places: new.collect(),
                 }),
@@ -151,7 +196,10 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
             (rank, symbol)
         }
         Function::Call { .. } => (Rank::Named, symbol),
-        Function::Mark(number) => (Rank::Named, format!("--mark number {}", number + 1)),
+        Function::Mark(number) => {
+            let number = u32::from(number) + 1;
+            (Rank::Named, format!("mark {number} (in {symbol})"))
+        }
         Function::BarrierWait | Function::BarrierInit if !is_used(&point.symbol) => {
             (Rank::Unused, symbol)
         }
@@ -194,6 +242,7 @@ mod tests {
         Group {
             rank,
             name: name.into(),
+            mark: None,
             file,
             places: offsets.iter().map(place).collect(),
         }
@@ -218,14 +267,30 @@ mod tests {
         );
         assert_eq!(names(&taken), ["named", "one", "condvars"]);
         assert_eq!(names(&left), ["many", "init", "unused"]);
-        let told = missed(&left, ROOM).unwrap();
+        let told = Missed::of(&left, ROOM).told().unwrap();
         assert!(told.contains("at once, and"), "{told}");
         assert!(told.contains("for many: not seen"), "{told}");
-        let told = missed(&left, 1).unwrap();
+        let told = Missed::of(&left, 1).told().unwrap();
         assert!(told.contains("others use 3"), "{told}");
         let rest = [group(Rank::CondvarRest, "rest", 0, &[1])];
-        assert!(missed(&rest, ROOM).is_some());
-        assert_eq!(missed(&left[1..], ROOM), None, "nobody misses those");
+        assert!(!Missed::of(&rest, ROOM).is_empty());
+        let nobody = Missed::of(&left[1..], 1);
+        assert_eq!(nobody, Missed::default(), "nobody misses those");
+    }
+
+    #[test]
+    fn what_is_missed_here_and_there_is_told_once() {
+        let mark = |number: u8, name: &str| Group {
+            mark: Some(number),
+            ..group(Rank::Named, name, 0, &[u64::from(number)])
+        };
+        let mut all = Missed::of(&[mark(4, "e"), group(Rank::Condvar, "c", 0, &[1])], ROOM);
+        all.add(Missed::default());
+        all.add(Missed::of(&[mark(4, "e"), mark(5, "f")], 3));
+        let told = all.told().unwrap();
+        assert!(told.contains("no room for e, c, f: not"), "{told}");
+        assert!(told.contains("others use 1,"), "{told}");
+        assert_eq!(all.marks, [4, 5].into());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sbt_common::Kmp;
 use super::{
     cover::Cover,
     events::{Events, Opened},
-    place::{choose, groups, missed},
+    place::{Missed, choose, groups},
     record::Sample,
 };
 use crate::{
@@ -150,7 +150,7 @@ impl Space {
     }
 }
 
-/// What is to be watched in a process, of files, and what the user should know of that.
+/// What is to be watched in a process, of files, and what there is no room for.
 /// `None` if it has mapped none of them, or is gone. `room`: for so many addresses; `ways`:
 /// see [`places`].
 pub fn plan(
@@ -159,7 +159,7 @@ pub fn plan(
     condvars: bool,
     room: usize,
     ways: &mut Vec<Kmp>,
-) -> Option<(Points, Option<String>)> {
+) -> Option<(Points, Missed)> {
     let mapped = mapped(process, files);
     if mapped.is_empty() {
         return None;
@@ -179,7 +179,7 @@ pub fn plan(
             }
         }
     }
-    Some((points, missed(&left, room)))
+    Some((points, Missed::of(&left, room)))
 }
 
 /// Which of the files a process has mapped, and where.

@@ -14,6 +14,7 @@ mod placing;
 use super::{
     cover,
     events::Events,
+    place::Missed,
     record::{Record, Sample, What},
     run::Run,
     space::{Sampled, Shared, Space},
@@ -89,6 +90,8 @@ pub struct Watch {
     pub lost: u64,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// What has found no room, in any process.
+    pub missed: Missed,
     /// Processes that have executed a program of which nobody knows yet.
     pub executed: Vec<u32>,
 }
@@ -115,6 +118,7 @@ impl Watch {
             out: Records::default(),
             lost: 0,
             notes: Vec::new(),
+            missed: Missed::default(),
             executed: Vec::new(),
         }
     }

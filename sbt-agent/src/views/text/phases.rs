@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     report::{ConceptualReport, IntervalReport, PhaseReport, Report, StatReport},
-    views::table::Style,
+    views::table::{Style, UNKNOWN},
 };
 
 pub fn title(out: &mut String, text: &str, style: Style) {
@@ -135,6 +135,7 @@ pub fn marks(out: &mut String, report: &Report, style: Style) {
         return;
     }
     title(out, "MARKS", style);
+    let known = |number: Option<u64>| number.map_or_else(|| UNKNOWN.into(), count);
     let mut table = Table::default();
     table
         .column(
@@ -147,14 +148,14 @@ pub fn marks(out: &mut String, report: &Report, style: Style) {
         )
         .column(
             "passed",
-            report.marks.iter().map(|mark| count(mark.hits)).collect(),
+            report.marks.iter().map(|mark| known(mark.hits)).collect(),
         )
         .column(
             "threads",
             report
                 .marks
                 .iter()
-                .map(|mark| count(mark.threads.len() as u64))
+                .map(|mark| known(mark.hits.map(|_| mark.threads.len() as u64)))
                 .collect(),
         );
     table.write(out, style, 32);

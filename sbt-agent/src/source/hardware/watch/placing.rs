@@ -118,10 +118,10 @@ impl Watch {
         };
         let ways = &mut self.programs.kmp;
         let planned = plan(process, &self.files.watched, self.condvars, room, ways);
-        let Some((points, note)) = planned else {
+        let Some((points, missed)) = planned else {
             return nothing;
         };
-        if room == 0 && note.is_some() {
+        if room == 0 && !missed.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         let (new, gone) = space.change(points);
@@ -134,9 +134,7 @@ impl Watch {
                 thread.tellers.retain(|((at, _), _)| !is_gone(*at));
             }
         }
-        if let Some(note) = note {
-            self.note(&note);
-        }
+        self.missed.add(missed);
         Ok((new, others))
     }
 
