@@ -403,6 +403,8 @@ pub enum Event {
     Turn {
         /// Who is about to arrive, or ends.
         tid: Tid,
+        /// When, ns; `None` if an older recording does not say.
+        time_ns: Option<u64>,
         /// Address of the barrier object in the target.
         object: u64,
         /// How many rounds it has had, modulo 2³².

@@ -20,9 +20,11 @@ pub const HELD: u32 = 1;
 pub const ARRIVED: [u32; 3] = [0x40, 0x80, 0xc0];
 /// What a round adds there: `KMP_BARRIER_STATE_BUMP`.
 pub const ROUND: u64 = 4;
-/// What they hold when the team is gone: the runtime, which ends before the program's first
-/// thread does, fills what it frees (`___kmp_free` in `kmp_alloc.cpp`).
-pub const FREED: u64 = 0xefef_efef_efef_efef;
+/// More than that they do not hold while the team is there: then it is gone, and something else
+/// lies there, as pointers of the allocator, or what it or the runtime fills with what it frees
+/// (`MALLOC_PERTURB_`; `___kmp_free` in `kmp_alloc.cpp`, which a part of the builds does). The
+/// runtime ends before the program's first thread does. As many rounds as the record has bits for.
+pub const MOST: u64 = ROUND << 32;
 
 /// [`arrived`](crate::Memory::arrived) for [`KMP`](crate::layout::KMP): the thread ends.
 pub const LAST: u32 = 1;
@@ -33,10 +35,9 @@ pub const GONE: u32 = 2;
 #[inline(always)]
 pub const fn rounds(counts: [u64; 3]) -> Option<u32> {
     let [a, b, c] = counts;
-    if a == FREED {
+    if a | b | c >= MOST {
         return None;
     }
-    // As many bits as the record has.
     Some((a.wrapping_add(b).wrapping_add(c) / ROUND) as u32)
 }
 

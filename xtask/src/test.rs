@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<()> {
         tests
     };
     process::run(tests(&pure, "4").env("SBT_TURN", "others"))?;
-    let failed = again::failing(tests(&["--test=e2e"], "2").env("SBT_TURN", "others"))?;
+    let failed = again::failing(tests(&["--test=e2e"], "3").env("SBT_TURN", "others"))?;
     if failed.len() > again::MOST {
         bail!("{} tests failed: {}", failed.len(), failed.join(", "));
     }

@@ -72,6 +72,7 @@ impl Model {
             Event::Exec {
                 time_ns, process, ..
             } => self.exec(*time_ns, *process),
+            Event::Forked { child, time_ns, .. } => self.turns.fork(*child, *time_ns),
             Event::Ended { process, .. } => self.end_process(*process),
             Event::Lost { tid, count } => self.lost(*tid, *count),
             Event::Mark { tid, clocks, mark } => self.mark(*tid, *clocks, *mark),
@@ -92,12 +93,16 @@ impl Model {
                 stepped,
                 walked,
             } => self.toll(*tid, *condvar, *stepped, *walked),
-            Event::Turn { tid, object, round } => self.turn(*tid, *object, *round),
+            Event::Turn {
+                tid,
+                time_ns,
+                object,
+                round,
+            } => self.turn((*tid, *time_ns), *object, *round),
             Event::Gap { time_ns } => self.gap(*time_ns),
             // Evidence is the recogniser's.
             Event::Callers { .. }
             | Event::Mapped { .. }
-            | Event::Forked { .. }
             | Event::Wait { .. }
             | Event::Wake { .. }
             | Event::Lock { .. } => {}
@@ -138,9 +143,10 @@ impl Model {
     }
 
     /// See [`Event::Turn`].
-    fn turn(&mut self, tid: Tid, object: u64, round: u32) {
+    fn turn(&mut self, (tid, time_ns): (Tid, Option<u64>), object: u64, round: u32) {
         if let Some((live, row)) = self.threads.both(tid) {
-            let unseen = self.turns.find(key(live.process, object), tid, round);
+            let key = key(live.process, object);
+            let unseen = self.turns.find(key, tid, round, time_ns);
             row.unseen += unseen;
             self.totals.unseen += unseen;
         }

@@ -123,6 +123,7 @@ impl Model {
 
     /// Nothing lies any more where it lay in the memory of a process.
     pub(super) fn end_process(&mut self, process: u32) {
+        self.turns.end_process(process);
         for id in self.barriers.ids() {
             if self.barriers.get(id).key.0 == process {
                 self.settle_leaving(id);

@@ -86,7 +86,7 @@ impl Model {
             None
         };
         let key = key(live.process, object);
-        self.turns.arrive(key, tid);
+        self.turns.arrive(key, (live.process, tid));
         let id = self.barrier(key, kind);
         if let Some(hint) = hint {
             self.heed(id, hint, last_episode, lost);

@@ -9,8 +9,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::Tid;
 
-/// More pairs of a barrier and a thread are not followed.
+/// More pairs of a barrier and a thread are not followed, nor more barriers or processes that
+/// tell nothing.
 const MAX_PAIRS: usize = 65_536;
+
+/// No round of a barrier takes less, ns: what would have had more of them is none any more, but
+/// something else that lies where it lay. Two threads on one core need several times as much.
+const ROUND_NS: u64 = 20;
 
 /// Whose barrier, and where.
 type Key = (u32, u64);
@@ -23,6 +28,8 @@ struct Turn {
     gaps: u64,
     /// It was found while the probes were off: the thread was ending.
     off: bool,
+    /// When it was found, ns; `None` if a recording does not say.
+    found_ns: Option<u64>,
 }
 
 /// See the module.
@@ -38,6 +45,9 @@ pub struct Turns {
     /// Of these not every thread takes part in each round: how often it was there does not
     /// follow.
     uneven: FxHashSet<Key>,
+    /// Processes that were started since the probes were off for the first time, and have not
+    /// been seen at any barrier.
+    unheard: FxHashSet<u32>,
     /// When the probes went off for the first time, at the earliest, ns.
     first_off_ns: Option<u64>,
     /// Some arrivals can neither have been seen nor reckoned.
@@ -83,6 +93,22 @@ impl Turns {
         }
     }
 
+    /// A process was started; `None`: which is not known.
+    pub fn fork(&mut self, child: Option<u32>, time_ns: u64) {
+        if self.first_off_ns.is_none_or(|off_ns| time_ns < off_ns) {
+            return;
+        }
+        match child {
+            Some(child) if self.unheard.len() < MAX_PAIRS => _ = self.unheard.insert(child),
+            _ => self.inexact |= self.on,
+        }
+    }
+
+    /// A process has ended. Of one that was never seen nobody knows where it was.
+    pub fn end_process(&mut self, process: u32) {
+        self.inexact |= self.on && self.unheard.remove(&process);
+    }
+
     /// Nothing is known any more of where threads stand.
     pub fn forget(&mut self) {
         self.barriers.clear();
@@ -91,11 +117,18 @@ impl Turns {
         self.doubt();
     }
 
-    /// A thread comes to a barrier, and that is seen.
-    pub fn arrive(&mut self, key: Key, tid: Tid) {
+    fn heard(&mut self, process: u32) {
+        if !self.unheard.is_empty() {
+            self.unheard.remove(&process);
+        }
+    }
+
+    /// A thread of a process comes to a barrier, and that is seen.
+    pub fn arrive(&mut self, key: Key, (process, tid): (u32, Tid)) {
         if !self.on {
             return;
         }
+        self.heard(process);
         match self
             .barriers
             .get_mut(&key)
@@ -133,7 +166,7 @@ impl Turns {
 
     /// Nothing more will come; `living`: some threads have not ended.
     pub fn end(&mut self, living: bool) {
-        self.inexact |= self.on && self.off && living;
+        self.inexact |= self.on && (self.off && living || !self.unheard.is_empty());
     }
 
     /// A barrier begins anew.
@@ -144,9 +177,22 @@ impl Turns {
         self.uneven.remove(&key);
     }
 
+    /// Of a barrier nothing is reckoned any more.
+    fn distrust(&mut self, key: Key) {
+        self.inexact = true;
+        self.uneven.insert(key);
+        if self.uneven.len() > MAX_PAIRS {
+            *self = Self {
+                inexact: true,
+                off: self.off,
+                ..Self::default()
+            };
+        }
+    }
+
     /// A thread is about to come to a barrier, or ends, and finds so many rounds over:
-    /// how often it was there unseen.
-    pub fn find(&mut self, key: Key, tid: Tid, round: u32) -> u64 {
+    /// how often it was there unseen. `time_ns`: when, if that is known.
+    pub fn find(&mut self, key: Key, tid: Tid, round: u32, time_ns: Option<u64>) -> u64 {
         if !self.on {
             return 0;
         }
@@ -156,6 +202,7 @@ impl Turns {
             next: round,
             gaps,
             off,
+            found_ns: time_ns,
         };
         let Some(was) = turns.insert(tid, turn) else {
             self.pairs += 1;
@@ -176,10 +223,12 @@ impl Turns {
         }
         // A thread that ends while they are off has no gap behind it yet.
         let watched = gaps == was.gaps && !self.off;
-        if unseen > u32::MAX / 2 || unseen > 0 && watched {
-            // Not every thread takes part in each round, or the barrier is another.
-            self.inexact = true;
-            self.uneven.insert(key);
+        let most = time_ns
+            .zip(was.found_ns)
+            .map_or(u64::MAX, |(now, then)| now.saturating_sub(then) / ROUND_NS);
+        if unseen > u32::MAX / 2 || unseen > 0 && watched || u64::from(unseen) > most {
+            // Not every thread takes part in each round, or the barrier is another, or none.
+            self.distrust(key);
             return 0;
         }
         if self.uneven.contains(&key) {
@@ -199,18 +248,18 @@ mod tests {
     fn what_happened_in_a_gap_is_known_by_the_round() {
         let mut turns = Turns::default();
         turns.begin();
-        assert_eq!(turns.find(KEY, 7, 10), 0);
-        turns.arrive(KEY, 7);
-        turns.arrive(KEY, 7);
-        assert_eq!(turns.find(KEY, 7, 12), 0);
-        turns.arrive(KEY, 7);
+        assert_eq!(turns.find(KEY, 7, 10, None), 0);
+        turns.arrive(KEY, (1, 7));
+        turns.arrive(KEY, (1, 7));
+        assert_eq!(turns.find(KEY, 7, 12, None), 0);
+        turns.arrive(KEY, (1, 7));
         turns.gap();
-        assert_eq!(turns.find(KEY, 7, 113), 100);
-        turns.arrive(KEY, 7);
+        assert_eq!(turns.find(KEY, 7, 113, None), 100);
+        turns.arrive(KEY, (1, 7));
         assert!(turns.is_exact());
         // At its end.
         turns.go_off(0);
-        assert_eq!(turns.find(KEY, 7, 120), 6);
+        assert_eq!(turns.find(KEY, 7, 120, None), 6);
         assert!(turns.is_exact());
     }
 
@@ -219,14 +268,14 @@ mod tests {
         let told = |ends: fn(&mut Turns)| {
             let mut turns = Turns::default();
             turns.begin();
-            turns.find(KEY, 7, 10);
-            turns.arrive(KEY, 7);
+            turns.find(KEY, 7, 10, None);
+            turns.arrive(KEY, (1, 7));
             turns.go_off(0);
             ends(&mut turns);
             turns.is_exact()
         };
         assert!(told(|turns| {
-            turns.find(KEY, 7, 20);
+            turns.find(KEY, 7, 20, None);
             turns.leave(7, true, None);
             turns.end(false);
         }));
@@ -268,29 +317,95 @@ mod tests {
     fn of_uneven_barriers_nothing_is_reckoned_any_more() {
         let mut turns = Turns::default();
         turns.begin();
-        turns.find(KEY, 7, 3);
-        turns.arrive(KEY, 7);
+        turns.find(KEY, 7, 3, None);
+        turns.arrive(KEY, (1, 7));
         // It was not in each round, which was seen.
-        assert_eq!(turns.find(KEY, 7, 9), 0);
-        turns.arrive(KEY, 7);
+        assert_eq!(turns.find(KEY, 7, 9, None), 0);
+        turns.arrive(KEY, (1, 7));
         turns.gap();
-        assert_eq!(turns.find(KEY, 7, 109), 0);
+        assert_eq!(turns.find(KEY, 7, 109, None), 0);
         assert!(!turns.is_exact());
         turns.init(KEY);
-        turns.find(KEY, 7, 0);
-        turns.arrive(KEY, 7);
+        turns.find(KEY, 7, 0, None);
+        turns.arrive(KEY, (1, 7));
         turns.gap();
-        assert_eq!(turns.find(KEY, 7, 50), 49);
+        assert_eq!(turns.find(KEY, 7, 50, None), 49);
+    }
+
+    #[test]
+    fn more_rounds_than_there_was_time_for_are_none() {
+        let reckoned = |round, time_ns| {
+            let mut turns = Turns::default();
+            turns.begin();
+            turns.find(KEY, 7, 0, Some(1_000));
+            turns.arrive(KEY, (1, 7));
+            turns.gap();
+            (turns.find(KEY, 7, round, time_ns), turns.is_exact())
+        };
+        assert_eq!(reckoned(51, Some(2_000)), (50, true));
+        assert_eq!(reckoned(52, Some(2_000)), (0, false));
+        assert_eq!(reckoned(52, None), (51, true));
+    }
+
+    #[test]
+    fn processes_that_came_while_nobody_looked_and_were_not_seen_are_in_doubt() {
+        let told = |child, ends: fn(&mut Turns)| {
+            let mut turns = Turns::default();
+            turns.begin();
+            turns.go_off(100);
+            turns.gap();
+            turns.come_on();
+            turns.fork(child, 100);
+            ends(&mut turns);
+            turns.is_exact()
+        };
+        let nobody: fn(&mut Turns) = |turns| turns.end_process(5);
+        assert!(!told(Some(5), nobody) && !told(None, nobody));
+        assert!(
+            !told(Some(5), |turns| turns.end(false)),
+            "it is there still"
+        );
+        assert!(told(Some(5), |turns| {
+            turns.find(KEY, 7, 0, None);
+            turns.arrive(KEY, (5, 7));
+            turns.end_process(5);
+            turns.end(false);
+        }));
+        assert!(told(Some(5), |_| {}), "it may be seen yet");
+        // It was there before.
+        let mut turns = Turns::default();
+        turns.begin();
+        turns.fork(Some(5), 99);
+        turns.go_off(100);
+        turns.end_process(5);
+        assert!(turns.is_exact());
+    }
+
+    #[test]
+    fn what_tells_nothing_is_bounded() {
+        let mut turns = Turns::default();
+        turns.begin();
+        for object in 0..=MAX_PAIRS as u64 {
+            turns.distrust((1, object));
+        }
+        assert!(turns.uneven.is_empty() && !turns.is_exact());
+        turns.find(KEY, 7, 3, None);
+        turns.gap();
+        assert_eq!(
+            turns.find(KEY, 7, 9, None),
+            0,
+            "nothing is reckoned any more"
+        );
     }
 
     #[test]
     fn numbers_go_round() {
         let mut turns = Turns::default();
         turns.begin();
-        turns.find(KEY, 7, u32::MAX - 1);
-        turns.arrive(KEY, 7);
+        turns.find(KEY, 7, u32::MAX - 1, None);
+        turns.arrive(KEY, (1, 7));
         turns.gap();
-        assert_eq!(turns.find(KEY, 7, 4), 5);
+        assert_eq!(turns.find(KEY, 7, 4, None), 5);
         assert!(turns.is_exact());
     }
 
@@ -298,9 +413,9 @@ mod tests {
     fn who_ends_inside_of_a_barrier_was_seen_to_come() {
         let mut turns = Turns::default();
         turns.begin();
-        turns.find(KEY, 7, 3);
-        turns.arrive(KEY, 7);
-        assert_eq!(turns.find(KEY, 7, 3), 0);
+        turns.find(KEY, 7, 3, None);
+        turns.arrive(KEY, (1, 7));
+        assert_eq!(turns.find(KEY, 7, 3, None), 0);
         assert!(turns.is_exact());
     }
 
@@ -309,33 +424,33 @@ mod tests {
         // A pool of more threads than take part.
         let mut turns = Turns::default();
         turns.begin();
-        turns.find(KEY, 7, 3);
-        turns.arrive(KEY, 7);
-        turns.find(KEY, 7, 9);
+        turns.find(KEY, 7, 3, None);
+        turns.arrive(KEY, (1, 7));
+        turns.find(KEY, 7, 9, None);
         assert!(!turns.is_exact());
         // A barrier that says nothing, after a gap.
         let mut turns = Turns::default();
         turns.begin();
-        turns.arrive(KEY, 7);
+        turns.arrive(KEY, (1, 7));
         assert!(turns.is_exact());
         turns.gap();
-        turns.arrive(KEY, 7);
+        turns.arrive(KEY, (1, 7));
         assert!(!turns.is_exact());
         // One that was in use before anybody followed it.
         let mut turns = Turns::default();
         turns.begin();
         turns.gap();
-        turns.find(KEY, 7, 3);
+        turns.find(KEY, 7, 3, None);
         assert!(!turns.is_exact());
         // And one that is new.
         let mut turns = Turns::default();
         turns.begin();
         turns.gap();
-        turns.find(KEY, 7, 0);
-        turns.arrive(KEY, 7);
+        turns.find(KEY, 7, 0, None);
+        turns.arrive(KEY, (1, 7));
         assert!(turns.is_exact());
         turns.init(KEY);
-        turns.find(KEY, 7, 0);
+        turns.find(KEY, 7, 0, None);
         assert!(turns.is_exact());
     }
 }

@@ -271,8 +271,14 @@ fn of_event(event: &Event) -> serde_json::Result<Cells> {
             ],
             ..Cells::default()
         },
-        Event::Turn { tid, object, round } => Cells {
+        Event::Turn {
+            tid,
+            time_ns,
+            object,
+            round,
+        } => Cells {
             row: "turn",
+            time_ns: *time_ns,
             thread: Some(*tid),
             object: Some(*object),
             numbers: [Some((*round).into()), None, None],
@@ -330,6 +336,7 @@ fn event(cells: &Cells) -> Option<Event> {
                 .map(|(number, arrived)| Round { number, arrived }),
         },
         "turn" => Event::Turn {
+            time_ns: cells.time_ns,
             tid: cells.thread?,
             object: cells.object?,
             round: number(0)?,

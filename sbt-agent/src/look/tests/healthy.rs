@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// Looks go on for so long, or until there have been so many; of the first, few are enough.
+const LONG: Duration = Duration::from_secs(5);
+const MANY: u32 = 80;
+const FEW: u32 = 20;
+
 /// Many short looks at a program that does not hang.
 fn often(options: &'static [&'static str], case: &str, check: impl Fn(&Scene)) {
     let stuck = Stuck::new(&built("contended.c", options), case);
@@ -10,8 +15,12 @@ fn often(options: &'static [&'static str], case: &str, check: impl Fn(&Scene)) {
         apart: Duration::from_micros(300),
         ..Looks::default()
     };
-    for _ in 0..80 {
+    let begun = Instant::now();
+    for turn in 0..MANY {
         check(&at(&[stuck.child.id()], &how).unwrap());
+        if turn >= FEW && begun.elapsed() > LONG {
+            break;
+        }
     }
 }
 

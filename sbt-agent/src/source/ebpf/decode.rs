@@ -342,6 +342,7 @@ impl Decoder {
         if let Some(round) = round {
             out.push(Event::Turn {
                 tid,
+                time_ns: Some(record.time_ns),
                 object: self.spaces.object(thread.space, record.object),
                 round,
             });
