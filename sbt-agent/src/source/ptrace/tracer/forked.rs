@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::{
     super::{
-        closed,
+        closed, mapped,
         stop::{self, News, Stop, Why},
     },
     FORGOTTEN_AFTER, LOST_CHILD, PATIENCE, Space, Tracer,
@@ -39,7 +39,7 @@ impl Tracer {
                 let space = self.spaces.get(&number)?;
                 let copied = space.copied(process).map(Some);
                 copied
-                    .or_else(|_| space.clean_copy(new).map(|()| None))
+                    .or_else(|_| space.clean_copy(new, &[]).map(|()| None))
                     .ok()
             });
             let is_there = stop.is_some();
@@ -133,10 +133,15 @@ impl Tracer {
         let bygone = self.bygone.iter().map(|(_, space)| space);
         let spaces = || self.spaces.values().chain(bygone.clone());
         let clean = |process| {
+            // Another program may have had other code at the same addresses.
+            let theirs = mapped::of(process).unwrap_or_default();
             for space in spaces() {
                 match space.copied(process) {
-                    Ok(mut copy) => drop(copy.clean()),
-                    Err(_) => drop(space.clean_copy(id)),
+                    Ok(mut copy) => {
+                        copy.forget_others(&theirs);
+                        let _gone = copy.clean();
+                    }
+                    Err(_) => drop(space.clean_copy(id, &theirs)),
                 }
             }
         };

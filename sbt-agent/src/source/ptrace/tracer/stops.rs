@@ -7,7 +7,7 @@ use sbt_common::{Clocks, Cookie, kind};
 use super::{
     super::{
         clocks::{now_ns, told},
-        space::Standing,
+        standing::Standing,
         stop::{News, Stop, Why},
     },
     MOST_BYGONE, MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
