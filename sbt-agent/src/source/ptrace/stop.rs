@@ -288,12 +288,12 @@ impl Stop {
                 _ => {}
             }
         }
-        if stopped {
-            match trace::stop_process_of(id) {
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error),
-                // Others' may not be sent one without a privilege: then it is not stopped.
-                _ => {}
-            }
+        // Others' may not be sent one without a privilege: then it is not stopped.
+        if stopped
+            && let Err(error) = trace::stop_process_of(id)
+            && error.raw_os_error() == Some(libc::ESRCH)
+        {
+            return Err(error);
         }
         Ok(self)
     }

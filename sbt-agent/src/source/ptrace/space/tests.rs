@@ -146,3 +146,15 @@ fn what_lies_where_nobody_may_look_must_be_the_same_code() {
     target.space.forget_gone(true);
     assert!(target.space.points.is_empty());
 }
+
+#[test]
+fn who_has_ended_has_forbidden_nothing() {
+    let mut target = Target::new();
+    target.point(target.start, true);
+    target.child.kill().unwrap();
+    target.child.wait().unwrap();
+    assert!(!target.space.look());
+    assert!(!target.space.is_closed());
+    target.space.forget_gone(true);
+    assert!(target.space.points.is_empty());
+}

@@ -234,6 +234,7 @@ impl Tracer {
         let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
         if !stop::is_ours(new) {
             // It has ended before anybody knew of it.
+            self.known.tell([tid]);
             return self.go_on(stop, true);
         }
         // A process has the number of its first thread.
