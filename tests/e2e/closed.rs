@@ -4,7 +4,7 @@
 use crate::{
     harness::{Finished, Report, needs_root, number, run, sbt},
     privilege::{Open, as_nobody},
-    programs::{line, program},
+    programs::{Build, line, program},
 };
 
 /// Runs it as nobody, by breakpoints.
@@ -82,4 +82,68 @@ fn what_cannot_be_helped_is_said_when_it_happens() {
     let (finished, report) = watched(&[], &["untraced=1"]);
     assert_eq!(finished.out(), "ended 5\nown 1\n");
     assert!(noted(&report, "CLONE_UNTRACED"), "{report}");
+}
+
+/// Where a library lay that is gone, anything may lie, which nobody can look for.
+#[test]
+fn what_lies_where_a_library_was_is_left_alone() {
+    needs_root!(alone);
+    let open = Open::new();
+    let (sbt, unloaded) = (open.copy(sbt()), open.copy(&program("unloaded.c")));
+    let plugin = Build::of("plugin.c").flags(&["-shared", "-fPIC"]).path();
+    let plugin = open.copy(&plugin);
+    let named = format!("--barrier={}!plugin_run", plugin.display());
+    let library = format!("library={}", plugin.display());
+    for option in ["dumpable=0", "dumpable=1"] {
+        let json = open.path(option);
+        let mut command = as_nobody(&sbt);
+        command.args(["run", "--backend=ptrace", "--budget=off", "--departures=on"]);
+        command.args([&named, "--json", "--output"]);
+        command.arg(&json).arg("--").arg(&unloaded);
+        command.args([&library, option]);
+        let finished = run(command).expect(4);
+        assert_eq!(finished.out(), "loaded 1 changed 0\n", "{option}");
+        // There were breakpoints.
+        let report = Report::read(&json);
+        let site = report.site_at(line("plugin.c", "SITE plugin"));
+        assert_eq!(number(site, "episodes"), 50, "{report}");
+        let is_closed = noted(&report, "PR_SET_DUMPABLE");
+        assert_eq!(is_closed, option == "dumpable=0", "{report}");
+    }
+}
+
+/// The kernel does not say then whose memory it is.
+#[test]
+fn breakpoints_stay_where_a_child_borrows_the_memory() {
+    needs_root!(alone);
+    for option in ["dumpable=0", "dumpable=1"] {
+        for children in ["--children", "--no-children"] {
+            let arguments = [option, "borrows=1", "children=0"];
+            let (finished, report) = watched(&[children], &arguments);
+            let own = &option[9..];
+            assert_eq!(finished.out(), format!("borrowed 0\nown {own}\n"));
+            report.is_exactly(2 * 50 * 2, 50 * 2);
+        }
+    }
+}
+
+#[test]
+fn who_is_killed_before_it_begins_is_let_end() {
+    needs_root!(alone);
+    let open = Open::new();
+    let (sbt, stillborn) = (open.copy(sbt()), open.copy(&program("stillborn.c")));
+    for option in ["dumpable=0", "dumpable=1"] {
+        for children in ["--children", "--no-children"] {
+            let json = open.path("report.json");
+            let mut command = as_nobody(&sbt);
+            command.args(["run", "--backend=ptrace", "--budget=off", children]);
+            command.args(["--json", "--output"]).arg(&json).arg("--");
+            command.arg(&stillborn).args([option, "children=300"]);
+            let finished = run(command).expect(3);
+            assert_eq!(finished.out(), "killed 300\n", "{option} {children}");
+            let report = Report::read(&json);
+            report.is_exactly(602, 301);
+            assert!(!noted(&report, "filters its system calls"), "{report}");
+        }
+    }
 }

@@ -92,6 +92,34 @@ fn children_of_one_that_becomes_somebody_else_live() {
     }
 }
 
+/// Without the right to send signals a thread that begins is one still.
+#[test]
+fn threads_of_others_are_threads_also_without_the_right_to_signal() {
+    needs_root!(alone);
+    let open = Open::new();
+    let mut target = as_nobody(&open.copy(&program("comeandgo.c")));
+    target.args(["waves=1000000", "threads=4", "rounds=2"]);
+    let target = start(target);
+    let json = open.path("report.json");
+    for option in ["--children", "--no-children"] {
+        let mut command = command(
+            "setpriv",
+            &["--inh-caps=-all", "--bounding-set=-kill", "--"],
+        );
+        command.arg(sbt());
+        command.args(["attach", "--backend=ptrace", "--budget=off", option]);
+        command.args(["--duration=500ms", "--json", "--output"]);
+        command.arg(&json).arg(target.pid().to_string());
+        run(command).expect(0);
+        let report = Report::read(&json);
+        assert!(report.number("episodes") > 10, "{report}");
+        assert!(report.threads().len() > 12, "{report}");
+        assert!(report.list("processes").len() <= 1, "{report}");
+    }
+    target.signal(libc::SIGTERM);
+    target.finish();
+}
+
 /// What all threads of a process have, or the process that traces for it.
 fn permitted(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();

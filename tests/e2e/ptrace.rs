@@ -408,3 +408,44 @@ fn after_the_first_thread_has_left() {
     assert!(number(site, "episodes") > 100, "{report}");
     target.finish().expect(4);
 }
+
+fn is_noted(report: &Report, word: &str) -> bool {
+    let notes = report.list("notes").iter();
+    let mut texts = notes.filter_map(serde_json::Value::as_str);
+    texts.any(|text| text.contains(word))
+}
+
+/// A thread may filter its calls where its process does not: none is made for us.
+#[test]
+fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
+    needs_root!(alone);
+    let (finished, report) = watch_with(
+        &["--backend=ptrace", "--departures=on"],
+        &program("filtered.c"),
+        &[],
+    );
+    assert_eq!(finished.expect(3).out(), "over\n");
+    report.is_exactly(200, 100);
+    assert!(is_noted(&report, "had to be taken away"), "{report}");
+    let site = report.site_at(crate::programs::line("filtered.c", "SITE free"));
+    let released = site["release_ns"]["count"].as_u64().unwrap_or(0);
+    assert!(released > 40, "{report}");
+}
+
+#[test]
+fn who_ends_by_a_trap_of_its_own_is_not_taken_for_one_of_ours() {
+    needs_root!(alone);
+    let trapped = program("trapped.c");
+    for option in ["--children", "--no-children"] {
+        let (finished, report) = watch_with(&["--backend=ptrace", option], &trapped, &[]);
+        assert_eq!(finished.expect(3).out(), "ready\nended 5\nended 5\n");
+        assert!(!is_noted(&report, "SIGTRAP"), "{report}");
+        report.is_exactly(120, 60);
+    }
+    let mut target = start(command(&trapped, &["hold=1500"]));
+    target.wait_for("ready");
+    let report = attach(target.pid(), &["--backend=ptrace"]).report();
+    assert!(!is_noted(&report, "SIGTRAP"), "{report}");
+    report.is_exactly(80, 40);
+    target.finish().expect(3);
+}

@@ -2,10 +2,15 @@
 // that nobody can trace the child. The child comes to barriers too. Prints how the child has ended
 // (6 in the second byte), and how open it was to itself, before and after.
 //
+// With `borrows` there is first a child that has its memory as a thread has, but is a process, and
+// does nothing.
+//
 // closed [rounds=50] [close_at=ROUND] [user=-1] [dumpable=1] [filter=0] [untraced=0] [children=1]
+//        [borrows=0]
+#define _GNU_SOURCE
 #include <linux/filter.h>
-#include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -46,6 +51,23 @@ static void filter(void)
         abort();
 }
 
+static int nothing(void *unused)
+{
+    (void)unused;
+    sleep_us(20000);
+    return 0;
+}
+
+static void borrow(void)
+{
+    enum { STACK = 1 << 16 };
+    static _Alignas(16) char stack[STACK];
+    int status = -1;
+    pid_t child = clone(nothing, stack + STACK, CLONE_VM | SIGCHLD, NULL);
+    waitpid(child, &status, 0);
+    printf("borrowed %x\n", status);
+}
+
 int main(int argc, char **argv)
 {
     rounds = option(argc, argv, "rounds", 50);
@@ -59,6 +81,10 @@ int main(int argc, char **argv)
     if (user >= 0)
         must(setuid((uid_t)user));
     prctl(PR_SET_DUMPABLE, option(argc, argv, "dumpable", 1), 0, 0, 0);
+    if (option(argc, argv, "borrows", 0) != 0) {
+        borrow();
+        team();
+    }
     for (long number = 0; number < children; number++) {
         pid_t child = untraced ? (pid_t)syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0)
                                : fork();

@@ -9,7 +9,10 @@ use std::{
 };
 
 use anyhow::bail;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags};
+use procfs::{
+    ProcError,
+    process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags},
+};
 
 pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
@@ -96,6 +99,17 @@ pub fn of_thread(thread: u32) -> Option<u32> {
     field(&status, "Tgid:")?.parse().ok()
 }
 
+/// Whether a thread is in a pid namespace below that of who asks, where processes have other numbers.
+pub fn has_other_numbers(thread: u32) -> bool {
+    let status = text(format!("/proc/{thread}/status")).unwrap_or_default();
+    has_other_numbers_in(&status)
+}
+
+fn has_other_numbers_in(status: &str) -> bool {
+    // One for each namespace, the outermost first.
+    field(status, "NSpid:").is_none_or(|all| all.split_whitespace().count() != 1)
+}
+
 /// Whether a process has a thread of this number.
 pub fn has_thread(pid: u32, thread: u32) -> bool {
     thread != 0 && Path::new(&format!("/proc/{pid}/task/{thread}")).exists()
@@ -152,13 +166,21 @@ pub fn is_stopped(pid: u32) -> bool {
 /// The executable mappings of files of a process, and that of the kernel's own code
 /// for it; empty if it is gone.
 pub fn mappings(pid: u32) -> Vec<Mapping> {
-    let maps = Process::new_with_root(folder(pid))
-        .ok()
-        .and_then(|process| process.maps().ok());
-    let Some(maps) = maps else {
-        return Vec::new();
-    };
-    maps.into_iter()
+    readable_mappings(pid).unwrap_or_default()
+}
+
+/// The same.
+///
+/// # Errors
+/// They cannot be read: of the kind `PermissionDenied` if they may not be.
+pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+    let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
+    let maps = maps.map_err(|error| match error {
+        ProcError::PermissionDenied(_) => io::ErrorKind::PermissionDenied.into(),
+        other => io::Error::other(other),
+    })?;
+    let mapped = maps
+        .into_iter()
         .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
         .filter_map(|map| {
             let path = match map.pathname {
@@ -176,8 +198,8 @@ pub fn mappings(pid: u32) -> Vec<Mapping> {
                     inode: map.inode,
                 },
             })
-        })
-        .collect()
+        });
+    Ok(mapped.collect())
 }
 
 /// Memory of a process in which something lies.
@@ -288,16 +310,20 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;
-        for task in tasks(pid) {
-            let children = text(task.join("children")).unwrap_or_default();
-            found.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
-        }
+        found.extend(children(pid));
     }
     found.remove(0);
+    found
+}
+
+/// The processes that a process has started, and those that it has taken over.
+pub fn children(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for task in tasks(pid) {
+        let children = text(task.join("children")).unwrap_or_default();
+        let numbers = children.split_whitespace();
+        found.extend(numbers.filter_map(|pid| pid.parse::<u32>().ok()));
+    }
     found
 }
 
@@ -424,10 +450,12 @@ fn is_pending(status: &str, signal: i32) -> bool {
     pending.zip(bit).is_some_and(|(bits, bit)| bits & bit != 0)
 }
 
-/// How many filters judge the system calls of a process; before Linux 5.9, whether any does.
-pub fn filters(pid: u32) -> u32 {
-    let status = text(folder(pid).join("status")).unwrap_or_default();
-    filters_in(&status)
+/// How many filters judge the system calls of a thread, each of which may have its own; before
+/// Linux 5.9, whether any does. `None` if that cannot be told.
+pub fn filters(thread: u32) -> Option<u32> {
+    // Not by `folder`: another thread of the process has others.
+    let status = text(format!("/proc/{thread}/status")).ok()?;
+    Some(filters_in(&status))
 }
 
 fn filters_in(status: &str) -> u32 {
@@ -475,91 +503,4 @@ fn kept_of(stat: &str, status: &str, sched: &str) -> [Option<u64>; 5] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_are_what_the_environment_says() {
-        let rank = |text: &str| rank_of(text.replace(' ', "\0").as_bytes());
-        assert_eq!(rank("A=1 OMPI_COMM_WORLD_RANK=3 B=2"), Some(3));
-        assert_eq!(rank("PMI_RANK=0"), Some(0));
-        assert_eq!(rank("PMI_RANKS=4 X=PMI_RANK=5"), None);
-        assert_eq!(rank("SLURM_PROCID=many"), None);
-    }
-
-    #[test]
-    fn what_the_kernel_keeps_is_read() {
-        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 11 12 13 14 15";
-        let status = "Name:\ta\nvoluntary_ctxt_switches:\t21\nnonvoluntary_ctxt_switches:\t22\n";
-        let sched =
-            "se.exec_start  :  1.5\nse.nr_migrations                             :        31\n";
-        let all = [Some(11), Some(13), Some(21), Some(22), Some(31)];
-        assert_eq!(kept_of(stat, status, sched), all);
-        assert_eq!(kept_of("", "", "se.nr_migrations : many"), [None; 5]);
-    }
-
-    #[test]
-    fn jobs_are_what_the_environment_says() {
-        let job = |text: &str| {
-            let job = job_of(text.replace(' ', "\0").as_bytes())?;
-            Some(String::from_utf8_lossy(&job).into_owned())
-        };
-        assert_eq!(
-            job("A=1 PMIX_NAMESPACE=42 SLURM_JOB_ID=7"),
-            Some("42".into())
-        );
-        assert_eq!(job("SLURM_JOB_ID=7 SLURM_STEP_ID=0"), Some("7.0".into()));
-        assert_eq!(job("SLURM_JOB_ID=7"), None);
-    }
-
-    #[test]
-    fn the_status_tells_who_traces() {
-        let tracer = |line: &str| tracer_in(&format!("Name:\tTracerPid: 3\n{line}Uid:\t0\n"));
-        assert_eq!(tracer("TracerPid:\t77\n"), Some(77));
-        assert_eq!(tracer("TracerPid:\t0\n"), None, "nobody");
-        assert_eq!(tracer("TracerPid:\t-1\n"), None);
-        assert_eq!(tracer(""), None);
-    }
-
-    #[test]
-    fn the_status_tells_which_signals_wait() {
-        let status = "SigQ:\t1/99\nSigPnd:\t8000000000000200\nShdPnd:\t0000000000000001\n";
-        for (signal, waits) in [(10, true), (64, true), (1, false), (9, false)] {
-            assert_eq!(is_pending(status, signal), waits, "{signal}");
-        }
-        // There are no such signals.
-        for signal in [0, -1, 65, i32::MAX, i32::MIN] {
-            assert!(!is_pending(status, signal), "{signal}");
-        }
-        assert!(!is_pending("SigPnd:\tmany\n", 10));
-        assert!(!is_pending("", 10));
-    }
-
-    #[test]
-    fn return_addresses_are_kept_twice_or_not() {
-        for (line, twice) in [
-            ("x86_Thread_features:\tshstk wrss\n", true),
-            ("x86_Thread_features:\t\n", false),
-            ("x86_Thread_features_locked:\tshstk\n", false),
-        ] {
-            assert_eq!(has_shadow_stack_in(line), twice, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_status_tells_how_many_filters_there_are() {
-        assert_eq!(filters_in("Seccomp:\t2\nSeccomp_filters:\t3\n"), 3);
-        assert_eq!(filters_in("Seccomp:\t0\nSeccomp_filters:\t0\n"), 0);
-        assert_eq!(filters_in("Seccomp:\t2\n"), 2, "before Linux 5.9");
-        assert_eq!(filters_in("Seccomp:\t1\nSeccomp_filters:\t0\n"), u32::MAX);
-        assert_eq!(filters_in("Name:\tx\n"), 0, "a kernel without");
-    }
-
-    #[test]
-    fn children_that_were_waited_for_leave_their_faults() {
-        let stat = |faults| format!("7 (a) b (c) S 1 7 7 0 -1 4194304 90 {faults} 0 0 1 2 0 0");
-        assert_eq!(waited_for_any(&stat("0")), Some(false));
-        assert_eq!(waited_for_any(&stat("41")), Some(true));
-        assert_eq!(waited_for_any("7 (a) S 1"), None);
-    }
-}
+mod tests;

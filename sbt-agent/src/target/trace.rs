@@ -83,7 +83,9 @@ pub fn stop_process_of(id: Id) -> io::Result<()> {
 /// Whether one is a thread of a process. Needs no file.
 pub fn is_thread_of(process: u32, id: Id) -> bool {
     // SAFETY: numbers only; no signal is sent.
-    unsafe { libc::syscall(libc::SYS_tgkill, process, id, 0) == 0 }
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, process, id, 0) };
+    // Whether one may send it signals, as others' only with a privilege, is asked after that.
+    result == 0 || io::Error::last_os_error().kind() == io::ErrorKind::PermissionDenied
 }
 
 /// The registers of one that stands.
@@ -162,17 +164,17 @@ pub fn poke(id: Id, address: u64, word: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEDATA, id, to, word)
 }
 
-/// The signal that has ended the process of which a SIGCHLD tells at which one stands; `None` if
-/// none has.
-pub fn ended_by_signal(id: Id) -> Option<i32> {
+/// Who has ended, and by which signal, of whom a SIGCHLD tells at which one stands, by the number
+/// that the thread knows it by; `None` if none has.
+pub fn ended_by_signal(id: Id) -> Option<(Id, i32)> {
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let address = (&raw mut info).expose_provenance();
     request(libc::PTRACE_GETSIGINFO, id, 0, address).ok()?;
     let tells = info.si_signo == libc::SIGCHLD
         && matches!(info.si_code, libc::CLD_KILLED | libc::CLD_DUMPED);
-    // SAFETY: it is a field of what the kernel tells with such a signal.
-    tells.then(|| unsafe { info.si_status() })
+    // SAFETY: they are fields of what the kernel tells with such a signal.
+    tells.then(|| unsafe { (info.si_pid(), info.si_status()) })
 }
 
 /// What belongs to the event at which one stands: mostly the number of another thread.
@@ -225,4 +227,23 @@ fn request(what: Request, id: Id, address: usize, data: usize) -> io::Result<()>
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_those_of_their_process() {
+        let own = std::process::id();
+        let tid = nix::unistd::gettid().as_raw();
+        let first = own.cast_signed();
+        assert!(is_thread_of(own, tid));
+        assert!(is_thread_of(own, first));
+        assert!(!is_thread_of(1, tid));
+        // For most users somebody else's.
+        assert!(is_thread_of(1, 1));
+        // A number that no thread has.
+        assert!(!is_thread_of(own, Id::MAX));
+    }
 }

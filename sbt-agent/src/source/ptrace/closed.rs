@@ -34,7 +34,7 @@ fn call_of(registers: &Registers) -> Option<u64> {
 /// instruction yet. The thread is gone if it has been killed meanwhile; nothing is done if it
 /// cannot be opened.
 pub fn while_open<T>(stop: Stop, work: impl FnOnce() -> T) -> (Option<Stop>, Option<T>) {
-    if inject::is_forbidden(stop.id().cast_unsigned()) {
+    if inject::is_forbidden(stop.id()) {
         return (Some(stop), None);
     }
     let registers = stop.registers().ok();

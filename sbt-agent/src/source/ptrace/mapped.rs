@@ -1,5 +1,7 @@
 //! Which files lie where in a memory.
 
+use std::io;
+
 use crate::target::{files::FileId, process};
 
 /// A part of a file.
@@ -15,9 +17,12 @@ pub struct Mapped {
     pub id: FileId,
 }
 
-/// All that can be executed in a process; none if it is gone, or may not be looked into.
-pub fn of(process: u32) -> Vec<Mapped> {
-    let mappings = process::mappings(process).into_iter();
+/// All that can be executed in a process; none if it is gone.
+///
+/// # Errors
+/// It cannot be read: of the kind `PermissionDenied` if it may not be looked into.
+pub fn of(process: u32) -> io::Result<Vec<Mapped>> {
+    let mappings = process::readable_mappings(process)?.into_iter();
     let mapped = mappings.filter_map(|mapping| {
         let file = mapping.file(process).ok()?;
         Some(Mapped {
@@ -27,5 +32,53 @@ pub fn of(process: u32) -> Vec<Mapped> {
             id: FileId::of(&file).ok()?,
         })
     });
-    mapped.collect()
+    Ok(mapped.collect())
+}
+
+/// Which byte of which file lies at an address.
+fn file_at(all: &[Mapped], at: u64) -> Option<(FileId, u64)> {
+    let one = all.iter().find(|it| (it.start..it.end).contains(&at))?;
+    Some((one.id, one.offset.wrapping_add(at - one.start)))
+}
+
+/// Whether the same may lie at an address in one memory and in another: what no file has made, or
+/// has come since that was read, is not known here.
+pub fn is_alike(one: &[Mapped], other: &[Mapped], at: u64) -> bool {
+    let known = file_at(one, at);
+    other.is_empty() || known.is_none() || known == file_at(other, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(start: u64, offset: u64, inode: u64) -> Mapped {
+        Mapped {
+            start,
+            end: start + 0x1000,
+            offset,
+            id: FileId { device: 1, inode },
+        }
+    }
+
+    #[test]
+    fn what_lies_elsewhere_or_is_another_file_is_not_alike() {
+        let ours = [mapped(0x40_0000, 0x1000, 7), mapped(0x50_0000, 0, 8)];
+        let at = 0x40_0010;
+        assert!(is_alike(&ours, &ours, at));
+        assert!(is_alike(&ours, &ours[..1], at));
+        for theirs in [
+            // Another program at the same addresses, another part of this one, nothing there.
+            mapped(0x40_0000, 0x1000, 9),
+            mapped(0x40_0000, 0x2000, 7),
+            mapped(0x50_0000, 0x1000, 7),
+        ] {
+            assert!(!is_alike(&ours, &[theirs], at), "{theirs:?}");
+        }
+        // The same byte, of a mapping that was divided since.
+        assert!(is_alike(&ours, &[mapped(0x40_0010, 0x1010, 7)], at));
+        // Unknown, of either.
+        assert!(is_alike(&ours, &[], at));
+        assert!(is_alike(&ours, &[mapped(0x40_0000, 0x1000, 9)], 0x60_0000));
+    }
 }

@@ -35,6 +35,7 @@ mod gap;
 mod inject;
 mod mapped;
 mod space;
+mod standing;
 pub(super) mod stop;
 mod tracer;
 mod wire;

@@ -14,23 +14,22 @@ use std::{
 use iced_x86::Instruction;
 
 use super::{
-    counters::Counters,
     displaced::{self, LONGEST, ROOM, Words},
-    gap,
-    inject::{self, Failed},
+    inject::Failed,
     mapped::{self, Mapped},
     stop::Stop,
     wire::Watched,
 };
 use crate::{
     rights::Writing,
-    source::hits::{Machine, Program, Records},
+    source::hits::Program,
     target::{
-        memory::Memory,
         process,
         trace::{self, Id, Registers},
     },
 };
+
+mod room;
 
 const INT3: u8 = 0xcc;
 
@@ -40,23 +39,14 @@ const LONG_INT3: [u8; 2] = [0xcd, 3];
 /// Breakpoints of one memory: a program with more has been told to have them.
 const MOST: usize = 65_536;
 
-/// Code that is looked through for an instruction that calls the kernel, bytes.
-const SEARCHED: u64 = 4 << 20;
-
 /// How much is put elsewhere at a time: a page, bytes.
 pub const PAGE: u64 = 4096;
-
-/// More of them no program needs.
-const MOST_PAGES: usize = 256;
-
-/// An instruction may mean something so far away from where it is, and so must lie near to
-/// where it was, bytes: addresses in it are 32 bits.
-const NEAR: u64 = 1 << 30;
 
 /// One place.
 #[derive(Debug)]
 struct Breakpoint {
-    original: u8,
+    /// What the program's code is there and behind; zeros where there is no more memory.
+    code: [u8; LONGEST],
     instruction: Instruction,
     /// What is done there, and what that is told.
     hits: Vec<(Program, u64)>,
@@ -65,6 +55,13 @@ struct Breakpoint {
     on: bool,
     /// Whether it has ever been: a copy of the memory may have been taken then.
     was_on: bool,
+}
+
+impl Breakpoint {
+    /// In whose place it stands.
+    const fn original(&self) -> u8 {
+        self.code[0]
+    }
 }
 
 /// What is to be watched, and what of it at present.
@@ -163,20 +160,33 @@ impl Space {
     }
 
     /// Takes our breakpoints out of a copy of this memory that cannot be opened, by a thread that
-    /// stands in it.
+    /// stands in it, where what lies there may be the same as here.
     ///
     /// # Errors
     /// That is forbidden too.
-    pub fn clean_copy(&self, id: Id) -> io::Result<()> {
+    pub fn clean_copy(&self, id: Id, theirs: &[Mapped]) -> io::Result<()> {
+        let mut some = false;
+        let mut forbidden = None;
         for (at, point) in self.points.iter().filter(|(_, point)| point.was_on) {
-            let word = trace::peek(id, *at)?.to_ne_bytes();
-            // Nothing of ours, or else of somebody's.
-            let [INT3, rest @ ..] = word else { continue };
-            let mut clean = [point.original; 8];
-            clean[1..].copy_from_slice(&rest);
-            trace::poke(id, *at, u64::from_ne_bytes(clean))?;
+            if !mapped::is_alike(&self.mapped, theirs, *at) {
+                continue;
+            }
+            match clean_word(id, *at, point.original()) {
+                Ok(()) => some = true,
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error),
+                // It has been unmapped; or else none can be read.
+                Err(error) => forbidden = Some(error),
+            }
         }
-        Ok(())
+        forbidden.filter(|_| !some).map_or(Ok(()), Err)
+    }
+
+    /// Nothing is known any more of where another file lies than here: of a process of which it is
+    /// not known whose copy it has.
+    pub fn forget_others(&mut self, theirs: &[Mapped]) {
+        let ours = &self.mapped;
+        self.points
+            .retain(|at, _| mapped::is_alike(ours, theirs, *at));
     }
 
     /// Puts breakpoints where they are wanted, and takes others away; what the target has
@@ -185,27 +195,14 @@ impl Space {
     /// # Errors
     /// The memory cannot be written to.
     pub fn refresh(&mut self, wanted: &Wanted) -> io::Result<()> {
-        let memory = &self.memory;
-        self.points.retain(|at, point| {
-            let mut byte = [0];
-            let is_there = memory.read_at(&mut byte, *at).is_ok_and(|count| count == 1);
-            self.disturbed |= is_there && point.on && byte == [point.original];
-            // Where other code lies now, ours went with the old one.
-            is_there && byte == [if point.on { INT3 } else { point.original }]
-        });
+        let is_known = self.look();
+        self.forget_gone(!is_known);
         for point in self.points.values_mut() {
             point
                 .hits
                 .retain(|(program, _)| *program == Program::Return);
         }
         let mut on: BTreeMap<u64, bool> = BTreeMap::new();
-        let mapped = mapped::of(self.process);
-        if mapped.is_empty() {
-            // What was known before is there still, if some of it is.
-            self.closed |= !self.points.is_empty();
-        } else {
-            self.mapped = mapped;
-        }
         for mapping in self.mapped.clone() {
             let id = mapping.id;
             let same = |file: &&Watched| (file.device, file.inode) == (id.device, id.inode);
@@ -217,7 +214,9 @@ impl Space {
                     continue;
                 };
                 let at = mapping.start.saturating_add(above);
-                if at >= mapping.end || !self.add(at, place.program, place.cookie) {
+                // By now something else may lie there, if nobody may look, but where ours lie.
+                let may_be = is_known || self.points.contains_key(&at);
+                if at >= mapping.end || !may_be || !self.add(at, place.program, place.cookie) {
                     continue;
                 }
                 *on.entry(at).or_default() |= wanted.is_on(place.program, place.for_departures);
@@ -235,11 +234,60 @@ impl Space {
         Ok(())
     }
 
+    /// Looks what lies where; false if that is not to be known, and what lay there before may have
+    /// gone since.
+    fn look(&mut self) -> bool {
+        match mapped::of(self.process) {
+            Ok(mapped) if !mapped.is_empty() => {
+                self.mapped = mapped;
+                true
+            }
+            // It closes at this moment, or ends.
+            Ok(_) => false,
+            Err(error) => {
+                // Others are ours, such as that there is no file left to open.
+                self.closed |= error.kind() == io::ErrorKind::PermissionDenied;
+                false
+            }
+        }
+    }
+
+    /// Forgets breakpoints that have gone with the code in which they were. `blind`: nothing else
+    /// tells whether it is that code still.
+    fn forget_gone(&mut self, blind: bool) {
+        let mut gone = Vec::new();
+        for (at, point) in &self.points {
+            let mut code = [0; LONGEST];
+            let count = self.memory.read_at(&mut code, *at).unwrap_or(0);
+            let is_there = count > 0;
+            self.disturbed |= is_there && point.on && code[0] == point.original();
+            let is_ours = if point.on {
+                code[0] == INT3
+            } else {
+                let compared = if blind {
+                    LONGEST
+                } else {
+                    point.instruction.len()
+                };
+                // Other breakpoints of ours may lie in it.
+                let first = code[0];
+                self.uncover(*at, &mut code[..count]);
+                first == point.original() && code[..compared] == point.code[..compared]
+            };
+            if !is_there || !is_ours {
+                gone.push(*at);
+            }
+        }
+        for at in gone {
+            self.points.remove(&at);
+        }
+    }
+
     /// Takes all away.
     pub fn clean(&mut self) -> io::Result<()> {
         let mut result = Ok(());
         for (at, point) in &mut self.points {
-            self.disturbed |= point.on && is_at(&self.memory, *at, point.original);
+            self.disturbed |= point.on && is_at(&self.memory, *at, point.original());
             if let Err(error) = switch(&self.memory, *at, point, false) {
                 result = Err(error);
             }
@@ -286,21 +334,21 @@ impl Space {
         if self.points.len() >= MOST || self.given_up.contains(&at) {
             return false;
         }
-        let mut bytes = [0; LONGEST];
-        let Ok(length) = self.memory.read_at(&mut bytes, at) else {
+        let mut code = [0; LONGEST];
+        let Ok(length) = self.memory.read_at(&mut code, at) else {
             return false;
         };
-        if bytes[0] == INT3 {
+        if code[0] == INT3 {
             // Not one of ours, which are known. What lies below it is not known either.
             self.disturbed = true;
             return false;
         }
-        self.uncover(at, &mut bytes[..length]);
-        let Some(instruction) = displaced::decode(&bytes[..length], at) else {
+        self.uncover(at, &mut code[..length]);
+        let Some(instruction) = displaced::decode(&code[..length], at) else {
             return false;
         };
         let point = Breakpoint {
-            original: bytes[0],
+            code,
             instruction,
             hits: vec![(program, cookie)],
             elsewhere: None,
@@ -311,12 +359,22 @@ impl Space {
         true
     }
 
+    /// Reads as the program would without us; also of a process that has forbidden to look into
+    /// it, of which what is open already may be read.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let is_read = self.memory.read_exact_at(bytes, address).is_ok();
+        if is_read {
+            self.uncover(address, bytes);
+        }
+        is_read
+    }
+
     /// Puts what the program's code is in the place of breakpoints.
-    fn uncover(&self, from: u64, bytes: &mut [u8]) {
+    pub fn uncover(&self, from: u64, bytes: &mut [u8]) {
         let until = from.saturating_add(bytes.len() as u64);
         for (at, point) in self.points.range(from..until) {
             if let Ok(index) = usize::try_from(at - from) {
-                bytes[index] = point.original;
+                bytes[index] = point.original();
             }
         }
     }
@@ -420,70 +478,14 @@ impl Space {
             _ => None,
         }
     }
-
-    /// Has a thread, which is in its own code, map a page near an address.
-    fn make_room(&mut self, stop: Stop, registers: &Registers, near: u64) -> Result<Stop, Failed> {
-        if self.room_for(near).is_some() || self.no_page || self.pages.len() == MOST_PAGES {
-            return Ok(stop);
-        }
-        if inject::is_forbidden(self.process) {
-            self.no_page = true;
-            return Ok(stop);
-        }
-        let wish = gap::near(near, &process::occupied(self.process), NEAR);
-        let Some((call, wish)) = self.finds_call(near).zip(wish) else {
-            self.no_page = true;
-            return Ok(stop);
-        };
-        let arguments = [
-            wish,
-            PAGE,
-            (libc::PROT_READ | libc::PROT_EXEC) as u64,
-            (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
-            u64::MAX,
-            0,
-        ];
-        let (stop, page) = inject::call(stop, registers, call, (libc::SYS_mmap, arguments))?;
-        // The kernel's errors are the last page.
-        if page == 0 || page % PAGE != 0 || page > u64::MAX - PAGE {
-            self.no_page = true;
-        } else {
-            self.pages.push((page, 0));
-        }
-        Ok(stop)
-    }
-
-    /// Which page has room for an instruction, and is near enough to it.
-    fn room_for(&self, at: u64) -> Option<usize> {
-        let fits =
-            |(page, taken): &(u64, u64)| taken + ROOM as u64 <= PAGE && page.abs_diff(at) < NEAR;
-        self.pages.iter().position(fits)
-    }
-
-    /// Where an instruction lies that calls the kernel.
-    fn finds_call(&self, near: u64) -> Option<u64> {
-        const SYSCALL: [u8; 2] = [0x0f, 0x05];
-        let mut mappings = process::mappings(self.process);
-        // The C library's own code has some, and so has mostly what is watched.
-        mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
-        mappings.iter().find_map(|mapping| {
-            let length = (mapping.end - mapping.start).min(SEARCHED);
-            let mut code = vec![0; usize::try_from(length).ok()?];
-            let count = self.memory.read_at(&mut code, mapping.start).ok()?;
-            let found = memchr::memmem::find(&code[..count], &SYSCALL)?;
-            let at = mapping.start + found as u64;
-            // Not one of which the first byte is a breakpoint.
-            self.points.range(at..at + 2).next().is_none().then_some(at)
-        })
-    }
 }
 
 /// Turns one on or off. What is not ours any more stays as it is.
 fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<()> {
     let (from, to) = if on {
-        (point.original, INT3)
+        (point.original(), INT3)
     } else {
-        (INT3, point.original)
+        (INT3, point.original())
     };
     if point.on != on {
         if is_at(memory, at, from) {
@@ -491,6 +493,19 @@ fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Resul
         }
         point.on = on;
         point.was_on |= on;
+    }
+    Ok(())
+}
+
+/// Takes a breakpoint away by a thread that stands, if one lies there.
+fn clean_word(id: Id, at: u64, original: u8) -> io::Result<()> {
+    // A whole one: what follows a byte may be another page, which is not there.
+    let (start, index) = (at & !7, at & 7);
+    let mut word = trace::peek(id, start)?;
+    let shift = 8 * index;
+    if word >> shift & 0xff == u64::from(INT3) {
+        word ^= u64::from(INT3 ^ original) << shift;
+        trace::poke(id, start, word)?;
     }
     Ok(())
 }
@@ -516,46 +531,5 @@ impl Words for Words64<'_> {
     }
 }
 
-/// A thread that stands, with its memory, as programs look at it.
-pub struct Standing<'a> {
-    /// Its registers.
-    pub registers: &'a Registers,
-    /// It.
-    pub id: Id,
-    /// Its process.
-    pub process: u32,
-    /// Its memory; none before it has executed a program.
-    pub space: Option<&'a Space>,
-    /// What is counted, if anything is.
-    pub counters: Option<&'a Counters>,
-}
-
-impl Machine for Standing<'_> {
-    fn registers(&self) -> &Registers {
-        self.registers
-    }
-
-    fn tell_counters(&self, seq: u32, time_ns: u64, out: &mut Records) {
-        if let Some(counters) = self.counters {
-            counters.tell((self.process, self.id), seq, time_ns, out);
-        }
-    }
-
-    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let memory = Memory {
-            thread: self.id.cast_unsigned(),
-        };
-        let all = memory
-            .fill(address, bytes)
-            .is_ok_and(|count| count == bytes.len());
-        let Some(space) = self.space else {
-            return all;
-        };
-        // Of a process that has forbidden to look into it only what is open already may be read.
-        let all = all || space.memory.read_exact_at(bytes, address).is_ok();
-        if all {
-            space.uncover(address, bytes);
-        }
-        all
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -103,6 +103,12 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     Ok(Some(News::Stopped(Stop { id, why })))
 }
 
+/// Whether a thread is traced by the calling one, and its end has not been heard of.
+pub fn is_ours(id: Id) -> bool {
+    let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
+    !wait(id, how).is_err_and(|error| error.raw_os_error() == Some(libc::ECHILD))
+}
+
 /// Waits until a thread stands; `None` if it has ended, which is for its parent to hear: that
 /// may be a thread of ours, too.
 pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
@@ -216,14 +222,6 @@ impl Stop {
         !self.registers().is_err_and(gone)
     }
 
-    /// The signal by which it is about to end; `None` if it ends by itself.
-    pub fn ends_by(&self) -> Option<i32> {
-        // What wait(2) would tell of it.
-        let status = trace::message(self.id).ok()?;
-        let status = i32::try_from(status).ok()?;
-        (self.why == Why::Ends && libc::WIFSIGNALED(status)).then(|| libc::WTERMSIG(status))
-    }
-
     /// Its registers.
     pub fn registers(&self) -> io::Result<Registers> {
         trace::registers(self.id)
@@ -262,19 +260,21 @@ impl Stop {
     /// after.
     ///
     /// # Errors
-    /// It has ended.
+    /// It has ended, or goes on.
     pub fn step(self) -> io::Result<Self> {
-        let Self { id, why } = self;
-        mem::forget(self);
+        let ended = || io::Error::from_raw_os_error(libc::ESRCH);
+        let id = self.id;
         let mut stopped = false;
         loop {
             trace::step(id, 0)?;
             let News::Stopped(stop) = wait_for(id)? else {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                mem::forget(self);
+                return Err(ended());
             };
             let reason = stop.why;
             if matches!(reason, Why::Ends) {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                mem::forget(self);
+                return Err(ended());
             }
             mem::forget(stop);
             match reason {
@@ -288,10 +288,14 @@ impl Stop {
                 _ => {}
             }
         }
-        if stopped {
-            trace::stop_process_of(id)?;
+        // Others' may not be sent one without a privilege: then it is not stopped.
+        if stopped
+            && let Err(error) = trace::stop_process_of(id)
+            && error.raw_os_error() == Some(libc::ESRCH)
+        {
+            return Err(error);
         }
-        Ok(Self { id, why })
+        Ok(self)
     }
 
     /// It is traced no longer, and goes on as with [`Stop::pass`], but for `swallow`: then

@@ -20,7 +20,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::stops::shares_memory;
+use self::{known::Known, stops::shares_memory};
 use super::{
     COUNTS, calibrate,
     clocks::Usage,
@@ -88,6 +88,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXIT;
 
 mod forked;
+mod known;
 mod stops;
 
 /// A thread that is traced.
@@ -131,8 +132,8 @@ struct Tracer {
     notes: Vec<String>,
     /// What has been said and need not be again.
     told: HashSet<String>,
-    /// Somebody who is traced has died of a SIGTRAP.
-    trapped: bool,
+    /// Processes whose end is their own.
+    known: Known,
     /// Breakpoints without which threads had to go on.
     taken_away: u32,
     /// The target is being let go; what is to be said afterwards.
@@ -190,7 +191,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         told_lost: 0,
         notes: Vec::new(),
         told: HashSet::new(),
-        trapped: false,
+        known: Known::default(),
         taken_away: 0,
         leaving: false,
         left: None,
@@ -409,6 +410,8 @@ impl Tracer {
                 break;
             }
         }
+        // What it forks from now on is told of.
+        self.known.tell(process::children(pid));
         // Files may be known by now of which it has some.
         if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
             space.refresh(&self.wanted).context(REFUSED)?;

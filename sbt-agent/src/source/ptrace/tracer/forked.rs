@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use super::{
     super::{
-        closed,
+        closed, mapped,
         stop::{self, News, Stop, Why},
     },
     FORGOTTEN_AFTER, LOST_CHILD, PATIENCE, Space, Tracer,
 };
-use crate::target::{process, trace::Id};
+use crate::target::{
+    process,
+    trace::{self, Id, Registers},
+};
 
 /// What to say of one whose copy nobody can get at.
 const HARMED: &str = "a process was forked by one that has forbidden to look into it \
@@ -39,10 +42,10 @@ impl Tracer {
                 let space = self.spaces.get(&number)?;
                 let copied = space.copied(process).map(Some);
                 copied
-                    .or_else(|_| space.clean_copy(new).map(|()| None))
+                    .or_else(|_| space.clean_copy(new, &[]).map(|()| None))
                     .ok()
             });
-            let is_there = stop.is_some();
+            let is_there = stop.as_ref().is_some_and(Stop::is_traced);
             if let Some(stop) = stop {
                 self.early.insert(new, (stop, Instant::now()));
             }
@@ -60,7 +63,8 @@ impl Tracer {
         Some(self.keep(copy))
     }
 
-    /// The stop in which a new thread begins: it is about to stop for us, if it has not.
+    /// The stop in which a new thread begins: it is about to stop for us, if it has not. `None` if
+    /// it has ended instead, which is not told again: see [`stop::is_ours`].
     fn first_stop(&mut self, new: Id) -> Option<Stop> {
         if let Some((stop, _)) = self.early.remove(&new) {
             return Some(stop);
@@ -69,6 +73,19 @@ impl Tracer {
             Ok(News::Stopped(stop)) => Some(stop),
             _ => None,
         }
+    }
+
+    /// Whether a process that was forked by a thread, which stands and says so, has its memory, where
+    /// the kernel does not tell: by what it was asked for. `None` if that is not to be known either.
+    pub(super) fn was_to_share(&self, parent: Id, space: Option<u32>) -> Option<bool> {
+        let registers = trace::registers(parent).ok()?;
+        // Not by the thread, whose process may have forbidden to look into it.
+        let space = space.and_then(|number| self.spaces.get(&number));
+        let word = |at| {
+            let mut word = [0; 8];
+            space?.read(at, &mut word).then(|| u64::from_ne_bytes(word))
+        };
+        is_to_share(&registers, word)
     }
 
     /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
@@ -113,6 +130,7 @@ impl Tracer {
             .collect();
         for (id, (stop, _)) in lost {
             self.released.insert(id, Instant::now());
+            self.known.tell([id.cast_unsigned()]);
             self.release(id, stop);
             self.note_once(LOST_CHILD);
         }
@@ -133,10 +151,15 @@ impl Tracer {
         let bygone = self.bygone.iter().map(|(_, space)| space);
         let spaces = || self.spaces.values().chain(bygone.clone());
         let clean = |process| {
+            // Another program may have had other code at the same addresses.
+            let theirs = mapped::of(process).unwrap_or_default();
             for space in spaces() {
                 match space.copied(process) {
-                    Ok(mut copy) => drop(copy.clean()),
-                    Err(_) => drop(space.clean_copy(id)),
+                    Ok(mut copy) => {
+                        copy.forget_others(&theirs);
+                        let _gone = copy.clean();
+                    }
+                    Err(_) => drop(space.clean_copy(id, &theirs)),
                 }
             }
         };
@@ -160,6 +183,49 @@ impl Tracer {
     pub(super) fn note_once(&mut self, text: &str) {
         if self.told.len() < MOST_TOLD && self.told.insert(text.to_owned()) {
             self.notes.push(text.to_owned());
+        }
+    }
+}
+
+/// By what it calls the kernel.
+fn is_to_share(registers: &Registers, word: impl Fn(u64) -> Option<u64>) -> Option<bool> {
+    let flags = match registers.orig_rax.cast_signed() {
+        libc::SYS_clone => registers.rdi,
+        // A structure of which they are the first (clone(2)).
+        libc::SYS_clone3 => word(registers.rdi)?,
+        libc::SYS_vfork => return Some(true),
+        libc::SYS_fork => return Some(false),
+        _ => return None,
+    };
+    Some(flags & u64::from(libc::CLONE_VM.unsigned_abs()) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_is_shared_as_was_asked_for() {
+        let (shared, copied) = (0x100 | 0x11, 0x4000 | 0x11);
+        for (call, flags, expected) in [
+            (libc::SYS_clone, shared, Some(true)),
+            (libc::SYS_clone, copied, Some(false)),
+            (libc::SYS_clone3, 0x1000, Some(true)),
+            (libc::SYS_clone3, 0x2000, Some(false)),
+            // A structure that cannot be read.
+            (libc::SYS_clone3, 0x3000, None),
+            (libc::SYS_vfork, copied, Some(true)),
+            (libc::SYS_fork, shared, Some(false)),
+            (libc::SYS_mmap, shared, None),
+        ] {
+            let mut registers = trace::no_registers();
+            (registers.orig_rax, registers.rdi) = (call.cast_unsigned(), flags);
+            let word = |at| match at {
+                0x1000 => Some(shared),
+                0x2000 => Some(copied),
+                _ => None,
+            };
+            assert_eq!(is_to_share(&registers, word), expected, "{call} {flags:x}");
         }
     }
 }

@@ -7,8 +7,8 @@ use sbt_common::{Clocks, Cookie, kind};
 use super::{
     super::{
         clocks::{now_ns, told},
-        space::Standing,
-        stop::{News, Stop, Why},
+        standing::Standing,
+        stop::{self, News, Stop, Why},
     },
     MOST_BYGONE, MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
 };
@@ -47,6 +47,7 @@ impl Tracer {
             ended: false,
         };
         self.threads.insert(id, traced);
+        self.known.tell([process]);
     }
 
     pub(super) fn hear(&mut self, news: News) {
@@ -64,6 +65,10 @@ impl Tracer {
                 }
                 if self.threads.contains_key(&id) {
                     self.stopped(stop);
+                } else if stop.why() == Why::Ends {
+                    // Killed before it has begun, or while it was let go: nobody else would have it
+                    // end.
+                    stop.resume();
                 } else {
                     self.early.insert(stop.id(), (stop, Instant::now()));
                 }
@@ -77,7 +82,6 @@ impl Tracer {
             Why::Started { new, borrows } => self.started(stop, new, borrows),
             Why::Executed(former) => self.executed(stop, former),
             Why::Ends => {
-                self.trapped |= stop.ends_by() == Some(libc::SIGTRAP);
                 self.tell_end(stop.id());
                 self.go_on(stop, true);
             }
@@ -94,11 +98,15 @@ impl Tracer {
         }
     }
 
-    /// A child has ended: if by a trap, and nobody whom we know has, it is one that could not be
+    /// A child has ended: if by a trap, and nobody has ever told of it, it is one that could not be
     /// traced and had our breakpoints.
     fn hear_of_end(&mut self, of: &Stop) {
-        let ended = trace::ended_by_signal(of.id());
-        if !self.trapped && ended == Some(libc::SIGTRAP) {
+        let Some((child, libc::SIGTRAP)) = trace::ended_by_signal(of.id()) else {
+            return;
+        };
+        // Where it has another number for who hears of it than for us it could be any.
+        let is_known = self.known.may_have(child.cast_unsigned());
+        if !is_known && !process::has_other_numbers(of.id().cast_unsigned()) {
             self.note_once(UNTRACED);
         }
     }
@@ -224,6 +232,11 @@ impl Tracer {
             return self.go_on(stop, true);
         };
         let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
+        if !stop::is_ours(new) {
+            // It has ended before anybody knew of it.
+            self.known.tell([tid]);
+            return self.go_on(stop, true);
+        }
         // A process has the number of its first thread.
         let is_thread = trace::is_thread_of(process, new);
         let its = if is_thread {
@@ -235,7 +248,8 @@ impl Tracer {
             self.enlist(new, (process, space), time_ns, heard);
             self.counters.begin(new, true);
         } else {
-            let shared = shares_memory(parent, new).unwrap_or(borrows);
+            let shared = shares_memory(parent, new).or_else(|| self.was_to_share(parent, space));
+            let shared = shared.unwrap_or(borrows);
             let space = if shared {
                 space
             } else {
@@ -255,6 +269,9 @@ impl Tracer {
         }
         if let Some((early, _)) = self.early.remove(&new) {
             self.stopped(early);
+        } else if !stop::is_ours(new) {
+            // It has ended while its first stop was waited for, or was let go.
+            self.ended(new);
         }
         self.go_on(stop, true);
     }

@@ -1,0 +1,160 @@
+//! Breakpoints in the memory of a process that stands.
+
+use std::process::{Child, Command};
+
+use super::{super::stop, *};
+use crate::target::files::FileId;
+
+/// Nothing lies there in any process.
+const NOWHERE: u64 = 0x1000;
+
+/// A process that is traced by this thread, and stands.
+struct Target {
+    child: Child,
+    space: Space,
+    /// Where code begins in it.
+    start: u64,
+    /// One past the last of that code.
+    end: u64,
+}
+
+impl Target {
+    fn new() -> Self {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let id = child.id().cast_signed();
+        trace::seize(id, 0).unwrap();
+        trace::interrupt(id).unwrap();
+        let stop::News::Stopped(stop) = stop::wait_for(id).unwrap() else {
+            panic!("it has ended");
+        };
+        // It stands to its end.
+        std::mem::forget(stop);
+        let mut space = Space::of(child.id()).unwrap();
+        assert!(space.look());
+        let Mapped { start, end, .. } = space.mapped[0];
+        Self {
+            child,
+            space,
+            start,
+            end,
+        }
+    }
+
+    fn id(&self) -> Id {
+        self.child.id().cast_signed()
+    }
+
+    fn bytes(&self, at: u64) -> [u8; LONGEST] {
+        let mut bytes = [0; LONGEST];
+        let _until_the_end = self.space.memory.read_at(&mut bytes, at);
+        bytes
+    }
+
+    /// A place that is on, or was; what lies there then does not matter.
+    fn point(&mut self, at: u64, on: bool) {
+        let mut code = self.bytes(at);
+        if code[0] == INT3 {
+            // Not one of ours.
+            code[0] = 0x55;
+        }
+        let point = Breakpoint {
+            code,
+            instruction: Instruction::default(),
+            hits: vec![(Program::Arrive, 0)],
+            elsewhere: None,
+            on,
+            was_on: true,
+        };
+        self.space.points.insert(at, point);
+        let byte = if on { INT3 } else { code[0] };
+        let _unmapped = self.space.memory.write_all_at(&[byte], at);
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+#[test]
+fn a_copy_is_cleaned_beyond_what_is_not_there_any_more() {
+    let mut target = Target::new();
+    let (start, last) = (target.start, target.end - 1);
+    target.point(NOWHERE, true);
+    assert!(target.space.clean_copy(target.id(), &[]).is_err());
+    // The last byte of a mapping, too: there may be none behind it.
+    target.point(start, true);
+    target.point(last, true);
+    target.space.clean_copy(target.id(), &[]).unwrap();
+    for at in [start, last] {
+        let original = target.space.points[&at].original();
+        assert_eq!(target.bytes(at)[0], original, "{at:x}");
+    }
+}
+
+#[test]
+fn nobody_is_cleaned_by_what_another_program_has() {
+    let mut target = Target::new();
+    let at = target.start;
+    target.point(at, true);
+    let mut theirs = target.space.mapped.clone();
+    theirs[0].id = FileId {
+        device: 0,
+        inode: 0,
+    };
+    let copied = |target: &Target| target.space.copied(target.child.id()).unwrap();
+    target.space.clean_copy(target.id(), &theirs).unwrap();
+    let mut other = copied(&target);
+    other.forget_others(&theirs);
+    other.clean().unwrap();
+    assert_eq!(target.bytes(at)[0], INT3);
+    let mut same = copied(&target);
+    same.forget_others(&target.space.mapped);
+    same.clean().unwrap();
+    assert_eq!(target.bytes(at)[0], target.space.points[&at].original());
+}
+
+#[test]
+fn what_lies_where_nobody_may_look_must_be_the_same_code() {
+    let mut target = Target::new();
+    let (first, second) = (target.start, target.start + 32);
+    target.point(first, false);
+    target.point(second, true);
+    target.space.forget_gone(true);
+    assert_eq!(target.space.points.len(), 2);
+    // Other code behind the same byte, which may not be seen from where it lies.
+    let other = !target.bytes(first + 14)[0];
+    target
+        .space
+        .memory
+        .write_all_at(&[other], first + 14)
+        .unwrap();
+    target.space.forget_gone(false);
+    assert_eq!(target.space.points.len(), 2);
+    target.space.forget_gone(true);
+    assert!(!target.space.points.contains_key(&first));
+    // One that is on is known by its own byte.
+    assert!(target.space.points.contains_key(&second));
+    let original = target.space.points[&second].original();
+    target
+        .space
+        .memory
+        .write_all_at(&[original ^ 1], second)
+        .unwrap();
+    target.space.forget_gone(true);
+    assert!(target.space.points.is_empty());
+}
+
+#[test]
+fn who_has_ended_has_forbidden_nothing() {
+    let mut target = Target::new();
+    target.point(target.start, true);
+    target.child.kill().unwrap();
+    target.child.wait().unwrap();
+    assert!(!target.space.look());
+    assert!(!target.space.is_closed());
+    target.space.forget_gone(true);
+    assert!(target.space.points.is_empty());
+}
