@@ -1,6 +1,6 @@
 // Executes itself again and again, each time after a few barriers, and by a thread that is not
-// the first; every other time the first one has ended by then. In the end it waits, and uses
-// another barrier.
+// the first; every other time the first one has ended by then. In the end it waits before
+// it makes its barrier, and uses that at another place.
 //
 // execs left=N [rounds=100] [hold=US]
 #include "common.h"
@@ -49,9 +49,9 @@ int main(int argc, char **argv)
     left = option(argc, argv, "left", 0);
     rounds = option(argc, argv, "rounds", 100);
     arguments = argv;
-    must(pthread_barrier_init(&barrier, NULL, 2));
     if (left == 0)
         sleep_us(option(argc, argv, "hold", 0));
+    must(pthread_barrier_init(&barrier, NULL, 2));
     must(pthread_create(&handle, NULL, work, NULL));
     if (left == 0) {
         last();

@@ -123,11 +123,12 @@ impl Session {
             if let Err(error) = source.renew() {
                 self.notes.push(format!("{error:#}"));
             }
-            self.notes.push(
-                "a thread that was not the first executed a program: the probes came on it a \
-                 moment after its start"
-                    .into(),
-            );
+            // It may do so again and again.
+            let note = "a thread that was not the first executed a program: the probes came on it \
+                        a moment after its start";
+            if !self.notes.iter().any(|known| known == note) {
+                self.notes.push(note.into());
+            }
         }
         // Those of a process that has ended meanwhile have no use.
         if let Err(error) = source.attach(&self.resolver.new_files())
