@@ -55,8 +55,6 @@ pub fn run(args: &Args) -> Result<()> {
         process::command(process::cargo())
             .args(["build", "--profile", TESTED, "--locked"])
             .args(["--package", "sbt-fuzz"])
-            // Compiled for a minute's use.
-            .args(["--config", "profile.tested.package.sbt-agent.opt-level=1"])
             .current_dir(&workspace.root)
             .env("CARGO_TARGET_DIR", &workspace.target)
             .env("CARGO_INCREMENTAL", "0")
