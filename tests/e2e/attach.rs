@@ -458,9 +458,8 @@ fn to_a_process_that_is_stopped_for_a_while() {
     let report = attached.report();
     is_a_tail(&report, 3);
     // Whoever came last before did not make the others wait.
-    let notes = report.0["notes"].to_string();
     assert!(
-        notes.contains("a signal had stopped the program for"),
+        report.is_noted("a signal had stopped the program for"),
         "{report}"
     );
     target.finish().expect(0);

@@ -48,8 +48,7 @@ fn all_arrivals(report: &Report) -> Result<(), String> {
 }
 
 fn notes_tell_of_spans(report: &Report) -> bool {
-    let mut notes = report.list("notes").iter();
-    notes.any(|note| note.as_str().unwrap().contains("spans of time only"))
+    report.is_noted("spans of time only")
 }
 
 #[test]

@@ -20,12 +20,6 @@ fn watched(options: &[&str], arguments: &[&str]) -> (Finished, Report) {
     (finished, Report::read(&json))
 }
 
-fn noted(report: &Report, word: &str) -> bool {
-    let notes = report.list("notes").iter();
-    let mut texts = notes.filter_map(serde_json::Value::as_str);
-    texts.any(|text| text.contains(word))
-}
-
 #[test]
 fn children_of_one_that_forbids_a_look_live_and_are_watched() {
     needs_root!(alone);
@@ -69,7 +63,7 @@ fn probes_that_go_off_and_on_come_back_to_one_that_forbids_a_look() {
     // The last rounds tell their number, which is that of all.
     assert_eq!(report.number("arrivals"), 2 * 12_000, "{report}");
     assert_eq!(report.sites()[0]["line"], line("closed.c", "SITE closed"));
-    assert!(noted(&report, "PR_SET_DUMPABLE"), "{report}");
+    assert!(report.is_noted("PR_SET_DUMPABLE"), "{report}");
 }
 
 #[test]
@@ -78,10 +72,10 @@ fn what_cannot_be_helped_is_said_when_it_happens() {
     // A filter might end who makes calls that are not its own.
     let (finished, report) = watched(&[], &["dumpable=0", "filter=1"]);
     assert_eq!(finished.out(), "ended 5\nown 0\n");
-    assert!(noted(&report, "filters its system calls"), "{report}");
+    assert!(report.is_noted("filters its system calls"), "{report}");
     let (finished, report) = watched(&[], &["untraced=1"]);
     assert_eq!(finished.out(), "ended 5\nown 1\n");
-    assert!(noted(&report, "CLONE_UNTRACED"), "{report}");
+    assert!(report.is_noted("CLONE_UNTRACED"), "{report}");
 }
 
 /// Where a library lay that is gone, anything may lie, which nobody can look for.
@@ -107,7 +101,7 @@ fn what_lies_where_a_library_was_is_left_alone() {
         let report = Report::read(&json);
         let site = report.site_at(line("plugin.c", "SITE plugin"));
         assert_eq!(number(site, "episodes"), 50, "{report}");
-        let is_closed = noted(&report, "PR_SET_DUMPABLE");
+        let is_closed = report.is_noted("PR_SET_DUMPABLE");
         assert_eq!(is_closed, option == "dumpable=0", "{report}");
     }
 }
@@ -143,7 +137,7 @@ fn who_is_killed_before_it_begins_is_let_end() {
             assert_eq!(finished.out(), "killed 300\n", "{option} {children}");
             let report = Report::read(&json);
             report.is_exactly(602, 301);
-            assert!(!noted(&report, "filters its system calls"), "{report}");
+            assert!(!report.is_noted("filters its system calls"), "{report}");
         }
     }
 }

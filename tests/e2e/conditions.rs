@@ -61,8 +61,7 @@ fn is_asked_about(build: Build) {
             // Known after all.
             return Ok(());
         }
-        let mut notes = report.list("notes").iter().filter_map(|it| it.as_str());
-        let hint = notes.find(|note| note.contains("--barrier"));
+        let hint = report.notes().find(|note| note.contains("--barrier"));
         let hint = hint.ok_or_else(|| format!("no hint: {report}"))?;
         assert!(hint.contains("if each calls it once a round"), "{hint}");
         // What it says to type does it.

@@ -217,11 +217,7 @@ fn what_this_machine_cannot_count_is_said_and_the_rest_goes_on() {
     let options = ["-e", "page-faults,nosuchdevice/x/,major-faults"];
     let (finished, report) = watch_with(&options, &PROGRAM.path(), &[]);
     finished.expect(0);
-    let notes: Vec<_> = report
-        .list("notes")
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
+    let notes: Vec<_> = report.notes().collect();
     let note = notes
         .iter()
         .find(|note| note.starts_with("nosuchdevice/x/ is not counted: "));
@@ -243,8 +239,7 @@ fn what_this_machine_cannot_count_is_said_and_the_rest_goes_on() {
     for name in ["cycles", "instructions"] {
         let found = total(&report, name);
         let start = format!("{name} is not counted: ");
-        let mut notes = report.list("notes").iter().filter_map(Value::as_str);
-        let is_said = notes.any(|note| note.starts_with(&start));
+        let is_said = report.notes().any(|note| note.starts_with(&start));
         assert_eq!(found["total"].is_null(), is_said, "{report}");
     }
 }
@@ -376,9 +371,10 @@ fn breakpoints_count_what_they_do_not_change() {
         Value::Null,
         "{report}"
     );
-    let mut notes = report.list("notes").iter().filter_map(Value::as_str);
     assert!(
-        notes.any(|note| note.starts_with("context-switches is not counted: each")),
+        report
+            .notes()
+            .any(|note| note.starts_with("context-switches is not counted: each")),
         "{report}"
     );
     assert!(number(total(&report, "msr/tsc/"), "total") > 0, "{report}");

@@ -31,8 +31,7 @@ fn watch_all_wait(program: &std::path::Path, arguments: &[&str]) -> Report {
 }
 
 fn notes(report: &Report) -> Vec<&str> {
-    let notes = report.list("notes").iter();
-    notes.map(|note| note.as_str().unwrap()).collect()
+    report.notes().collect()
 }
 
 fn has_note(report: &Report) -> bool {

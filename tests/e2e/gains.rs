@@ -42,12 +42,6 @@ fn watched(
 
 const LOST: &str = "without the privileges that its file gives";
 
-fn noted(report: &Report, word: &str) -> bool {
-    let notes = report.list("notes").iter();
-    let mut texts = notes.filter_map(serde_json::Value::as_str);
-    texts.any(|text| text.contains(word))
-}
-
 const NONE: &str = "user 65534 group 65534 reads 0\n";
 
 #[test]
@@ -86,7 +80,7 @@ fn a_program_that_is_kept_from_its_privileges_is_told_at_once() {
             if let Some(told) = told {
                 assert!(told.contains(word) && told.contains("sudo"), "{told}");
             }
-            assert_eq!(noted(&report, LOST), !word.is_empty(), "{report}");
+            assert_eq!(report.is_noted(LOST), !word.is_empty(), "{report}");
             report.is_exactly(100, 50);
         }
     }
@@ -101,7 +95,7 @@ fn one_that_another_program_executes_is_noted() {
     let (out, err, report) = watched(as_nobody(&none), "ptrace", &json, &["env".as_ref(), &gains]);
     assert_eq!(out, NONE);
     assert_eq!(err, "");
-    assert!(noted(&report, "set-user-id"), "{report}");
+    assert!(report.is_noted("set-user-id"), "{report}");
     report.is_exactly(100, 50);
 }
 

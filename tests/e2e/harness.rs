@@ -368,6 +368,15 @@ impl Report {
         self.0[field].as_array().unwrap()
     }
 
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
+        self.list("notes").iter().map(|note| note.as_str().unwrap())
+    }
+
+    /// Whether a note has these words.
+    pub fn is_noted(&self, words: &str) -> bool {
+        self.notes().any(|note| note.contains(words))
+    }
+
     pub fn sites(&self) -> &[Value] {
         self.list("sites")
     }

@@ -110,10 +110,7 @@ fn another_thread_executes_a_program() {
     let site = report.site_at(line("truth.c", "SITE meet"));
     // Its probes can only come after its start.
     assert!(number(site, "episodes") >= 100, "{report}");
-    assert!(report.list("notes").iter().any(|note| {
-        note.as_str()
-            .is_some_and(|note| note.contains("not the first executed"))
-    }));
+    assert!(report.is_noted("not the first executed"), "{report}");
 }
 
 #[test]

@@ -68,8 +68,10 @@ fn calls_that_are_inlined_are_not_counted_and_told() {
     let marks = report.list("marks");
     let hits: Vec<u64> = marks.iter().map(|mark| number(mark, "hits")).collect();
     assert_eq!(hits, [3, 5], "{report}");
-    let notes = report.list("notes").iter().filter_map(Value::as_str);
-    let notes: Vec<_> = notes.filter(|note| note.contains("--mark")).collect();
+    let notes: Vec<_> = report
+        .notes()
+        .filter(|note| note.contains("--mark"))
+        .collect();
     let expected = "--mark step: step is also inlined at 2 places, where it is not counted";
     assert!(notes.contains(&expected), "{report}");
 }

@@ -112,9 +112,8 @@ fn what_there_is_no_room_for_is_told() {
     needs_root!();
     let openmp = Build::of("openmp.c").flags(&["-fopenmp"]).path();
     let (_, report) = watch_with(&["--backend=perf"], &openmp, &[]);
-    let notes = report.0["notes"].as_array().unwrap();
-    let told = notes.iter().filter_map(|note| note.as_str());
-    let told: Vec<_> = told.filter(|note| note.contains("4 addresses")).collect();
+    let told = report.notes().filter(|note| note.contains("4 addresses"));
+    let told: Vec<_> = told.collect();
     assert_eq!(told.len(), 1, "{report}");
     assert!(
         told[0].contains("OpenMP") && told[0].contains("--backend ptrace"),
@@ -246,7 +245,7 @@ fn programs_that_others_execute_are_watched_on_if_they_begin_at_once() {
             // The first ones at most, and then that is said.
             assert!((3600..=4500).contains(&seen), "{report}");
             assert!(report.number("episodes") > 1200, "{report}");
-            assert!(seen == 4500 || says(&report, "ran already"), "{report}");
+            assert!(seen == 4500 || report.is_noted("ran already"), "{report}");
         }
     }
 }
@@ -290,10 +289,5 @@ fn a_mark_without_room_was_passed_nobody_knows_how_often() {
         assert_eq!(hits[at], (at != missed).then_some(expected), "{report}");
     }
     let mark = format!("no room for mark {} (in ", missed + 1);
-    assert!(says(&report, &mark), "{report}");
-}
-
-fn says(report: &Report, words: &str) -> bool {
-    let mut notes = report.list("notes").iter();
-    notes.any(|note| note.as_str().is_some_and(|note| note.contains(words)))
+    assert!(report.is_noted(&mark), "{report}");
 }

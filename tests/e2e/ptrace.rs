@@ -291,12 +291,10 @@ fn who_probes_the_same_places_is_noticed() {
     let (finished, report) = watch_with(&["--backend=ptrace"], &openmp, &[]);
     other.signal_all(libc::SIGTERM);
     finished.expect(0);
-    let mut notes = report
-        .list("notes")
-        .iter()
-        .filter_map(serde_json::Value::as_str);
     assert!(
-        notes.any(|note| note.starts_with("something else has probes")),
+        report
+            .notes()
+            .any(|note| note.starts_with("something else has probes")),
         "{report}"
     );
     other.finish();
@@ -409,12 +407,6 @@ fn after_the_first_thread_has_left() {
     target.finish().expect(4);
 }
 
-fn is_noted(report: &Report, word: &str) -> bool {
-    let notes = report.list("notes").iter();
-    let mut texts = notes.filter_map(serde_json::Value::as_str);
-    texts.any(|text| text.contains(word))
-}
-
 /// A thread may filter its calls where its process does not: none is made for us.
 #[test]
 fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
@@ -426,7 +418,7 @@ fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
     );
     assert_eq!(finished.expect(3).out(), "over\n");
     report.is_exactly(200, 100);
-    assert!(is_noted(&report, "had to be taken away"), "{report}");
+    assert!(report.is_noted("had to be taken away"), "{report}");
     let site = report.site_at(crate::programs::line("filtered.c", "SITE free"));
     let released = site["release_ns"]["count"].as_u64().unwrap_or(0);
     assert!(released > 40, "{report}");
@@ -439,13 +431,13 @@ fn who_ends_by_a_trap_of_its_own_is_not_taken_for_one_of_ours() {
     for option in ["--children", "--no-children"] {
         let (finished, report) = watch_with(&["--backend=ptrace", option], &trapped, &[]);
         assert_eq!(finished.expect(3).out(), "ready\nended 5\nended 5\n");
-        assert!(!is_noted(&report, "SIGTRAP"), "{report}");
+        assert!(!report.is_noted("SIGTRAP"), "{report}");
         report.is_exactly(120, 60);
     }
     let mut target = start(command(&trapped, &["hold=1500"]));
     target.wait_for("ready");
     let report = attach(target.pid(), &["--backend=ptrace"]).report();
-    assert!(!is_noted(&report, "SIGTRAP"), "{report}");
+    assert!(!report.is_noted("SIGTRAP"), "{report}");
     report.is_exactly(80, 40);
     target.finish().expect(3);
 }

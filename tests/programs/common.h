@@ -82,3 +82,12 @@ static inline void must(int error)
         abort();
     }
 }
+
+// The same in this thread and in another one.
+static inline void in_two(void *(*work)(void *))
+{
+    pthread_t other;
+    must(pthread_create(&other, NULL, work, NULL));
+    work(NULL);
+    must(pthread_join(other, NULL));
+}

@@ -21,11 +21,8 @@ static void *work(void *unused)
 int main(int argc, char **argv)
 {
     rounds = option(argc, argv, "rounds", 50);
-    pthread_t other;
     must(pthread_barrier_init(&barrier, NULL, 2));
-    must(pthread_create(&other, NULL, work, NULL));
-    work(NULL);
-    must(pthread_join(other, NULL));
+    in_two(work);
     int reads = open("/etc/shadow", O_RDONLY) >= 0;
     printf("user %d group %d reads %d\n", geteuid(), getegid(), reads);
     return 4;

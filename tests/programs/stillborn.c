@@ -31,20 +31,12 @@ static void *work(void *unused)
     return unused;
 }
 
-static void team(void)
-{
-    pthread_t other;
-    must(pthread_create(&other, NULL, work, NULL));
-    work(NULL);
-    must(pthread_join(other, NULL));
-}
-
 int main(int argc, char **argv)
 {
     long children = option(argc, argv, "children", 100);
     pthread_t killer;
     must(pthread_barrier_init(&barrier, NULL, 2));
-    team();
+    in_two(work);
     prctl(PR_SET_DUMPABLE, option(argc, argv, "dumpable", 1), 0, 0, 0);
     must(pthread_create(&killer, NULL, kills, NULL));
     long killed = 0;
@@ -55,7 +47,7 @@ int main(int argc, char **argv)
         int status = 0;
         waitpid(child, &status, 0);
         killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-        team();
+        in_two(work);
     }
     over = 1;
     must(pthread_join(killer, NULL));

@@ -17,14 +17,6 @@ static void *work(void *unused)
     return unused;
 }
 
-static void team(void)
-{
-    pthread_t other;
-    must(pthread_create(&other, NULL, work, NULL));
-    work(NULL);
-    must(pthread_join(other, NULL));
-}
-
 static pid_t waiting(void)
 {
     pid_t child = fork();
@@ -46,13 +38,13 @@ int main(int argc, char **argv)
 {
     must(pthread_barrier_init(&barrier, NULL, 2));
     pid_t child = waiting();
-    team();
+    in_two(work);
     printf("ready\n");
     fflush(stdout);
     sleep_us(1000 * option(argc, argv, "hold", 0));
     end(child);
-    team();
+    in_two(work);
     end(waiting());
-    team();
+    in_two(work);
     return 3;
 }

@@ -117,18 +117,12 @@ impl Turns {
         self.doubt();
     }
 
-    fn heard(&mut self, process: u32) {
-        if !self.unheard.is_empty() {
-            self.unheard.remove(&process);
-        }
-    }
-
     /// A thread of a process comes to a barrier, and that is seen.
     pub fn arrive(&mut self, key: Key, (process, tid): (u32, Tid)) {
         if !self.on {
             return;
         }
-        self.heard(process);
+        self.unheard.remove(&process);
         match self
             .barriers
             .get_mut(&key)

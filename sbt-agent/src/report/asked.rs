@@ -65,7 +65,7 @@ pub struct MarkReport {
     pub name: String,
     /// Where it is, as written.
     pub at: String,
-    /// How often it was passed; `None` if there was no room to watch it.
+    /// How often it was passed; null if there was no room to watch it.
     pub hits: Option<u64>,
     /// By thread.
     pub threads: Vec<MarkThreadReport>,
