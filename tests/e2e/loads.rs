@@ -51,6 +51,11 @@ impl Loads {
         self.rounds.iter().map(of)
     }
 
+    /// All loads of a thread.
+    pub fn sum_ns(&self, thread: usize) -> u64 {
+        self.works().map(|works| works[thread]).sum()
+    }
+
     /// The longest load of each round, summed up.
     pub fn path_ns(&self) -> u64 {
         self.works()
@@ -61,9 +66,7 @@ impl Loads {
     /// Sum of loads / (threads × time), and what it is the product of (POP).
     pub fn factors(&self) -> Factors {
         let threads = self.rounds[0].len();
-        let sums: Vec<u64> = (0..threads)
-            .map(|thread| self.works().map(|works| works[thread]).sum())
-            .collect();
+        let sums: Vec<u64> = (0..threads).map(|thread| self.sum_ns(thread)).collect();
         let (n, wall) = (threads as f64, self.wall_ns as f64);
         let sum = sums.iter().sum::<u64>() as f64;
         let most = sums.into_iter().max().unwrap() as f64;

@@ -19,8 +19,8 @@ use super::{random, say, scaled, team};
 const ROUNDS: usize = 400;
 /// Items that the short input lacks.
 const MISSING: usize = 50;
-/// How long it hangs: long enough for a monitor to find out,
-const STUCK_LIMIT: Duration = Duration::from_secs(6);
+/// How long it hangs: long enough for a monitor to find out, on a loaded machine too,
+const STUCK_LIMIT: Duration = Duration::from_secs(10);
 /// and for somebody to read what that has found.
 const PATIENT_LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(250);
