@@ -215,11 +215,14 @@ impl Stop {
         }
     }
 
-    /// Whether it is the one that has stopped, and stands: it may have been killed meanwhile,
-    /// and another may have taken its number.
+    /// Whether it is the one that has stopped, and stands there: it may have been killed
+    /// meanwhile, and another may have taken its number.
     pub fn is_traced(&self) -> bool {
         let gone = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
-        !self.registers().is_err_and(gone)
+        // Nothing comes of one that stands, but that it is killed: it stands once more then,
+        // about to end.
+        let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
+        !self.registers().is_err_and(gone) && matches!(wait(self.id, how), Ok(None))
     }
 
     /// Its registers.

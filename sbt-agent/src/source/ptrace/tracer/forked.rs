@@ -45,7 +45,8 @@ impl Tracer {
                     .or_else(|_| space.clean_copy(new, &[]).map(|()| None))
                     .ok()
             });
-            let is_there = stop.as_ref().is_some_and(Stop::is_traced);
+            let is_there = |stop: &Stop| stop.why() != Why::Ends && stop.is_traced();
+            let is_there = stop.as_ref().is_some_and(is_there);
             if let Some(stop) = stop {
                 self.early.insert(new, (stop, Instant::now()));
             }
