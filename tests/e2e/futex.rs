@@ -30,14 +30,8 @@ fn watch_all_wait(program: &std::path::Path, arguments: &[&str]) -> Report {
     whole.expect("it is there after a success")
 }
 
-fn notes(report: &Report) -> Vec<&str> {
-    report.notes().collect()
-}
-
 fn has_note(report: &Report) -> bool {
-    notes(report)
-        .iter()
-        .any(|note| note.contains("system calls of futexes"))
+    report.is_noted("system calls of futexes")
 }
 
 /// From where threads wait at such a barrier.

@@ -3,10 +3,10 @@
 use crate::truth::Truth;
 
 /// From when until when each thread loads in each round, ns, in the order of the threads'
-/// numbers; and all that time from the first that begins to the last that leaves.
+/// numbers; and when the last leaves.
 pub struct Loads {
     rounds: Vec<Vec<(u64, u64)>>,
-    wall_ns: u64,
+    end_ns: u64,
 }
 
 /// Shares of 1, and how many threads work at the same time.
@@ -19,9 +19,11 @@ pub struct Factors {
 }
 
 impl Loads {
-    /// Of all rounds.
-    pub fn of(truth: &Truth) -> Self {
-        Self::from_round(truth, 0)
+    /// Of all rounds. The first thread is at work from the start of its program on.
+    pub fn of(truth: &Truth, start_ns: u64) -> Self {
+        let mut loads = Self::from_round(truth, 0);
+        loads.rounds[0][0].0 = start_ns;
+        loads
     }
 
     /// Of all rounds but the first, from the end of that one to the end of the last.
@@ -36,24 +38,23 @@ impl Loads {
             let times = round.iter().map(|it| (it.begin.unwrap(), it.arrival));
             times.collect::<Vec<_>>()
         });
-        let rounds: Vec<_> = rounds.collect();
-        let begin = rounds[0].iter().map(|it| it.0).min().unwrap();
         let end = truth.0.last().unwrap().iter().map(|it| it.departure);
         Self {
-            wall_ns: end.max().unwrap() - begin,
-            rounds,
+            rounds: rounds.collect(),
+            end_ns: end.max().unwrap(),
         }
+    }
+
+    /// From the first that begins to the last that leaves.
+    fn wall_ns(&self) -> u64 {
+        let begin = self.rounds[0].iter().map(|it| it.0).min().unwrap();
+        self.end_ns - begin
     }
 
     fn works(&self) -> impl Iterator<Item = Vec<u64>> {
         let work = |it: &(u64, u64)| it.1 - it.0;
         let of = move |round: &Vec<(u64, u64)>| round.iter().map(work).collect();
         self.rounds.iter().map(of)
-    }
-
-    /// All loads of a thread.
-    pub fn sum_ns(&self, thread: usize) -> u64 {
-        self.works().map(|works| works[thread]).sum()
     }
 
     /// The longest load of each round, summed up.
@@ -66,8 +67,10 @@ impl Loads {
     /// Sum of loads / (threads × time), and what it is the product of (POP).
     pub fn factors(&self) -> Factors {
         let threads = self.rounds[0].len();
-        let sums: Vec<u64> = (0..threads).map(|thread| self.sum_ns(thread)).collect();
-        let (n, wall) = (threads as f64, self.wall_ns as f64);
+        let sums: Vec<u64> = (0..threads)
+            .map(|thread| self.works().map(|works| works[thread]).sum())
+            .collect();
+        let (n, wall) = (threads as f64, self.wall_ns() as f64);
         let sum = sums.iter().sum::<u64>() as f64;
         let most = sums.into_iter().max().unwrap() as f64;
         let path = self.path_ns() as f64;

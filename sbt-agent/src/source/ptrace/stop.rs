@@ -103,10 +103,12 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     Ok(Some(News::Stopped(Stop { id, why })))
 }
 
+/// Whether there is anything new, which is left for whoever waits.
+const LOOK: i32 = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
+
 /// Whether a thread is traced by the calling one, and its end has not been heard of.
 pub fn is_ours(id: Id) -> bool {
-    let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
-    !wait(id, how).is_err_and(|error| error.raw_os_error() == Some(libc::ECHILD))
+    !wait(id, LOOK).is_err_and(|error| error.raw_os_error() == Some(libc::ECHILD))
 }
 
 /// Waits until a thread stands; `None` if it has ended, which is for its parent to hear: that
@@ -221,8 +223,7 @@ impl Stop {
         let gone = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
         // Nothing comes of one that stands, but that it is killed: it stands once more then,
         // about to end.
-        let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
-        !self.registers().is_err_and(gone) && matches!(wait(self.id, how), Ok(None))
+        !self.registers().is_err_and(gone) && matches!(wait(self.id, LOOK), Ok(None))
     }
 
     /// Its registers.
