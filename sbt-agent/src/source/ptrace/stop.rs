@@ -2,9 +2,12 @@
 //! in one way or another, or hand it on. One that is dropped goes on as if nobody had
 //! looked, so that no way through the code leaves a thread standing.
 
-use std::{io, mem};
+use std::{io, mem, thread, time::Duration};
 
-use crate::target::trace::{self, Id, Registers};
+use crate::target::{
+    process,
+    trace::{self, Id, Registers},
+};
 
 /// Why a thread stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +127,36 @@ pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
         if let Some((_, status)) = wait(id, libc::WSTOPPED | libc::WNOHANG)? {
             let why = why(id, status);
             return Ok(Some(Stop { id, why }));
+        }
+    }
+}
+
+/// How often a thread is looked at that makes one instruction.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+/// Waits until a thread stands that others are to let end, or to execute a program, as well as
+/// it may itself: `None` then, and that is left for whoever waits next. So not until the kernel
+/// tells: of the end of a first thread it does when all others have ended, and those may stand
+/// until this function returns.
+fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
+    let (any, stands) = (LOOK, libc::WSTOPPED | libc::WNOHANG);
+    loop {
+        match wait(id, any)? {
+            Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, status)) => {
+                if matches!(why(id, status), Why::Ends | Why::Executed(_)) {
+                    return Ok(None);
+                }
+                // It may be killed in between.
+                if let Some((_, status)) = wait(id, stands)? {
+                    let why = why(id, status);
+                    return Ok(Some(Stop { id, why }));
+                }
+            }
+            Some(_) => return Ok(None),
+            None if process::thread_has_ended(id.cast_unsigned(), id.cast_unsigned()) => {
+                return Ok(None);
+            }
+            None => thread::sleep(LOOK_EVERY),
         }
     }
 }
@@ -264,22 +297,18 @@ impl Stop {
     /// after.
     ///
     /// # Errors
-    /// It has ended, or goes on.
+    /// It ends, or another thread of it has executed a program, which is left for whoever waits
+    /// next.
     pub fn step(self) -> io::Result<Self> {
-        let ended = || io::Error::from_raw_os_error(libc::ESRCH);
         let id = self.id;
         let mut stopped = false;
         loop {
             trace::step(id, 0)?;
-            let News::Stopped(stop) = wait_for(id)? else {
+            let Some(stop) = wait_while_it_goes_on(id)? else {
                 mem::forget(self);
-                return Err(ended());
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
             };
             let reason = stop.why;
-            if matches!(reason, Why::Ends) {
-                mem::forget(self);
-                return Err(ended());
-            }
             mem::forget(stop);
             match reason {
                 // The kernel calls a step that was a system call another thing.
@@ -329,3 +358,6 @@ impl Drop for Stop {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

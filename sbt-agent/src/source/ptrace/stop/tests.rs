@@ -1,0 +1,120 @@
+//! Threads that end while one of their process is made to do an instruction.
+
+use std::{
+    env,
+    io::{BufRead as _, Write as _, stdin},
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+};
+
+use super::*;
+
+/// Longer than any of this takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Set in a process that is only there to be traced.
+const IS_TARGET: &str = "SBT_TEST_IS_TARGET";
+
+/// What one of its threads does, when it is told to; the first thread waits for it.
+#[test]
+fn target() {
+    if env::var_os(IS_TARGET).is_none() {
+        return;
+    }
+    let told = stdin().lock().lines().next();
+    if told.is_some() {
+        panic!("{}", Command::new("sleep").arg("60").exec());
+    }
+}
+
+/// It, its first thread, which stands, and its other one.
+fn traced() -> (Child, Stop, Id) {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", &format!("{module}::target"), "--test-threads=2"])
+        .env(IS_TARGET, "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    while process::threads(pid) < 2 {
+        thread::sleep(LOOK_EVERY);
+    }
+    let other = process::thread_ids(pid).find(|tid| *tid != pid).unwrap();
+    let (first, other) = (pid.cast_signed(), other.cast_signed());
+    for id in [first, other] {
+        let options = libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACEEXEC;
+        trace::seize(id, options).unwrap();
+    }
+    trace::interrupt(first).unwrap();
+    let Ok(News::Stopped(stop)) = wait_for(first) else {
+        panic!("it has ended");
+    };
+    (child, stop, other)
+}
+
+fn stands_for_its_end(id: Id) {
+    let (_, status) = wait(id, libc::WSTOPPED | libc::WNOWAIT).unwrap().unwrap();
+    assert_eq!(why(id, status), Why::Ends);
+}
+
+/// A step that waits for what only its caller can do would wait for ever.
+fn within_the_limit(test: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let test = thread::spawn(move || {
+        test();
+        tell.send(()).unwrap();
+    });
+    if told.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("it waits for ever");
+    }
+    test.join().unwrap();
+}
+
+fn has_gone(stop: Stop) {
+    let error = stop.step().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+}
+
+/// What is new, one after the other, of whom that which stands goes on.
+fn all_news() -> impl Iterator<Item = (Id, Option<Why>)> {
+    std::iter::from_fn(|| match news(None, 0).ok()?? {
+        News::Stopped(stop) => Some((stop.id(), Some(stop.why()))),
+        News::Ended(id) => Some((id, None)),
+    })
+}
+
+#[test]
+fn a_first_thread_that_is_killed_is_not_waited_for_until_others_have_ended() {
+    within_the_limit(|| {
+        let (mut child, stop, other) = traced();
+        let first = stop.id();
+        child.kill().unwrap();
+        stands_for_its_end(first);
+        stands_for_its_end(other);
+        has_gone(stop);
+        let news: Vec<(Id, Option<Why>)> = all_news().collect();
+        assert_eq!(
+            news,
+            [(other, Some(Why::Ends)), (other, None), (first, None)]
+        );
+    });
+}
+
+#[test]
+fn the_program_that_another_thread_executes_makes_no_step() {
+    within_the_limit(|| {
+        let (mut child, stop, other) = traced();
+        let first = stop.id();
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        stands_for_its_end(first);
+        has_gone(stop);
+        let mut news = all_news();
+        assert_eq!(news.next(), Some((first, Some(Why::Executed(other)))));
+        child.kill().unwrap();
+        assert_eq!(news.next(), Some((first, Some(Why::Ends))));
+        assert_eq!(news.next(), Some((first, None)));
+    });
+}
