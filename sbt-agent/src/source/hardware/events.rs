@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,7 +16,10 @@ use std::{
 };
 
 use aya_obj::generated::{perf_event_attr, perf_type_id};
-use nix::sys::resource::{Resource, getrlimit};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::resource::{Resource, getrlimit},
+};
 
 use super::{
     place::ROOM,
@@ -84,6 +87,16 @@ impl Opened {
     /// Others too.
     pub fn append(&mut self, mut others: Self) {
         self.all.append(&mut others.all);
+    }
+
+    /// Whether the kernel has ended one: of a thread that has ended, and whatever inherited it.
+    pub fn are_ended(&self) -> bool {
+        self.all.iter().any(|event| {
+            let mut polls = [PollFd::new(event.as_fd(), PollFlags::empty())];
+            let asked = poll(&mut polls, PollTimeout::ZERO);
+            let told = polls[0].revents().unwrap_or(PollFlags::empty());
+            asked.is_ok() && told.contains(PollFlags::POLLHUP)
+        })
     }
 
     /// Turns them on or off.

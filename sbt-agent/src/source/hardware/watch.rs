@@ -1,18 +1,14 @@
 //! What is known of the target, and what comes of the kernel's records: threads, processes,
 //! what lies where in their memories, and the records that programs make of hits.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    io,
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use sbt_common::{Clocks, UNKNOWN, kind};
 
+mod lives;
 mod placing;
 
 use super::{
-    cover,
     events::Events,
     place::Missed,
     record::{Record, Sample, What},
@@ -50,6 +46,8 @@ struct Thread {
     /// Which event tells of an address on a CPU. A thread that has begun while events were
     /// opened may have two.
     tellers: Vec<(Of, u64)>,
+    /// It has executed a program, and has not been seen in there yet.
+    is_within_exec: bool,
 }
 
 impl Thread {
@@ -121,40 +119,6 @@ impl Watch {
             missed: Missed::default(),
             executed: Vec::new(),
         }
-    }
-
-    /// Begins to hear of a process and all that its threads start. `runs`: its memory is that
-    /// of its own program.
-    ///
-    /// # Errors
-    /// The kernel's; it has ended.
-    pub fn hear_of(&mut self, process: u32, runs: bool) -> io::Result<()> {
-        let number = self.next_space();
-        if runs {
-            let space = Space::new(number, 0);
-            self.spaces.insert(process, space);
-        } else {
-            self.held = Some(process);
-        }
-        let Some(events) = &self.events else {
-            return Ok(());
-        };
-        let mut all = events.none();
-        let mut threads = Vec::new();
-        cover::each_thread(process, ROUNDS, |thread, _| {
-            all.append(events.tell_life(thread, self.begun_ns != 0)?);
-            threads.push(thread);
-            Ok(true)
-        })?;
-        if threads.is_empty() {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        for thread in threads {
-            self.enlist(thread, process, number, (0, Run::UNKNOWN));
-            self.call(thread, told(process, thread));
-        }
-        self.lives.insert(process, Arc::new(all));
-        Ok(())
     }
 
     /// Begins to look at what happens: at a time, ns, and what threads had used by then that
@@ -231,6 +195,13 @@ impl Watch {
         }
         let known = told(process, process);
         self.call(process, known);
+        if self
+            .lives
+            .get(&process)
+            .is_some_and(|lives| lives.are_ended())
+        {
+            self.hear_again(process);
+        }
         self.try_to_place(process);
         true
     }
@@ -264,6 +235,7 @@ impl Watch {
             slot: Slot::new((process, tid, space), born_ns, told),
             run,
             tellers: Vec::new(),
+            is_within_exec: false,
         };
         self.threads.insert(tid, thread);
     }
@@ -314,12 +286,20 @@ impl Watch {
         if !thread.is_told_by((of, cpu), event) {
             return;
         }
+        let was_within_exec = thread.is_within_exec;
+        if !matches!(what, What::Switched { .. }) {
+            thread.is_within_exec = matches!(what, What::Named { executed: true, .. });
+        }
         match what {
             What::Hit(sample) => self.hit(tid, time_ns, &sample),
             // What was before is in what it had used by then.
             What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
-            What::Ended => self.ended(tid, time_ns),
+            What::Ended => {
+                if !(was_within_exec && self.goes_on_unheard(process, time_ns)) {
+                    self.ended(tid, time_ns);
+                }
+            }
             What::Named { comm, executed } => {
                 thread.slot.known.comm = comm;
                 if executed {
