@@ -120,3 +120,19 @@ fn who_does_not_trace_or_might_look_at_all_takes_nothing_away() {
         assert_eq!(report.threads().len(), 2, "{report}");
     }
 }
+
+/// It is not followed from its first moment, and may have begun.
+#[test]
+fn perf_sees_what_another_process_executes_under_sudo() {
+    needs_root!(alone);
+    let open = Open::new();
+    let json = open.path("report.json");
+    let gains = giving(&open, 0o4000, "");
+    let mut sudo = sbt_with(&[""; 0]);
+    sudo.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
+    let script = format!("{} rounds=3000; exit $?", gains.display());
+    let what = ["sh", "-c", &script].map(Path::new);
+    let (out, _, report) = watched(sudo, "perf", &json, &what);
+    assert_eq!(out, "user 0 group 65534 reads 1\n");
+    assert!(report.number("arrivals") > 3000, "{report}");
+}

@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,10 +16,7 @@ use std::{
 };
 
 use aya_obj::generated::{perf_event_attr, perf_type_id};
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::resource::{Resource, getrlimit},
-};
+use nix::sys::resource::{Resource, getrlimit};
 
 use super::{
     place::ROOM,
@@ -87,16 +84,6 @@ impl Opened {
     /// Others too.
     pub fn append(&mut self, mut others: Self) {
         self.all.append(&mut others.all);
-    }
-
-    /// Whether the kernel has ended one: of a thread that has ended, and whatever inherited it.
-    pub fn are_ended(&self) -> bool {
-        self.all.iter().any(|event| {
-            let mut polls = [PollFd::new(event.as_fd(), PollFlags::empty())];
-            let asked = poll(&mut polls, PollTimeout::ZERO);
-            let told = polls[0].revents().unwrap_or(PollFlags::empty());
-            asked.is_ok() && told.contains(PollFlags::POLLHUP)
-        })
     }
 
     /// Turns them on or off.
@@ -307,21 +294,25 @@ impl Events {
     pub fn take(&mut self, all: bool) -> Vec<Record> {
         let now = clock::now_ns();
         self.read();
-        let executed = |record: &Record| {
-            let executed = matches!(record.what, What::Named { executed: true, .. });
-            executed.then_some(record.time_ns)
+        let time = |record: &Record| record.time_ns;
+        // Of a first thread: also what it says that has just executed a program; see
+        // `Watch::goes_on`.
+        let is_urgent = |record: &&Record| match record.what {
+            What::Named { executed, .. } => executed,
+            What::Ended => record.thread == record.process,
+            _ => false,
         };
         let mut until = now.saturating_sub(LATE_NS);
         if all {
             until = u64::MAX;
-        } else if let Some(time_ns) = self.pending.iter().filter_map(executed).max() {
+        } else if let Some(last) = self.pending.iter().filter(is_urgent).map(time).max() {
             // It cannot wait, nor may what came before it and lies where was looked first.
             self.read();
-            until = until.max(time_ns.saturating_add(1));
+            until = until.max(last.saturating_add(1));
         }
         // What comes of each ring is nearly sorted already, which this sort makes use of.
         let pending = &mut self.pending;
-        pending.sort_by_key(|record| record.time_ns);
+        pending.sort_by_key(time);
         let ready = pending.partition_point(|record| record.time_ns < until);
         pending.drain(..ready).collect()
     }

@@ -183,7 +183,8 @@ impl Watch {
     /// A process stands still in a program that it has not run yet, or not for long. Whether it
     /// does: `stands` is asked when all has been heard that it did before.
     pub fn begin_program(&mut self, process: u32, stands: impl FnOnce() -> bool) -> bool {
-        // What it has executed has a memory of its own by then.
+        // What it has executed has a memory of its own by then; and if the kernel has ended its
+        // events, that was said.
         self.listen(false);
         if !stands() {
             return false;
@@ -195,13 +196,6 @@ impl Watch {
         }
         let known = told(process, process);
         self.call(process, known);
-        if self
-            .lives
-            .get(&process)
-            .is_some_and(|lives| lives.are_ended())
-        {
-            self.hear_again(process);
-        }
         self.try_to_place(process);
         true
     }
@@ -296,7 +290,7 @@ impl Watch {
             What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
             What::Ended => {
-                if !(was_within_exec && self.goes_on_unheard(process, time_ns)) {
+                if !self.goes_on(tid, process, (time_ns, was_within_exec)) {
                     self.ended(tid, time_ns);
                 }
             }

@@ -131,23 +131,24 @@ pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
     }
 }
 
-/// How often a thread is looked at that makes one instruction.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// After what time a thread is looked at first that makes one instruction, and then at most:
+/// it may be kept from it.
+const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
 
 /// Waits until a thread stands that others are to let end, or to execute a program, as well as
 /// it may itself: `None` then, and that is left for whoever waits next. So not until the kernel
 /// tells: of the end of a first thread it does when all others have ended, and those may stand
 /// until this function returns.
 fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
-    let (any, stands) = (LOOK, libc::WSTOPPED | libc::WNOHANG);
+    let [mut pause, most] = LOOK_AFTER;
     loop {
-        match wait(id, any)? {
+        match wait(id, LOOK)? {
             Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, status)) => {
                 if matches!(why(id, status), Why::Ends | Why::Executed(_)) {
                     return Ok(None);
                 }
                 // It may be killed in between.
-                if let Some((_, status)) = wait(id, stands)? {
+                if let Some((_, status)) = wait(id, libc::WSTOPPED | libc::WNOHANG)? {
                     let why = why(id, status);
                     return Ok(Some(Stop { id, why }));
                 }
@@ -156,7 +157,10 @@ fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
             None if process::thread_has_ended(id.cast_unsigned(), id.cast_unsigned()) => {
                 return Ok(None);
             }
-            None => thread::sleep(LOOK_EVERY),
+            None => {
+                thread::sleep(pause);
+                pause = most.min(2 * pause);
+            }
         }
     }
 }

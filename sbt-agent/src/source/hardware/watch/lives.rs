@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use super::{
-    super::{cover, run::Run, space::Space},
+    super::{cover, events::Opened, run::Run, space::Space},
     LIFE, ROUNDS, SWITCHES, Watch, told,
 };
 use crate::{clock, target::process};
@@ -22,60 +22,82 @@ impl Watch {
         } else {
             self.held = Some(process);
         }
-        for thread in self.open_lives(process)? {
+        let (lives, threads) = self.open_lives(process)?;
+        for thread in threads {
             self.enlist(thread, process, number, (0, Run::UNKNOWN));
             self.call(thread, told(process, thread));
         }
+        self.lives.insert(process, Arc::new(lives));
         Ok(())
     }
 
     /// Has each thread of a process tell of its life. Which those are.
-    fn open_lives(&mut self, process: u32) -> io::Result<Vec<u32>> {
-        let mut threads = Vec::new();
-        let Some(events) = &self.events else {
-            return Ok(threads);
-        };
+    fn open_lives(&self, process: u32) -> io::Result<(Opened, Vec<u32>)> {
+        let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+        let events = self.events.as_ref().ok_or_else(gone)?;
         let mut all = events.none();
+        let mut threads = Vec::new();
         cover::each_thread(process, ROUNDS, |thread, _| {
             all.append(events.tell_life(thread, self.begun_ns != 0)?);
             threads.push(thread);
             Ok(true)
         })?;
         if threads.is_empty() {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            return Err(gone());
         }
-        self.lives.insert(process, Arc::new(all));
-        Ok(threads)
+        Ok((all, threads))
     }
 
-    /// The kernel ends the events of a thread that executes a program by which it gains
-    /// privileges, or that its user may not read (`begin_new_exec`), and says that the thread
-    /// has ended. Whether this is what that meant, at this time, ns; it is heard of again
-    /// then. False where nobody may.
-    pub(super) fn goes_on_unheard(&mut self, process: u32, time_ns: u64) -> bool {
-        let lives = self.lives.get(&process);
-        if lives.is_some_and(|lives| lives.since_ns > time_ns) {
+    /// Whether a thread goes on of which the kernel says that it has ended, at a time, ns. It
+    /// ends the events of one that executes a program by which it gains privileges, or that
+    /// its user may not read, with that word (`begin_new_exec`): they are opened again then.
+    /// False where nobody may. `is_within_exec`: nothing was heard of it since it executed one.
+    pub(super) fn goes_on(
+        &mut self,
+        tid: u32,
+        process: u32,
+        (time_ns, is_within_exec): (u64, bool),
+    ) -> bool {
+        let Some(lives) = self.lives.get(&process) else {
+            return false;
+        };
+        if tid == process && lives.since_ns > time_ns {
+            // Those were opened again already, and this was an event of before.
             self.forget_tellers(process);
             return true;
         }
-        !process::thread_has_ended(process, process) && self.hear_again(process)
+        is_within_exec && !process::thread_has_ended(process, process) && self.hear_again(process)
     }
 
-    /// Has a process tell of its life whose events have ended; whether it does.
-    pub(super) fn hear_again(&mut self, process: u32) -> bool {
-        let Ok(threads) = self.open_lives(process) else {
-            return false;
+    /// Has a process tell of its life again; whether it does.
+    fn hear_again(&mut self, process: u32) -> bool {
+        let (lives, threads) = match self.open_lives(process) {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Who may not is told so where its program is followed.
+                if error.kind() != io::ErrorKind::PermissionDenied {
+                    self.note_failure(process, Err(error));
+                }
+                return false;
+            }
         };
+        if !threads.contains(&process) {
+            return false;
+        }
+        self.lives.insert(process, Arc::new(lives));
         self.forget_tellers(process);
         let now = clock::now_ns();
         let usage = process::usage(process);
+        let number = self.spaces.get(&process).map_or(0, |space| space.number);
         for tid in threads {
             // When it ran meanwhile was not told.
-            if let Some(thread) = self.threads.get_mut(&tid)
-                && !thread.run.is_unknown()
-            {
-                let (run_ns, _) = usage.get(&tid).copied().unwrap_or_default();
-                thread.run = Run::existing(run_ns, now);
+            let (run_ns, _) = usage.get(&tid).copied().unwrap_or_default();
+            let run = Run::existing(run_ns, now);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.run = run;
+            } else {
+                self.enlist(tid, process, number, (0, run));
+                self.call(tid, told(process, tid));
             }
         }
         true

@@ -65,7 +65,7 @@ impl Watch {
         self.note_failure(process, placed);
     }
 
-    fn note_failure(&mut self, process: u32, result: io::Result<()>) {
+    pub(super) fn note_failure(&mut self, process: u32, result: io::Result<()>) {
         let Err(error) = result else { return };
         // It has ended meanwhile.
         if error.raw_os_error() == Some(libc::ESRCH) {

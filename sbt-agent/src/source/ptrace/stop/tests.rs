@@ -38,7 +38,7 @@ fn traced() -> (Child, Stop, Id) {
         .unwrap();
     let pid = child.id();
     while process::threads(pid) < 2 {
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(LOOK_AFTER[0]);
     }
     let other = process::thread_ids(pid).find(|tid| *tid != pid).unwrap();
     let (first, other) = (pid.cast_signed(), other.cast_signed());
