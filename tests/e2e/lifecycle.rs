@@ -1,6 +1,6 @@
 //! Programs that end, begin and change in unusual ways.
 
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ use crate::{
         sbt, sbt_with, start, watch, watch_with,
     },
     programs::{line, program},
+    tty::children,
 };
 
 #[test]
@@ -299,6 +300,34 @@ fn killed_while_its_symbols_are_read() {
             let finished = finished.expect(125);
             let line = finished.one_line();
             assert!(line.contains("ended"), "{line}");
+        }
+    }
+}
+
+/// From its first moment on a program is ended by what ends sbt, which then reports.
+#[test]
+fn sbt_is_told_to_end_while_the_program_is_loaded() {
+    needs_root!(alone);
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    for backend in ["ebpf", "perf", "ptrace"] {
+        for _ in 0..8 {
+            let mut command = sbt_with(&["run", "-q", "--json", "--backend", backend, "--output"]);
+            command.arg(&json).arg("--").arg(program("truth.c"));
+            command.arg("hold=20000000");
+            let sbt = start(command);
+            let begun = |pid: &u32| {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+                name.is_ok_and(|name| name == "truth\n")
+            };
+            let target = eventually(LIMIT, || children(sbt.pid()).into_iter().find(begun));
+            let target = target.expect("it has begun");
+            sbt.signal(libc::SIGTERM);
+            sbt.finish().expect(128 + libc::SIGTERM);
+            assert!(!Path::new(&format!("/proc/{target}")).exists());
+            let report = Report::read(&json);
+            assert_eq!(report.number("exit_status"), 143, "{report}");
+            fs::remove_file(&json).unwrap();
         }
     }
 }

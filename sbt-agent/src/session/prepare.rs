@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     choice::{self, Chosen},
-    privilege, start,
+    privilege, signals, start,
 };
 use crate::{
     settings::Settings,
@@ -231,7 +231,8 @@ fn while_loading<T>(
     work: impl FnOnce() -> T,
 ) -> (anyhow::Result<Chosen>, T) {
     std::thread::scope(|scope| {
-        let loading = scope.spawn(move || choice::source(pid, runs, settings, children, tracer));
+        let load = move || choice::source(pid, runs, settings, children, tracer);
+        let loading = signals::apart(|| scope.spawn(load));
         let done = work();
         let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));
         (loaded, done)

@@ -3,7 +3,7 @@
 use std::io;
 
 use nix::sys::{
-    signal::{SigSet, Signal},
+    signal::{SigSet, SigmaskHow, Signal},
     signalfd::{SfdFlags, SignalFd},
 };
 use tokio::io::unix::AsyncFd;
@@ -43,6 +43,17 @@ enum AsyncFdLater {
 /// Lets through again what whoever started us had blocked for itself.
 pub fn unblock() -> nix::Result<()> {
     SigSet::from_iter(ENDING).thread_unblock()
+}
+
+/// Starts a thread which never gets any of them, nor do those that it starts: they come to the
+/// first one, which takes them, or ends by them before it does. Another would end by them all
+/// the time.
+pub fn apart<T>(start: impl FnOnce() -> T) -> T {
+    let all = ENDING.into_iter().chain(PASSED_ON).chain([Signal::SIGTSTP]);
+    let before = SigSet::from_iter(all).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let started = start();
+    let _unchanged = before.and_then(|before| before.thread_set_mask());
+    started
 }
 
 /// A signal that was received.
