@@ -50,7 +50,8 @@ pub fn unblock() -> nix::Result<()> {
 /// the time.
 pub fn apart<T>(start: impl FnOnce() -> T) -> T {
     let all = ENDING.into_iter().chain(PASSED_ON).chain([Signal::SIGTSTP]);
-    let before = SigSet::from_iter(all).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let all: SigSet = all.collect();
+    let before = all.thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let started = start();
     let _unchanged = before.and_then(|before| before.thread_set_mask());
     started
