@@ -45,9 +45,9 @@ pub fn unblock() -> nix::Result<()> {
     SigSet::from_iter(ENDING).thread_unblock()
 }
 
-/// Starts a thread which never gets any of them, nor do those that it starts: they come to the
-/// first one, which takes them, or ends by them before it does. Another would end by them all
-/// the time.
+/// Starts a thread that never gets a signal which [`Signals`] may take, nor do those that it
+/// starts. The kernel gives one to any thread that has not blocked it: once the first one has,
+/// sbt would end by the first thread that has not.
 pub fn apart<T>(start: impl FnOnce() -> T) -> T {
     let all = ENDING.into_iter().chain(PASSED_ON).chain([Signal::SIGTSTP]);
     let all: SigSet = all.collect();

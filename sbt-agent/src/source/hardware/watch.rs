@@ -290,7 +290,7 @@ impl Watch {
             What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
             What::Ended => {
-                if !self.goes_on(tid, process, (time_ns, was_within_exec)) {
+                if !self.goes_on(tid, process, time_ns, was_within_exec) {
                     self.ended(tid, time_ns);
                 }
             }

@@ -68,7 +68,7 @@ pub fn next() -> io::Result<Option<News>> {
     news(None, libc::WNOHANG)
 }
 
-/// Waits for one thread.
+/// Waits for one thread: not for a first one that may end before others of its process do.
 pub fn wait_for(id: Id) -> io::Result<News> {
     loop {
         if let Some(news) = news(Some(id), 0)? {
@@ -123,22 +123,30 @@ pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
         if news.is_some_and(|(what, _)| ends.contains(&what)) {
             return Ok(None);
         }
-        // It may be killed in between.
-        if let Some((_, status)) = wait(id, libc::WSTOPPED | libc::WNOHANG)? {
-            let why = why(id, status);
-            return Ok(Some(Stop { id, why }));
+        if let Some(stop) = stop_of(id)? {
+            return Ok(Some(stop));
         }
     }
 }
 
-/// After what time a thread is looked at first that makes one instruction, and then at most:
-/// it may be kept from it.
+/// The stop of a thread that was seen to stand; `None` if it has been killed in between.
+fn stop_of(id: Id) -> io::Result<Option<Stop>> {
+    let stands = wait(id, libc::WSTOPPED | libc::WNOHANG)?;
+    Ok(stands.map(|(_, status)| Stop {
+        id,
+        why: why(id, status),
+    }))
+}
+
+/// For how long a thread is left alone that makes one instruction, the first time, and at most:
+/// something may keep it from that.
 const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
 
-/// Waits until a thread stands that others are to let end, or to execute a program, as well as
-/// it may itself: `None` then, and that is left for whoever waits next. So not until the kernel
-/// tells: of the end of a first thread it does when all others have ended, and those may stand
-/// until this function returns.
+/// Waits until a thread stands after it was let go on. `None` if it ends instead, or another one
+/// has executed a program in its place: that is left for whoever waits next.
+///
+/// The kernel does not tell of the end of a first thread before all others have ended, and those
+/// may stand about to end until the caller lets them. So nothing here waits for what it tells.
 fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
     let [mut pause, most] = LOOK_AFTER;
     loop {
@@ -147,10 +155,8 @@ fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
                 if matches!(why(id, status), Why::Ends | Why::Executed(_)) {
                     return Ok(None);
                 }
-                // It may be killed in between.
-                if let Some((_, status)) = wait(id, libc::WSTOPPED | libc::WNOHANG)? {
-                    let why = why(id, status);
-                    return Ok(Some(Stop { id, why }));
+                if let Some(stop) = stop_of(id)? {
+                    return Ok(Some(stop));
                 }
             }
             Some(_) => return Ok(None),

@@ -56,7 +56,8 @@ impl Watch {
         &mut self,
         tid: u32,
         process: u32,
-        (time_ns, is_within_exec): (u64, bool),
+        time_ns: u64,
+        is_within_exec: bool,
     ) -> bool {
         let Some(lives) = self.lives.get(&process) else {
             return false;
