@@ -175,6 +175,26 @@ fn one_that_is_polled() {
     });
 }
 
+/// Who gives up waiting just when it is woken hands that on: the C library then wakes another,
+/// which nobody has called for, and which is no part of a round.
+#[test]
+fn one_that_is_polled_all_the_time() {
+    needs_root!();
+    for flags in [&[][..], &["-static"]] {
+        let program = Build::of("condbarrier.c").flags(flags).path();
+        let mut arguments = vec!["how=timed", "threads=5", "rounds=3000", "load=0"];
+        arguments.push("patience=5");
+        best_of_five(|| {
+            let report = watch(&program, &arguments);
+            if report.list("barriers").is_empty() {
+                return Err("taken for something else".into());
+            }
+            report.is_exactly(15_000, 3000);
+            Ok(())
+        });
+    }
+}
+
 fn is_one_barrier(how: &str, marks: &[&str]) {
     is_that_barrier(&condbarrier(how), how, marks);
 }

@@ -5,6 +5,7 @@
 //             [slow=I] [turn=1]  who comes last; else whoever does
 //             [stages=1]         as many stages, each of one thread less
 //             [hold=MS]          each phase takes so long at least
+//             [patience=US]      of who looks whether it may go on: 1000
 //             [hang=1]           thread 0 leaves before the last round
 #include "common.h"
 
@@ -50,7 +51,9 @@ __attribute__((noipa)) static int barrier_wait_late(struct barrier *b)
     return 0;
 }
 
-// Looks every millisecond whether it may go on.
+static long patience;
+
+// Looks now and then whether it may go on.
 __attribute__((noipa)) static int barrier_wait_timed(struct barrier *b)
 {
     pthread_mutex_lock(&b->mutex);
@@ -63,7 +66,7 @@ __attribute__((noipa)) static int barrier_wait_timed(struct barrier *b)
         while (episode == b->episode) {
             struct timespec until;
             clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_nsec += 1000000;
+            until.tv_nsec += patience * 1000;
             if (until.tv_nsec >= 1000000000) {
                 until.tv_sec++;
                 until.tv_nsec -= 1000000000;
@@ -134,6 +137,7 @@ int main(int argc, char **argv)
     stages = option(argc, argv, "stages", 1);
     hold = option(argc, argv, "hold", 0);
     hang = option(argc, argv, "hang", 0);
+    patience = option(argc, argv, "patience", 1000);
     barrier.needed = (unsigned)threads;
     must(pthread_barrier_init(&between, NULL, (unsigned)threads));
     pthread_t others[64];

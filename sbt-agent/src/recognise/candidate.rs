@@ -20,8 +20,9 @@ const MAX_BAD: u64 = 4;
 const MAX_ROUNDS: u32 = 128;
 
 /// Waits without a wake, each of a thread that waited already, after which it is
-/// only a way to sleep.
-const MAX_AGAIN: u32 = 64;
+/// only a way to sleep; by how many threads wait, for those of a barrier may look now
+/// and then whether they may go on.
+const MAX_AGAIN: usize = 64;
 
 /// For how long it is not looked at after it was found to be no barrier, ns. It
 /// doubles each time.
@@ -336,7 +337,7 @@ impl Candidate {
                 let is_hopeless = self.record.is_other
                     || self.bad > MAX_BAD + self.record.rounds / 8
                     || self.proof.rounds() >= MAX_ROUNDS
-                    || self.round.again >= MAX_AGAIN;
+                    || self.round.again >= MAX_AGAIN * self.round.waiters().len().max(1);
                 is_hopeless.then(|| Decision::Silence(self.silence()))
             }
             State::Barrier if self.bad > MAX_STRANGE && self.bad > self.record.rounds / 2 => {

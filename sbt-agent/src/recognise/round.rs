@@ -78,7 +78,7 @@ pub struct Round {
     /// Not all of it was seen.
     doubtful: bool,
     /// Waits of threads that waited already.
-    pub again: u32,
+    pub again: usize,
 }
 
 impl Round {

@@ -47,7 +47,9 @@ pub struct Recognition {
     of_libraries: FxHashSet<CallersId>,
     /// Chains that begin in the runtime of OpenMP, which has condition variables.
     of_runtimes: FxHashSet<CallersId>,
-    /// What such chains wait on, and until when it is left alone, ns.
+    /// Chains that begin where the C library hands on what has woken a thread.
+    handed_on: FxHashSet<CallersId>,
+    /// What those of libraries wait on, and until when it is left alone, ns.
     silenced: Vec<(u64, u64)>,
     watch: Watch,
     /// Threads that have come to a barrier of a language's library, and on what they
@@ -113,6 +115,7 @@ impl Recognition {
             addresses: FxHashMap::default(),
             of_libraries: FxHashSet::default(),
             of_runtimes: FxHashSet::default(),
+            handed_on: FxHashSet::default(),
             silenced: Vec::new(),
             inside: FxHashMap::default(),
             futexes: 0,
@@ -138,6 +141,7 @@ impl Recognition {
         self.addresses.remove(&callers);
         self.of_libraries.remove(&callers);
         self.of_runtimes.remove(&callers);
+        self.handed_on.remove(&callers);
         let Some((address, rest)) = addresses.split_first() else {
             return;
         };
@@ -145,6 +149,9 @@ impl Recognition {
         resolver.turn_to(process);
         if resolver.is_openmp(*address) {
             self.of_runtimes.insert(callers);
+        }
+        if resolver.is_handed_on(*address) {
+            self.handed_on.insert(callers);
         }
         match resolver.system_caller(*address) {
             SystemCaller::Program => {}
@@ -162,8 +169,8 @@ impl Recognition {
         self.handing.arrivals
     }
 
-    /// Whether an event is of a futex with which a library does what is known in
-    /// another way; that futex then is left alone.
+    /// Whether an event is a library's own: of a futex with which it does what is known in
+    /// another way, which then is left alone, or a wake that nobody has called for.
     fn is_of_library(&mut self, event: &Event) -> bool {
         let (tid, of, key, callers, clocks) = match event {
             Event::Arrive {
@@ -196,7 +203,9 @@ impl Recognition {
             _ => return false,
         };
         if *of == Evidence::Condvar {
-            return self.of_runtimes.contains(callers);
+            let is_wake = matches!(event, Event::Wake { .. });
+            return self.of_runtimes.contains(callers)
+                || is_wake && self.handed_on.contains(callers);
         }
         // What such a barrier is made of is no other one.
         if let Some(waits_on) = self.inside.get_mut(tid)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Module, Resolver, SYSCALL};
+use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
 use crate::{
     model::site::PlaceId,
     place::Frame,
@@ -37,6 +37,9 @@ pub(super) const WAITING: [&str; 8] = [
     "__timedwait",
 ];
 
+/// The same of those that wait for a condition, and of their parts, without underscores.
+const WAITING_FOR_CONDITIONS: [&str; 2] = ["pthread_cond_", "condvar_"];
+
 impl Resolver {
     /// Whether the call that returns to an address is one of OpenMP's own.
     pub fn is_openmp(&mut self, address: u64) -> bool {
@@ -49,15 +52,12 @@ impl Resolver {
         if !self.walks.follows_system_calls() {
             return SystemCaller::Program;
         }
-        let call = address.wrapping_sub(1);
-        if self.find(call).is_none() {
-            self.refresh();
-        }
-        let Some((module, vaddr)) = self.find(call).or_else(|| self.find_in_program(call)) else {
+        let Some((module, function)) = self.function_of_call(address) else {
             return SystemCaller::Program;
         };
-        let frames = self.frames(module, vaddr);
-        let name = frames.last().and_then(|frame| frame.function.as_deref());
+        let name = function
+            .as_ref()
+            .and_then(|frame| frame.function.as_deref());
         let Module { owner, file, .. } = &self.modules[module];
         let is_runtime = || file.is_runtime() || name.is_some_and(|name| file.is_of_runtime(name));
         let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
@@ -70,6 +70,42 @@ impl Resolver {
             _ if is_runtime() => SystemCaller::Library,
             _ => SystemCaller::Program,
         }
+    }
+
+    /// Whether a wake of a condition variable, by the address it returns to, is made by the C
+    /// library itself: a thread that gives up waiting when it has just been woken hands that on
+    /// (glibc `nptl/pthread_cond_wait.c`, `__condvar_cancel_waiting`). It says nothing of the
+    /// program, which has called a wait.
+    pub fn is_handed_on(&mut self, address: u64) -> bool {
+        let Some((module, function)) = self.function_of_call(address) else {
+            return false;
+        };
+        let Module { owner, file, .. } = &self.modules[module];
+        let name = function
+            .as_ref()
+            .and_then(|frame| frame.function.as_deref());
+        match (owner, name) {
+            // Those of C11 are made of those of POSIX, in the same library.
+            (Owner::C, _) => !function.as_ref().is_some_and(is_condition_of_c),
+            (Owner::User, Some(name)) if file.is_static() => {
+                let name = name.trim_start_matches('_');
+                let mut beginnings = WAITING_FOR_CONDITIONS.iter();
+                beginnings.any(|beginning| name.starts_with(beginning))
+            }
+            _ => false,
+        }
+    }
+
+    /// The file and the function, whatever is inlined into it, of the call that returns to an
+    /// address.
+    fn function_of_call(&mut self, address: u64) -> Option<(usize, Option<Frame>)> {
+        let call = address.wrapping_sub(1);
+        if self.find(call).is_none() {
+            self.refresh();
+        }
+        let (module, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+        let function = self.frames(module, vaddr).last().cloned();
+        Some((module, function))
     }
 
     /// What a wait on a futex is for, if that is a lock, and the place in the program
