@@ -311,6 +311,7 @@ fn sbt_is_told_to_end_while_the_program_is_loaded() {
     let folder = folder();
     let json = folder.path().join("report.json");
     for backend in ["ebpf", "perf", "ptrace"] {
+        println!("{backend}");
         for _ in 0..8 {
             let mut command = sbt_with(&["run", "-q", "--json", "--backend", backend, "--output"]);
             command.arg(&json).arg("--").arg(program("truth.c"));

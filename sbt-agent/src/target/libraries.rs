@@ -9,15 +9,19 @@ use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
 
 use crate::target::elf;
 
@@ -25,7 +29,7 @@ use crate::target::elf;
 const LIST_LIMIT: Duration = Duration::from_secs(1);
 
 /// How much of what it says is read, bytes.
-const MAX_LIST: u64 = 1 << 20;
+const MAX_LIST: usize = 1 << 20;
 
 /// How often one script's interpreter may be a script again, as the kernel has it.
 const MAX_SCRIPTS: usize = 4;
@@ -239,26 +243,36 @@ fn list(interpreter: &Path, program: &Path, user: Option<(u32, u32)>) -> Option<
         command.uid(uid).gid(gid);
     }
     let mut child = command.spawn().ok()?;
-    let output = child.stdout.take();
-    let (sender, receiver) = mpsc::channel();
-    let reader = thread::Builder::new()
-        .name("sbt-list".to_owned())
-        .spawn(move || {
-            let mut text = Vec::new();
-            if let Some(output) = output {
-                // What was read before an error is still good.
-                let _ = output.take(MAX_LIST).read_to_end(&mut text);
-            }
-            // Nobody listens any more after the time limit.
-            let _ = sender.send(text);
-        });
-    let text = reader
-        .ok()
-        .and_then(|_| receiver.recv_timeout(LIST_LIMIT).ok());
+    let text = child.stdout.take().and_then(all_of);
     // Either it has said all or is late; it must be waited for in both cases.
     let _ = child.kill();
     let _ = child.wait();
     text.map(|text| parse_list(&text))
+}
+
+/// All that is written into a pipe until nobody can any more, if that is in time. Not read by a
+/// thread of its own: a signal that is to be heard may not come to one that is about to end.
+fn all_of(mut pipe: ChildStdout) -> Option<Vec<u8>> {
+    let latest = Instant::now() + LIST_LIMIT;
+    let mut text = Vec::new();
+    let mut part = [0; 4096];
+    while text.len() < MAX_LIST {
+        let left = latest.saturating_duration_since(Instant::now());
+        let mut polled = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::try_from(left).ok()?) {
+            Ok(0) => return None,
+            Ok(_) => match pipe.read(&mut part) {
+                Ok(0) => break,
+                Ok(length) => text.extend_from_slice(&part[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What was read before an error is still good.
+                Err(_) => break,
+            },
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(text)
 }
 
 /// Whether nobody but root may write a file, by its owner and its mode.
