@@ -77,8 +77,9 @@ impl Build {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(self.name());
-        // Another run of the tests may be using the old one.
-        let fresh = folder.join(format!("{}.{}", self.name(), std::process::id()));
+        // Another run of the tests may be using the old one, or making it too: rustc names what it
+        // makes on the way by this name up to its last dot.
+        let fresh = folder.join(format!("{}-{}", std::process::id(), self.name()));
         let is_rust = self.compiler == "rustc";
         let mut command = if is_rust {
             // That of the cargo that built these tests.
