@@ -87,10 +87,14 @@ impl Round {
         self.doubtful = true;
         match tid {
             Some(tid) if !self.here.remove(&tid) => {}
-            Some(tid) => self.waiters.retain(|waiter| waiter.tid != tid),
+            Some(tid) => {
+                self.waiters.retain(|waiter| waiter.tid != tid);
+                self.again = 0;
+            }
             None => {
                 self.waiters.clear();
                 self.here.clear();
+                self.again = 0;
             }
         }
         self.waking = None;

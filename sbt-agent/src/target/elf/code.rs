@@ -52,16 +52,25 @@ fn bytes_in<'a, 's>(
 /// Whether the instruction before an address may be a call: `call rel32`, or one
 /// through a register or memory, `ff /2`, of whatever length.
 pub(in crate::target) fn is_after_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
-    let before = |length: u64| {
-        let start = vaddr.checked_sub(length)?;
-        Some(code_at(image, segments, start, length)?.bytes)
-    };
-    let direct = before(5).is_some_and(|bytes| bytes[0] == 0xe8);
-    direct
+    is_after_direct_call(image, segments, vaddr)
         || (2..=7).any(|length| {
-            before(length)
+            before(image, segments, vaddr, length)
                 .is_some_and(|bytes| bytes[0] == 0xff && bytes.len() > 1 && bytes[1] & 0x38 == 0x10)
         })
+}
+
+/// Whether the instruction before an address may be a `call rel32`.
+pub(in crate::target) fn is_after_direct_call(
+    image: &[u8],
+    segments: &[Segment],
+    vaddr: u64,
+) -> bool {
+    before(image, segments, vaddr, 5).is_some_and(|bytes| bytes[0] == 0xe8)
+}
+
+fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) -> Option<&'a [u8]> {
+    let start = vaddr.checked_sub(length)?;
+    Some(code_at(image, segments, start, length)?.bytes)
 }
 
 impl Point {

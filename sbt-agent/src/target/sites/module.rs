@@ -74,6 +74,14 @@ impl Module {
             .is_ok_and(|image| elf::is_after_call(&image, &self.segments, vaddr))
     }
 
+    /// Whether a direct call may end there: of a function of the same file, as a rule, and not
+    /// of what somebody else has handed over.
+    pub(super) fn is_after_direct_call(&self, vaddr: u64) -> bool {
+        self.file
+            .image()
+            .is_ok_and(|image| elf::is_after_direct_call(&image, &self.segments, vaddr))
+    }
+
     /// Whether a function works before the call that returns to an address.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
         let known = self.works.borrow().get(&(start, returns)).copied();

@@ -7,6 +7,7 @@ use crate::{
     model::site::PlaceId,
     place::Frame,
     target::{
+        elf::Function,
         locks::{self, LockKind},
         walks::Owner,
     },
@@ -37,8 +38,16 @@ pub(super) const WAITING: [&str; 8] = [
     "__timedwait",
 ];
 
-/// The same of those that wait for a condition, and of their parts, without underscores.
-const WAITING_FOR_CONDITIONS: [&str; 2] = ["pthread_cond_", "condvar_"];
+/// The functions that wait for a condition, without underscores before and 64 behind.
+const WAITING_FOR_CONDITIONS: [&str; 4] = [
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "pthread_cond_clockwait",
+    "pthread_cond_wait_common",
+];
+
+/// How their parts begin.
+const PARTS_OF_CONDITIONS: &str = "__condvar_";
 
 impl Resolver {
     /// Whether the call that returns to an address is one of OpenMP's own.
@@ -52,7 +61,7 @@ impl Resolver {
         if !self.walks.follows_system_calls() {
             return SystemCaller::Program;
         }
-        let Some((module, function)) = self.function_of_call(address) else {
+        let Some((module, _, function)) = self.function_of_call(address) else {
             return SystemCaller::Program;
         };
         let name = function
@@ -77,35 +86,35 @@ impl Resolver {
     /// (glibc `nptl/pthread_cond_wait.c`, `__condvar_cancel_waiting`). It says nothing of the
     /// program, which has called a wait.
     pub fn is_handed_on(&mut self, address: u64) -> bool {
-        let Some((module, function)) = self.function_of_call(address) else {
+        let Some((module, vaddr, function)) = self.function_of_call(address) else {
             return false;
         };
-        let Module { owner, file, .. } = &self.modules[module];
-        let name = function
-            .as_ref()
-            .and_then(|frame| frame.function.as_deref());
-        match (owner, name) {
-            // Those of C11 are made of those of POSIX, in the same library.
-            (Owner::C, _) => !function.as_ref().is_some_and(is_condition_of_c),
-            (Owner::User, Some(name)) if file.is_static() => {
-                let name = name.trim_start_matches('_');
-                let mut beginnings = WAITING_FOR_CONDITIONS.iter();
-                beginnings.any(|beginning| name.starts_with(beginning))
-            }
-            _ => false,
+        let module = &self.modules[module];
+        if !module.file.has(Function::CondWait) {
+            return false;
         }
+        if module.owner != Owner::C {
+            // It is linked into a program, whose own calls are in there, too.
+            let name = function.and_then(|frame| frame.function);
+            return name.is_some_and(|name| is_of_waiting(&name));
+        }
+        // What the program has handed over to be called, by a thread or at an end, and which goes
+        // on to a wake as the last that it does, was not called directly. The functions of C11 are
+        // made of those of POSIX, in the same library.
+        let is_of_c11 = function.as_ref().is_some_and(is_condition_of_c);
+        module.is_after_direct_call(vaddr + 1) && !is_of_c11
     }
 
-    /// The file and the function, whatever is inlined into it, of the call that returns to an
-    /// address.
-    fn function_of_call(&mut self, address: u64) -> Option<(usize, Option<Frame>)> {
+    /// The file, the place in it and the function, whatever is inlined into it, of the call that
+    /// returns to an address.
+    fn function_of_call(&mut self, address: u64) -> Option<(usize, u64, Option<Frame>)> {
         let call = address.wrapping_sub(1);
         if self.find(call).is_none() {
             self.refresh();
         }
         let (module, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
         let function = self.frames(module, vaddr).last().cloned();
-        Some((module, function))
+        Some((module, vaddr, function))
     }
 
     /// What a wait on a futex is for, if that is a lock, and the place in the program
@@ -151,5 +160,36 @@ impl Resolver {
         let kind = called.and_then(|name| locks::of_function(&name, of_c_library));
         // Without the call nobody knows whether it is a lock of the library itself.
         (kind.filter(|kind| *kind != LockKind::Library), None)
+    }
+}
+
+/// Whether a function of the C library is one in which threads wait for conditions, or a part.
+fn is_of_waiting(name: &str) -> bool {
+    let plain = name.trim_start_matches('_').trim_end_matches("64");
+    name.starts_with(PARTS_OF_CONDITIONS) || WAITING_FOR_CONDITIONS.contains(&plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_wait_for_conditions_are_not_the_programs() {
+        for name in [
+            "pthread_cond_wait",
+            "___pthread_cond_timedwait64",
+            "__pthread_cond_wait_common",
+            "__condvar_cancel_waiting",
+        ] {
+            assert!(is_of_waiting(name), "{name}");
+        }
+        for name in [
+            "condvar_barrier_wait",
+            "pthread_cond_barrier",
+            "pthread_cond_broadcast",
+            "cnd_signal",
+        ] {
+            assert!(!is_of_waiting(name), "{name}");
+        }
     }
 }
