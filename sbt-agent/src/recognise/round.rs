@@ -87,16 +87,14 @@ impl Round {
         self.doubtful = true;
         match tid {
             Some(tid) if !self.here.remove(&tid) => {}
-            Some(tid) => {
-                self.waiters.retain(|waiter| waiter.tid != tid);
-                self.again = 0;
-            }
+            Some(tid) => self.waiters.retain(|waiter| waiter.tid != tid),
             None => {
                 self.waiters.clear();
                 self.here.clear();
-                self.again = 0;
             }
         }
+        // It is judged by how many wait.
+        self.again = 0;
         self.waking = None;
     }
 

@@ -201,6 +201,40 @@ fn threads_that_are_woken_for_nothing_come_once() {
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(30, 10, 0);
 }
 
+/// A round in which three look again and again whether they may go on, and a fourth comes.
+fn polled_round(world: &mut World, times: u32) {
+    for _ in 0..times {
+        for tid in 1..=3 {
+            world.wait(tid, CV);
+        }
+    }
+    world.wake(4, CV, None);
+}
+
+#[test]
+fn threads_that_look_again_and_again_come_once() {
+    let mut world = World::default();
+    for _ in 0..6 {
+        polled_round(&mut world, 40);
+    }
+    let output = recognise(&world.events, &mut Always(Relation::Alternatives));
+    output.is(24, 6, 0);
+}
+
+#[test]
+fn what_is_not_seen_of_a_thread_makes_no_sleep_of_it_for_the_others() {
+    let mut world = World::default();
+    for tid in (1..=3).cycle().take(180) {
+        world.wait(tid, CV);
+    }
+    world.events.push(Event::Lost { tid: 1, count: 1 });
+    for _ in 0..7 {
+        polled_round(&mut world, 2);
+    }
+    let output = recognise(&world.events, &mut Always(Relation::Alternatives));
+    assert_eq!(output.model.totals().episodes, 6);
+}
+
 /// Of a barrier that keeps out who comes before all have left: the calls that let in.
 struct Parsec;
 
