@@ -68,7 +68,8 @@ impl Check {
             // What an earlier check found is not to be taken for what this one does.
             output::write_file(path, "")?;
         }
-        let before = asked.baseline.as_deref().map(record::report);
+        let named = asked.baseline.as_ref();
+        let before = named.map(|named| named.read(record::report));
         let before = before.transpose().context("--baseline")?;
         Ok(Self { asked, before, to })
     }

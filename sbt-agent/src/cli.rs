@@ -263,9 +263,9 @@ pub struct Scale {
     /// Which of those with this number it is.
     #[arg(long, hide = true, requires = "one", default_value_t = 1)]
     pub run: u32,
-    /// Where its report goes.
+    /// The number of the open file that its report goes to.
     #[arg(long, hide = true, requires = "one")]
-    pub into: Option<PathBuf>,
+    pub into: Option<i32>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROG")]
     pub program: Vec<OsString>,

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -12,12 +11,11 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{
+    access::{Named, typed},
     ci,
     cli::Asked,
     place::printable,
     report::Report,
-    rights::Writing,
-    target::launch::Invoker,
     views::{table::Style, text},
 };
 
@@ -35,6 +33,9 @@ pub const PLAIN: Style = Style {
     color: false,
     unicode: true,
 };
+
+/// The option that names the file for folded stacks.
+pub const FOLDED: &str = "--folded";
 
 /// Reports of one process that are saved in one folder.
 const MAX_SAVED: usize = 1000;
@@ -186,13 +187,17 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
         1 => format!("sbt-{pid}.txt"),
         _ => format!("sbt-{pid}-{number}.txt"),
     });
-    let path = names
-        .take(MAX_SAVED)
-        .map(PathBuf::from)
-        .find(|path| !path.exists())
-        .context("there are too many saved reports here")?;
-    write_file(&path, &text::render(report, PLAIN))?;
-    Ok(path)
+    let text = text::render(report, PLAIN);
+    for path in names.take(MAX_SAVED).map(PathBuf::from) {
+        let written = match typed::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => Err(error),
+            Ok(mut file) => file.write_all(text.as_bytes()),
+        };
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(path);
+    }
+    anyhow::bail!("there are too many saved reports here")
 }
 
 /// Writes to standard output.
@@ -230,7 +235,7 @@ fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
 /// Makes sure, before anything is measured, that a file can be written. That it may be is
 /// for [`guard::check`] to say, first.
 pub fn check_file(path: &Path) -> anyhow::Result<()> {
-    open(path)
+    typed::write(path)
         .map(drop)
         .with_context(|| format!("cannot write {}", path.display()))
 }
@@ -248,16 +253,21 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
             "cannot record into {shown}: it is no regular file"
         );
     }
-    open(path).with_context(|| format!("cannot write {shown}"))
+    typed::write(path).with_context(|| format!("cannot write {shown}"))
 }
 
-/// Opens the file for folded stacks, which takes the place of what was there.
+/// Opens the file for folded stacks, which takes the place of what was there if it was typed,
+/// and is new if settings name it.
 ///
 /// # Errors
 /// It cannot be written.
-pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
+pub fn for_stacks(named: &Named) -> anyhow::Result<fs::File> {
+    if let Some(below) = named.below(FOLDED)? {
+        return below.create();
+    }
+    let path = &named.path;
     let open = || {
-        let file = open(path)?;
+        let file = typed::write(path)?;
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
@@ -267,81 +277,10 @@ pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
     file.with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))
 }
 
-fn open(path: &Path) -> io::Result<fs::File> {
-    let _as_root = Writing::begin();
-    let mut options = fs::OpenOptions::new();
-    options.write(true);
-    let invoker = Invoker::from_sudo();
-    match (options.clone().create_new(true).open(path), &invoker) {
-        (Ok(file), Some(invoker)) => {
-            // What sbt writes under sudo belongs to who called sudo.
-            std::os::unix::fs::fchown(
-                &file,
-                Some(invoker.uid.as_raw()),
-                Some(invoker.gid.as_raw()),
-            )?;
-            Ok(file)
-        }
-        (Err(error), _) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        (Err(_), None) => options.create(true).truncate(false).open(path),
-        (Err(_), Some(invoker)) => {
-            let file = open_there(&options, path)?;
-            if is_planted(path, &file.metadata()?, invoker) {
-                return Err(io::Error::other(IS_PLANTED));
-            }
-            Ok(file)
-        }
-        (file, None) => file,
-    }
-}
-
-/// What to say of a file that is.
-const IS_PLANTED: &str = "somebody else has put it there, in a folder for everybody";
-
-/// What to say of a link.
-const IS_LINK: &str = "it is a link, which is not followed under sudo: name the file itself";
-
-/// Under sudo: a program that we watch is the user's, and may have put a link there.
-fn open_there(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
-    let itself = options.clone().custom_flags(libc::O_NOFOLLOW).open(path);
-    match itself {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            if is_link_of_root(path) {
-                return options.open(path);
-            }
-            Err(io::Error::other(IS_LINK))
-        }
-        itself => itself,
-    }
-}
-
-/// As the kernel has it of files that are opened to be made (`fs.protected_regular`).
-fn is_planted(path: &Path, file: &fs::Metadata, invoker: &Invoker) -> bool {
-    const STICKY: u32 = 0o1000;
-    let kind = file.file_type();
-    let is_for_all = fs::metadata(folder_of(path))
-        .is_ok_and(|it| it.mode() & STICKY != 0 && it.mode() & 0o022 != 0);
-    let is_ours = [0, invoker.uid.as_raw()].contains(&file.uid());
-    is_for_all && !is_ours && (kind.is_file() || kind.is_fifo())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    folder.unwrap_or(Path::new("."))
-}
-
-/// A link that nobody else can have made or change, as /dev/stdout is.
-pub(crate) fn is_link_of_root(path: &Path) -> bool {
-    let folder = fs::metadata(folder_of(path));
-    let is_roots = |it: &fs::Metadata| it.uid() == 0;
-    folder.is_ok_and(|it| is_roots(&it) && it.mode() & 0o022 == 0)
-        && fs::symlink_metadata(path).is_ok_and(|it| is_roots(&it))
-}
-
 /// Writes a file of which nothing else is to remain.
 pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
-        let mut file = open(path)?;
+        let mut file = typed::write(path)?;
         // /dev/stdout and pipes cannot be cut off.
         if file.metadata()?.is_file() {
             file.set_len(0)?;

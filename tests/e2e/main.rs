@@ -48,6 +48,7 @@ mod losses;
 mod manual;
 mod marks;
 mod namespaces;
+mod opened;
 mod openmp;
 mod other_tools;
 mod packages;

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 
 pub use self::chosen::say;
 use crate::{
+    access::{self, typed},
     check::To,
     ci,
     cli::{self, Command, Exports},
@@ -27,7 +28,7 @@ use crate::{
 
 fn write_manual(folder: &Path) -> anyhow::Result<u8> {
     let shown = printable(&folder.to_string_lossy());
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {shown}"))?;
+    typed::make_folders(folder).with_context(|| format!("cannot make {shown}"))?;
     for page in manual::pages()? {
         output::write_page(&folder.join(&page.name), &page.text)?;
     }
@@ -42,7 +43,10 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 pub fn act(command: Command) -> anyhow::Result<u8> {
     // These start nothing. What they read may be anybody's.
     match &command {
-        Command::Hang { pid, .. } => session::privilege::limit(Some(*pid))?,
+        Command::Hang { pid, .. } => {
+            access::target::is_process(*pid);
+            session::privilege::limit(Some(*pid))?;
+        }
         Command::Report { .. }
         | Command::Diff { .. }
         | Command::Check { file: Some(_), .. }
@@ -105,7 +109,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
                 None => check::program((*rules).into(), to, &options, as_root, program),
             }
         }
-        Command::Scale(scale) => match (scale.one, &scale.into) {
+        Command::Scale(scale) => match (scale.one, scale.into) {
             (Some(threads), Some(into)) => scale::once(&scale, threads, into),
             _ => scale::run(&scale),
         },

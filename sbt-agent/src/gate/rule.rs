@@ -1,8 +1,9 @@
 //! What a rule is, and how it is typed: `10%`, or for one site `lu.c:690:10%`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{
+    access::Named,
     pattern::Pattern,
     report::Figure,
     settings::value::{self, duration_text},
@@ -276,7 +277,7 @@ pub struct Asked {
     /// Events that may be lost, per cent.
     pub max_lost: Option<f64>,
     /// A recording or report to compare with.
-    pub baseline: Option<PathBuf>,
+    pub baseline: Option<Named>,
     /// By how much it may be worse than that, per cent.
     pub tolerance: Option<f64>,
 }

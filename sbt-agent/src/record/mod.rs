@@ -7,9 +7,8 @@
 //! has the columns.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -18,6 +17,7 @@ use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 
 use crate::{
+    access::typed,
     place::printable,
     report::{Report, SCHEMA},
 };
@@ -72,8 +72,7 @@ pub fn report(path: &Path) -> anyhow::Result<Report> {
 
 /// Opens a file that may be anything: a pipe is not waited for until somebody writes to it.
 fn open_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    typed::read(path)
 }
 
 /// Opens a recording, or reads a report in JSON.

@@ -110,6 +110,16 @@ impl Invoker {
         self.name.to_string_lossy().into_owned()
     }
 
+    /// All groups of this user.
+    pub fn groups(&self) -> Vec<Gid> {
+        let all = if self.name.is_empty() {
+            None
+        } else {
+            nix::unistd::getgrouplist(&self.name, self.gid).ok()
+        };
+        all.unwrap_or_else(|| vec![self.gid])
+    }
+
     /// Becomes this user for good. Between fork and exec only.
     fn become_user(&self) -> io::Result<()> {
         // Groups first: afterwards one may not.

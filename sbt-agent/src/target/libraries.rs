@@ -23,7 +23,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
-use crate::target::elf;
+use crate::{access::target, target::elf};
 
 /// How long the interpreter may take; it takes milliseconds.
 const LIST_LIMIT: Duration = Duration::from_secs(1);
@@ -107,7 +107,13 @@ pub fn well_known() -> Vec<PathBuf> {
 /// Finds a program as execvp does: `name` itself if it has a slash, else in the
 /// folders of `path`, the value of `PATH`. `None` if there is no such file that
 /// somebody may execute.
+///
+/// It is looked for with the rights of the user that will execute it.
 pub fn find_program(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    target::act(|| find_executable(name, path)).ok()?
+}
+
+fn find_executable(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let executable = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
         (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then_some(())
