@@ -12,7 +12,7 @@ use crate::{
         QUEUE,
         ebpf::{Ebpf, bpf::ProgramKind, kernel::too_old},
     },
-    target::{elf::Function, files::ProbedFile, libraries},
+    target::{elf::Function, files::ProbedFile, libraries, process},
     words::without_codes,
 };
 
@@ -45,7 +45,14 @@ pub enum State {
 }
 
 /// Looks at everything, prints it, and says whether sbt can work.
-pub fn examine() -> bool {
+///
+/// # Errors
+/// It could not be printed.
+pub fn examine() -> anyhow::Result<bool> {
+    if let Err(error) = process::check_proc() {
+        crate::output::print(&format!("NO    {:<13} {error}\n", "/proc"))?;
+        return Ok(false);
+    }
     let effective = privilege::effective();
     let mut findings = vec![
         kernel(&read("/proc/sys/kernel/osrelease")),
@@ -95,11 +102,9 @@ pub fn examine() -> bool {
         };
         works &= !matches!(state, State::Bad(_));
         let line = format!("{mark}  {what:<13} {}\n", without_codes(text));
-        if crate::output::print(&line).is_err() {
-            break;
-        }
+        crate::output::print(&line)?;
     }
-    works
+    Ok(works)
 }
 
 fn read(path: &str) -> String {

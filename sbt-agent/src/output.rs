@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use crate::{
@@ -138,7 +138,7 @@ pub fn deliver_beside<T: Serialize>(
             };
             text(found, style)
         };
-        return write_file(path, &text);
+        return write_report(path, &text);
     }
     if wish.json {
         return print_json(&to_json(found)?);
@@ -151,7 +151,7 @@ pub fn deliver_beside<T: Serialize>(
         // So a terminal answers that is gone.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
         if !result.as_ref().is_err_and(gone) {
-            ignore_broken_pipe(result)?;
+            ignore_broken_pipe(result).context("writing the report")?;
         }
     }
     Ok(())
@@ -173,7 +173,7 @@ pub fn deliver_asked<T: Serialize>(
         None => text(asked, style(to.color, io::stdout().is_terminal())),
     };
     match &to.output {
-        Some(path) => write_file(path, &text),
+        Some(path) => write_report(path, &text),
         None if to.json => print_json(&text),
         None => print(&ci::tame(&text)),
     }
@@ -196,8 +196,21 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
 }
 
 /// Writes to standard output.
+///
+/// # Errors
+/// Not all of it could be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes());
+    printed(written.and_then(|()| stdout.flush()))
+}
+
+/// What has come of writing to standard output.
+///
+/// # Errors
+/// Not all of it could be written.
+pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
+    ignore_broken_pipe(written).context("cannot write to standard output")
 }
 
 /// Writes JSON to standard output.
@@ -218,21 +231,24 @@ pub fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
 }
 
 /// A reader that has gone away is no failure of ours.
-fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
+fn ignore_broken_pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("writing the report")
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
     }
 }
 
 /// Makes sure, before anything is measured, that a file can be written. That it may be is
 /// for [`guard::check`] to say, first.
 pub fn check_file(path: &Path) -> anyhow::Result<()> {
-    open(path)
-        .map(drop)
-        .with_context(|| format!("cannot write {}", path.display()))
+    let is_fifo = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+    let checked = if is_fifo {
+        // Opening it would wait for a reader, who would have read to the end when it is closed.
+        access(path, AccessFlags::W_OK).map_err(io::Error::from)
+    } else {
+        open(path).map(drop)
+    };
+    checked.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Opens the file for a recording before anything is measured; what is in it stays until
@@ -336,6 +352,21 @@ pub(crate) fn is_link_of_root(path: &Path) -> bool {
     let is_roots = |it: &fs::Metadata| it.uid() == 0;
     folder.is_ok_and(|it| is_roots(&it) && it.mode() & 0o022 == 0)
         && fs::symlink_metadata(path).is_ok_and(|it| is_roots(&it))
+}
+
+/// Writes a report to the file that was asked for. A report that cannot be written there goes to
+/// standard error: it may have taken hours to make.
+///
+/// # Errors
+/// It could not be written to the file.
+pub fn write_report(path: &Path, text: &str) -> anyhow::Result<()> {
+    write_file(path, text).map_err(|error| {
+        let said = io::stderr().lock().write_all(ci::tame(text).as_bytes());
+        match said {
+            Ok(()) => anyhow::anyhow!("{error:#}; the report is on standard error instead"),
+            Err(_) => error,
+        }
+    })
 }
 
 /// Writes a file of which nothing else is to remain.

@@ -84,18 +84,21 @@ impl Replacement {
             .custom_flags(libc::O_TMPFILE)
             .open(folder(&path));
         let (file, form) = match nameless {
-            Ok(file) => (file, Form::Nameless),
+            // It gets its name by /proc.
+            Ok(file) if Path::new("/proc/self/fd").exists() => (file, Form::Nameless),
             // So kernels and file systems answer that have none.
             Err(error)
-                if matches!(
+                if !matches!(
                     error.raw_os_error(),
                     Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
                 ) =>
             {
+                return Err(error);
+            }
+            _ => {
                 let name = beside(&path);
                 (options.create_new(true).open(&name)?, Form::Named(name))
             }
-            Err(error) => return Err(error),
         };
         Ok(Self {
             out: BufWriter::with_capacity(BUFFER, file),

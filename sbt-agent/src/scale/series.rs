@@ -29,7 +29,10 @@ use crate::{
     record,
     report::Report,
     session::signals::{Heard, Signals},
-    target::{launch::Invoker, libraries},
+    target::{
+        launch::{self, Invoker},
+        libraries,
+    },
     usage::Usage,
     views::table::{Style, duration},
     words::command_line,
@@ -180,6 +183,7 @@ impl Series {
             .arg(into.path())
             // Of the command line all that comes after `scale`.
             .args(std::env::args_os().skip(2));
+        launch::as_called(&mut command);
         for variable in &self.variables {
             command.env(&variable.name, put(OsStr::new(&variable.value), threads));
         }

@@ -28,6 +28,20 @@ pub fn folder(pid: u32) -> PathBuf {
     tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
 }
 
+/// Makes sure that /proc tells of this process: it may not be mounted.
+///
+/// # Errors
+/// It does not.
+pub fn check_proc() -> anyhow::Result<()> {
+    if !Path::new("/proc/self/stat").exists() {
+        bail!(
+            "/proc is not mounted, and sbt reads there what processes do; mount it: \
+             mount -t proc proc /proc"
+        );
+    }
+    Ok(())
+}
+
 /// A file of /proc. The name of a thread in it may hold any bytes: the kernel cuts it after the
 /// 15th, which may be within a character.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
