@@ -108,14 +108,16 @@ impl Check {
             }
         };
         match &self.to.output {
-            Some(path) if self.to.json => output::write_report(path, &output::to_json(check)?),
+            Some(path) if self.to.json => {
+                output::write_report(path, &output::to_json(check)?, true)
+            }
             Some(path) => {
                 let color = self.to.color == Color::Always;
                 let style = Style {
                     color,
                     ..output::PLAIN
                 };
-                output::write_report(path, &as_text(style))
+                output::write_report(path, &as_text(style), false)
             }
             None if self.to.json => output::print_json(&output::to_json(check)?),
             None if self.to.quiet && check.exit_status == 0 => Ok(()),

@@ -49,8 +49,9 @@ pub enum State {
 /// # Errors
 /// It could not be printed.
 pub fn examine() -> anyhow::Result<bool> {
-    if let Err(error) = process::check_proc() {
-        crate::output::print(&format!("NO    {:<13} {error}\n", "/proc"))?;
+    if !process::has_proc() {
+        // Nothing else could be found out.
+        crate::output::print(&line("/proc", &State::Bad(process::NO_PROC.into())))?;
         return Ok(false);
     }
     let effective = privilege::effective();
@@ -95,16 +96,19 @@ pub fn examine() -> anyhow::Result<bool> {
     rungs::weigh(&mut findings);
     let mut works = true;
     for Finding { what, state } in &findings {
-        let (mark, text) = match state {
-            State::Ok(text) => ("OK  ", text),
-            State::Less(text) => ("less", text),
-            State::Bad(text) => ("NO  ", text),
-        };
         works &= !matches!(state, State::Bad(_));
-        let line = format!("{mark}  {what:<13} {}\n", without_codes(text));
-        crate::output::print(&line)?;
+        crate::output::print(&line(what, state))?;
     }
     Ok(works)
+}
+
+fn line(what: &str, state: &State) -> String {
+    let (mark, text) = match state {
+        State::Ok(text) => ("OK  ", text),
+        State::Less(text) => ("less", text),
+        State::Bad(text) => ("NO  ", text),
+    };
+    format!("{mark}  {what:<13} {}\n", without_codes(text))
 }
 
 fn read(path: &str) -> String {

@@ -138,7 +138,7 @@ pub fn deliver_beside<T: Serialize>(
             };
             text(found, style)
         };
-        return write_report(path, &text);
+        return write_report(path, &text, wish.json);
     }
     if wish.json {
         return print_json(&to_json(found)?);
@@ -173,7 +173,7 @@ pub fn deliver_asked<T: Serialize>(
         None => text(asked, style(to.color, io::stdout().is_terminal())),
     };
     match &to.output {
-        Some(path) => write_report(path, &text),
+        Some(path) => write_report(path, &text, to.json),
         None if to.json => print_json(&text),
         None => print(&ci::tame(&text)),
     }
@@ -355,13 +355,18 @@ pub(crate) fn is_link_of_root(path: &Path) -> bool {
 }
 
 /// Writes a report to the file that was asked for. A report that cannot be written there goes to
-/// standard error: it may have taken hours to make.
+/// standard error: it may have taken hours to make. `json`: what the text is.
 ///
 /// # Errors
 /// It could not be written to the file.
-pub fn write_report(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_report(path: &Path, text: &str, json: bool) -> anyhow::Result<()> {
     write_file(path, text).map_err(|error| {
-        let said = io::stderr().lock().write_all(ci::tame(text).as_bytes());
+        let text = if json {
+            ci::tame_json(text)
+        } else {
+            ci::tame(text)
+        };
+        let said = io::stderr().lock().write_all(text.as_bytes());
         match said {
             Ok(()) => anyhow::anyhow!("{error:#}; the report is on standard error instead"),
             Err(_) => error,

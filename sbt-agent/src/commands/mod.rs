@@ -40,8 +40,8 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 /// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
 /// was asked for wrongly.
 pub fn act(command: Command) -> anyhow::Result<u8> {
-    if looks_at_processes(&command) {
-        process::check_proc()?;
+    if looks_at_processes(&command) && !process::has_proc() {
+        anyhow::bail!("/proc {}", process::NO_PROC);
     }
     // These start nothing. What they read may be anybody's.
     match &command {
@@ -145,7 +145,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
     }
 }
 
-/// Whether a command needs what /proc tells. `doctor` says by itself what is missing.
+/// Whether a command watches or looks at a process, for which it needs what /proc tells.
 const fn looks_at_processes(command: &Command) -> bool {
     matches!(
         command,
@@ -155,8 +155,6 @@ const fn looks_at_processes(command: &Command) -> bool {
             | Command::Hang { .. }
             | Command::Check { file: None, .. }
             | Command::Scale(_)
-            | Command::List { of: Some(_) }
-            | Command::Doctor { programs: true }
     )
 }
 

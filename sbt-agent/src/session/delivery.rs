@@ -50,11 +50,14 @@ impl Delivery {
             end: (ended, end),
         } = self;
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let listen = move || {
                 while let Some(heard) = next(&ear, &ended) {
                     hear(heard, program, &mut told_to_end);
                 }
-            });
+            };
+            let named = thread::Builder::new().name("sbt-deliver".into());
+            // Without a thread the signals are heard when the writing is over.
+            let _unheard = named.spawn_scoped(scope, listen);
             // Closed when the writing is over, however: the thread ends then.
             let _end = end;
             write()

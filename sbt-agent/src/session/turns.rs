@@ -17,6 +17,7 @@ use crate::{
     report::Report,
     screen,
     terminal::{Ends, Relay, Terminal, stop_ourselves},
+    words::without_codes,
 };
 
 /// How often it is decided about departures.
@@ -178,7 +179,8 @@ impl Session {
         match (delivered, self.exit_status) {
             // That it failed is what its caller must know, whatever else did.
             (Err(error), Some(status)) if status != 0 => {
-                self.tell(&format!("sbt: {}\n", printable(&format!("{error:#}"))));
+                let text = without_codes(&format!("{error:#}"));
+                self.tell(&format!("sbt: {}\n", printable(&text)));
                 Ok(Some(status))
             }
             (delivered, status) => delivered.map(|()| status),

@@ -28,18 +28,13 @@ pub fn folder(pid: u32) -> PathBuf {
     tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
 }
 
-/// Makes sure that /proc tells of this process: it may not be mounted.
-///
-/// # Errors
-/// It does not.
-pub fn check_proc() -> anyhow::Result<()> {
-    if !Path::new("/proc/self/stat").exists() {
-        bail!(
-            "/proc is not mounted, and sbt reads there what processes do; mount it: \
-             mount -t proc proc /proc"
-        );
-    }
-    Ok(())
+/// What to say of /proc where it is not mounted.
+pub const NO_PROC: &str = "is not mounted, and sbt reads there what processes do; mount it: mount -t \
+    proc proc /proc";
+
+/// Whether /proc is mounted, and tells of this process.
+pub fn has_proc() -> bool {
+    Path::new("/proc/self/stat").exists()
 }
 
 /// A file of /proc. The name of a thread in it may hold any bytes: the kernel cuts it after the
