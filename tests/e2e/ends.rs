@@ -245,6 +245,42 @@ fn a_program_that_is_left_was_watched_until_then() {
     assert_eq!(report.0["ended"], false, "{report}");
 }
 
+/// What sbt has forked stands before its exec: the program has not begun.
+#[test]
+fn a_program_begins_with_its_exec_and_not_before() {
+    needs_root!();
+    let attempt = || {
+        let patient = Patient::new();
+        let json = patient.path("json");
+        let mut sbt = sbt_with(&["run", "--backend=ebpf", "--json", "--output"]);
+        sbt.arg(&json).arg("--").args(patient.words(&ROUNDS));
+        let sbt = start(sbt);
+        let child = eventually(LIMIT, || children(sbt.pid()).first().copied()).unwrap();
+        crate::harness::kill(child.cast_signed(), libc::SIGSTOP);
+        pause(20);
+        let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap();
+        if name.starts_with("truth") {
+            // Too late: it has executed its program.
+            return None;
+        }
+        // sbt lets it go meanwhile.
+        pause(1000);
+        let before_ns = now_ns();
+        crate::harness::kill(child.cast_signed(), libc::SIGCONT);
+        fs::write(patient.path("until"), "").unwrap();
+        sbt.finish().expect(0);
+        Some((before_ns, Report::read(&json), patient.truth()))
+    };
+    let (before_ns, report, truth) = (0..20).find_map(|_| attempt()).unwrap();
+    let (start_ns, _) = watched(&report);
+    let first_ns = truth.0.iter().flatten().map(|it| it.arrival).min();
+    assert!(before_ns < start_ns, "{report}");
+    assert!(start_ns < first_ns.unwrap(), "{report}");
+    // Nobody has worked before that.
+    let work_ns = report.0["thread_time"]["work_ns"].as_u64().unwrap();
+    assert!(work_ns <= 3 * report.number("wall_ns"), "{report}");
+}
+
 /// A shell that executes another program in its place is one program.
 #[test]
 fn a_program_begins_with_its_first_exec() {
