@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use crate::{
@@ -139,7 +139,7 @@ pub fn deliver_beside<T: Serialize>(
             };
             text(found, style)
         };
-        return write_file(path, &text);
+        return write_report(path, &text, wish.json);
     }
     if wish.json {
         return print_json(&to_json(found)?);
@@ -152,7 +152,7 @@ pub fn deliver_beside<T: Serialize>(
         // So a terminal answers that is gone.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
         if !result.as_ref().is_err_and(gone) {
-            ignore_broken_pipe(result)?;
+            ignore_broken_pipe(result).context("writing the report")?;
         }
     }
     Ok(())
@@ -174,7 +174,7 @@ pub fn deliver_asked<T: Serialize>(
         None => text(asked, style(to.color, io::stdout().is_terminal())),
     };
     match &to.output {
-        Some(path) => write_file(path, &text),
+        Some(path) => write_report(path, &text, to.json),
         None if to.json => print_json(&text),
         None => print(&ci::tame(&text)),
     }
@@ -201,8 +201,21 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
 }
 
 /// Writes to standard output.
+///
+/// # Errors
+/// Not all of it could be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes());
+    printed(written.and_then(|()| stdout.flush()))
+}
+
+/// What has come of writing to standard output.
+///
+/// # Errors
+/// Not all of it could be written.
+pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
+    ignore_broken_pipe(written).context("cannot write to standard output")
 }
 
 /// Writes JSON to standard output.
@@ -223,21 +236,24 @@ pub fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
 }
 
 /// A reader that has gone away is no failure of ours.
-fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
+fn ignore_broken_pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("writing the report")
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
     }
 }
 
 /// Makes sure, before anything is measured, that a file can be written. That it may be is
 /// for [`guard::check`] to say, first.
 pub fn check_file(path: &Path) -> anyhow::Result<()> {
-    typed::write(path)
-        .map(drop)
-        .with_context(|| format!("cannot write {}", path.display()))
+    let is_fifo = fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+    let checked = if is_fifo {
+        // Opening it would wait for a reader, who would have read to the end when it is closed.
+        access(path, AccessFlags::W_OK).map_err(io::Error::from)
+    } else {
+        typed::write(path).map(drop)
+    };
+    checked.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Opens the file for a recording before anything is measured; what is in it stays until
@@ -275,6 +291,26 @@ pub fn for_stacks(named: &Named) -> anyhow::Result<fs::File> {
     };
     let file: io::Result<_> = open();
     file.with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))
+}
+
+/// Writes a report to the file that was asked for. A report that cannot be written there goes to
+/// standard error: it may have taken hours to make. `json`: what the text is.
+///
+/// # Errors
+/// It could not be written to the file.
+pub fn write_report(path: &Path, text: &str, json: bool) -> anyhow::Result<()> {
+    write_file(path, text).map_err(|error| {
+        let text = if json {
+            ci::tame_json(text)
+        } else {
+            ci::tame(text)
+        };
+        let said = io::stderr().lock().write_all(text.as_bytes());
+        match said {
+            Ok(()) => anyhow::anyhow!("{error:#}; the report is on standard error instead"),
+            Err(_) => error,
+        }
+    })
 }
 
 /// Writes a file of which nothing else is to remain.

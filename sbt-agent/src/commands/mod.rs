@@ -41,6 +41,9 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 /// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
 /// was asked for wrongly.
 pub fn act(command: Command) -> anyhow::Result<u8> {
+    if looks_at_processes(&command) && !process::has_proc() {
+        anyhow::bail!("/proc {}", process::NO_PROC);
+    }
     // These start nothing. What they read may be anybody's.
     match &command {
         Command::Hang { pid, .. } => {
@@ -128,7 +131,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::Doctor { programs: true } => Ok(u8::from(!doctor::programs::examine()?)),
-        Command::Doctor { programs: false } => Ok(u8::from(!doctor::examine())),
+        Command::Doctor { programs: false } => Ok(u8::from(!doctor::examine()?)),
         Command::Completions { shell } => {
             output::print(&manual::completions(shell)?)?;
             Ok(0)
@@ -144,6 +147,19 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
     }
+}
+
+/// Whether a command watches or looks at a process, for which it needs what /proc tells.
+const fn looks_at_processes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run { .. }
+            | Command::Attach { .. }
+            | Command::Demo { .. }
+            | Command::Hang { .. }
+            | Command::Check { file: None, .. }
+            | Command::Scale(_)
+    )
 }
 
 /// Looks at a process that does not go on.

@@ -62,6 +62,11 @@ const OF_PROGRAM: Section = Section {
             "130",
             "A second SIGINT came while sbt was finishing: there is no report.",
         ),
+        Entry(
+            "128 + N",
+            "Signal N, the second that told sbt to end, came while the report waited for its reader: \
+             there is no report.",
+        ),
     ],
 };
 

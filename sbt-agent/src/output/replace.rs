@@ -98,19 +98,21 @@ impl Replacement {
     /// The file that will be put there.
     fn begun(place: &Place) -> io::Result<(File, Form)> {
         match place.create_nameless() {
-            Ok(file) => Ok((file, Form::Nameless)),
-            // So kernels and file systems answer that have none.
+            // A nameless file gets its name by /proc.
+            Ok(file) if Path::new("/proc/self/fd").exists() => return Ok((file, Form::Nameless)),
+            // Kernels and file systems without nameless files answer with these.
             Err(error)
-                if matches!(
+                if !matches!(
                     error.raw_os_error(),
                     Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
                 ) =>
             {
-                let named = beside(place);
-                Ok((named.create_new()?, Form::Named(named)))
+                return Err(error);
             }
-            Err(error) => Err(error),
+            _ => {}
         }
+        let named = beside(place);
+        Ok((named.create_new()?, Form::Named(named)))
     }
 
     /// Puts all that was written in its place. Without this nothing changes, and nothing

@@ -78,11 +78,11 @@ pub struct Report {
     pub command: Vec<String>,
     /// The target, as numbered in sbt's process namespace.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC`.
+    /// When watching began, `CLOCK_MONOTONIC`: of a program that sbt started, its first exec.
     pub start_ns: u64,
     /// When that was by the clock on the wall, ns since 1970 (UTC).
     pub start_unix_ns: u64,
-    /// How long it was watched.
+    /// How long it was watched: until its last thread ended, or until sbt left it.
     pub wall_ns: u64,
     /// Whether the target had ended when the report was made.
     pub ended: bool,

@@ -22,11 +22,11 @@ pub struct Run {
     pub command: Vec<String>,
     /// Its process id.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC` ns.
+    /// When watching began, `CLOCK_MONOTONIC` ns: of a program that sbt started, its first exec.
     pub start_ns: u64,
     /// The same moment, ns since 1970.
     pub start_unix_ns: u64,
-    /// For how long it was watched, ns.
+    /// For how long it was watched, ns: until its last thread ended, or until sbt left it.
     pub wall_ns: u64,
     /// Whether it had ended by then.
     pub ended: bool,

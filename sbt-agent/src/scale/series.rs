@@ -32,7 +32,10 @@ use crate::{
     record,
     report::Report,
     session::signals::{Heard, Signals},
-    target::{launch::Invoker, libraries},
+    target::{
+        launch::{self, Invoker},
+        libraries,
+    },
     usage::Usage,
     views::table::{Style, duration},
     words::command_line,
@@ -186,6 +189,7 @@ impl Series {
             .arg(into.as_raw_fd().to_string())
             // Of the command line all that comes after `scale`.
             .args(std::env::args_os().skip(2));
+        launch::as_called(&mut command);
         for variable in &self.variables {
             command.env(&variable.name, put(OsStr::new(&variable.value), threads));
         }

@@ -23,6 +23,9 @@ impl Session {
         let mut first_ended = false;
         let mut first_replaced = false;
         for event in batch {
+            if let Some(time_ns) = self.lifetime.push(event) {
+                self.begin_program(time_ns);
+            }
             match event {
                 Event::Exit { tid, .. } => {
                     someone_ended = true;

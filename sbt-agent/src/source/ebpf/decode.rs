@@ -472,6 +472,11 @@ impl Decoder {
                 let space = self.spaces.of(process);
                 self.forget(space);
                 self.spaces.executed(space);
+                if [0, self.start.pid].contains(&process) && self.threads.is_empty() {
+                    // The program that sbt has started: its first thread begins here.
+                    self.start.time_ns = self.start.time_ns.max(time_ns);
+                    self.counting.begin_at(self.start.time_ns);
+                }
                 Event::Exec {
                     time_ns,
                     process,
