@@ -114,6 +114,8 @@ pub struct Unclear {
     pub waits: Vec<CallersId>,
     /// Calls that wake.
     pub wakes: Vec<CallersId>,
+    /// Every thread that has woken the others has also waited there.
+    pub wakers_waited: bool,
 }
 
 /// What is held back.

@@ -224,7 +224,10 @@ impl Proof {
         }
         // Those of this round first: a barrier may be used from many places.
         let mut relation = relations.best(&waits, waker.callers, code);
-        if matches!(relation, Relation::Either | Relation::Apart | Relation::Unknown) {
+        if matches!(
+            relation,
+            Relation::Either | Relation::Apart | Relation::Unknown
+        ) {
             let older = relations.best(&self.waits, waker.callers, code);
             if older != Relation::Unknown {
                 relation = older;

@@ -170,9 +170,7 @@ impl<'a> Back<'a> {
         }
         let is_address = |register: Register| {
             let parts = [instruction.memory_base(), instruction.memory_index()];
-            instruction.mnemonic() != Mnemonic::Lea
-                && memory.is_some()
-                && parts.contains(&register)
+            instruction.mnemonic() != Mnemonic::Lea && memory.is_some() && parts.contains(&register)
         };
         for (register, access) in used {
             let is_value = read(access) && register != Register::RSP && !is_address(register);

@@ -118,6 +118,19 @@ impl Resolver {
         Some(Meeting { barrier, place })
     }
 
+    /// The function that makes both of two calls, by their return addresses, where it is not
+    /// known which functions have called it: how they stand to each other cannot be told.
+    pub fn wrapper_of(&mut self, wait: &[u64], wake: &[u64]) -> Option<String> {
+        let (behind_wait, behind_wake) = behind_wrapper(wait, wake);
+        let is_one = wait.first() == wake.first();
+        if !is_one || !behind_wait.is_empty() && !behind_wake.is_empty() {
+            return None;
+        }
+        let call = wait.first()?.wrapping_sub(1);
+        let (module, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+        self.frames(module, vaddr).pop()?.function
+    }
+
     /// The innermost call of a chain that is of the program's own code: its file, its address,
     /// and what is there.
     fn own_call(&mut self, chain: &[u64]) -> Option<(usize, u64, Frame)> {
