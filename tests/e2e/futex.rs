@@ -76,6 +76,52 @@ fn ones_own_by_the_instruction_is_counted_exactly() {
     }
 }
 
+/// All system calls of futexes are made by one function: its callers tell.
+#[test]
+fn ones_own_by_a_shared_function_is_counted_exactly() {
+    needs_root!();
+    for how in ["wrapper", "wrappers"] {
+        let how_option = format!("how={how}");
+        let report = watch_all_wait(
+            &program("futexbarrier.c"),
+            &[&how_option, "rounds=100", "load=1000"],
+        );
+        report.is_exactly(400, 100);
+        assert_eq!(report.list("barriers").len(), 1, "{report}");
+        let barrier = &report.list("barriers")[0];
+        assert_eq!(number(barrier, "participants"), 4);
+        let wait = line("futexbarrier.c", &format!("SITE {how} wait"));
+        assert!(waits_at(&report, wait), "{report}");
+    }
+    // The other one always comes last: only the code tells.
+    let arguments = [
+        "how=wrapper",
+        "threads=2",
+        "rounds=200",
+        "load=300",
+        "slow=1",
+    ];
+    let (finished, report) = watch_with(&["--futex=on"], &program("futexbarrier.c"), &arguments);
+    finished.expect(0);
+    assert_eq!(report.list("barriers").len(), 1, "{report}");
+    assert_eq!(report.list("barriers")[0]["recognised"]["by_code"], true);
+}
+
+/// Nobody knows which functions call the one that waits and wakes: two threads at a barrier do
+/// the same there as two that take turns.
+#[test]
+fn what_cannot_be_told_behind_a_shared_function_is_asked_about() {
+    needs_root!();
+    let flags = &["-static", "-fno-asynchronous-unwind-tables"];
+    let path = Build::of("futexbarrier.c").flags(flags).path();
+    let arguments = ["how=wrapper", "threads=2", "rounds=200", "load=500"];
+    let report = watch(&["--futex=on"], &path, &arguments);
+    let is_asked = report.is_noted("--barrier") && report.is_noted("threads wait for each other");
+    assert!(report.number("episodes") == 200 || is_asked, "{report}");
+    let options = ["--barrier=wait_by_wrapper:1"];
+    watch(&options, &path, &arguments).is_exactly(400, 200);
+}
+
 #[test]
 fn off_shows_nothing() {
     needs_root!();

@@ -46,6 +46,7 @@ mod lifecycle;
 mod list;
 mod locks;
 mod look;
+mod lookalikes;
 mod losses;
 mod manual;
 mod marks;

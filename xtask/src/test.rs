@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 22] = [
+const TOOLS: [(&str, &str); 25] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
@@ -49,6 +49,9 @@ const TOOLS: [(&str, &str); 22] = [
     ("setcap", "libcap2-bin"),
     ("groff", "groff-base"),
     ("mandoc", "mandoc"),
+    ("go", "golang-go"),
+    ("javac", "default-jdk-headless"),
+    ("/usr/bin/python3", "python3"),
 ];
 
 /// What whoever started us ignores (`nohup`, or `&` in a script) the programs that are tested

@@ -371,6 +371,7 @@ impl Candidate {
             of: self.of?,
             waits: self.proof.waits().to_vec(),
             wakes: self.wakes.clone(),
+            wakers_waited: self.proof.wakers_waited(),
         })
     }
 

@@ -48,7 +48,10 @@ pub enum Relation {
     /// common to both and the calls: as in a barrier, where the last one wakes
     /// and all others wait.
     Alternatives,
-    /// The same, but who is to wait first looks for a while without the mutex whether it must:
+    /// The same, but the test is not seen to count who has come. It may ask whose part a thread
+    /// plays, as where one makes what the other takes.
+    Either,
+    /// As [`Self::Alternatives`], but who is to wait first looks for a while without the mutex whether it must:
     /// some come without waiting, and nobody sees them.
     Lacking,
     /// The wait is part of what counts as a barrier anyway.
@@ -111,6 +114,8 @@ pub struct Unclear {
     pub waits: Vec<CallersId>,
     /// Calls that wake.
     pub wakes: Vec<CallersId>,
+    /// Every thread that has woken the others has also waited there.
+    pub wakers_waited: bool,
 }
 
 /// What is held back.

@@ -168,6 +168,31 @@ fn a_barrier_of_working_threads_is_known_without_its_code() {
 }
 
 #[test]
+fn two_threads_are_no_barrier_without_its_code() {
+    let mut world = World::default();
+    for round in 0..200 {
+        // Neither always in turn nor always the same, and with work between.
+        world.busy_round(&rotated(2, round * round / 3), CV);
+    }
+    recognise(&world.events, &mut Always(Relation::Alternatives)).is(400, 200, 0);
+    for relation in [Relation::Unknown, Relation::Either, Relation::Apart] {
+        recognise(&world.events, &mut Always(relation)).is(0, 0, 0);
+    }
+}
+
+#[test]
+fn a_test_that_may_ask_for_roles_is_no_evidence() {
+    let (mut roles, mut turns) = (World::default(), World::default());
+    for round in 0..50 {
+        roles.round(&[1, 2, 3], CV);
+        turns.busy_round(&rotated(3, round * round), CV);
+    }
+    let mut code = Always(Relation::Either);
+    recognise(&roles.events, &mut code).is(0, 0, 0);
+    recognise(&turns.events, &mut code).is(150, 50, 0);
+}
+
+#[test]
 fn two_rounds_suffice_at_the_end_and_one_does_not() {
     for (rounds, episodes) in [(1, 0), (2, 2), (3, 3)] {
         let mut world = World::default();

@@ -23,6 +23,8 @@ use super::debuginfo::Symbol;
 use super::elf::{Segment, code_at, imported_at};
 use crate::recognise::Relation;
 
+mod counted;
+
 /// Of longer functions not all is read, bytes.
 const MAX_FUNCTION: u64 = 1 << 16;
 
@@ -119,6 +121,8 @@ struct Node {
 #[derive(Debug)]
 struct Graph {
     nodes: Vec<Node>,
+    /// What the nodes are.
+    instructions: Vec<Instruction>,
     /// Which may come right before each.
     before: Vec<Vec<usize>>,
     /// Those that take a mutex, rising.
@@ -213,7 +217,10 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     };
     if waits.start == wakes.start {
         return match (around_wake.call_before(wait), around_wake.call_before(wake)) {
-            (Some(wait), Some(wake)) => around_wake.relation(wait, wake, until),
+            (Some(wait), Some(wake)) => {
+                let relation = around_wake.relation(wait, wake, until);
+                around_wake.checked(relation, &[wait], &[wake], until)
+            }
             _ => Relation::Unknown,
         };
     }
@@ -228,7 +235,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     // seems to come from where it was called.
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
-            return around_wait.compare(&[wait], &around_wait.jumps_out(|_| true), until);
+            return around_wait.decided(&[wait], &around_wait.jumps_out(|_| true), until);
         }
         // Through a pointer anything may have been called.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
@@ -236,7 +243,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
                 imported_at(image, segments, to).is_some_and(|name| WAKING.contains(&name.as_str()))
             });
             if !wakes.is_empty() {
-                return around_wait.compare(&[wait], &wakes, until);
+                return around_wait.decided(&[wait], &wakes, until);
             }
         }
         _ => {}
@@ -246,7 +253,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     if others.is_empty() {
         Relation::Apart
     } else {
-        around_wake.compare(&others, &[wake], until)
+        around_wake.decided(&others, &[wake], until)
     }
 }
 
@@ -254,6 +261,7 @@ impl Graph {
     /// `known`: what is known of functions at addresses, which rise.
     fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
         let mut nodes = Vec::new();
+        let mut instructions = Vec::new();
         for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
             if instruction.is_invalid() {
                 break;
@@ -274,12 +282,14 @@ impl Graph {
                 flow,
                 locks: instruction.has_lock_prefix() && instruction.mnemonic() == Mnemonic::Cmpxchg,
             });
+            instructions.push(instruction);
         }
         let mut this = Self {
             before: vec![Vec::new(); nodes.len()],
             locks: Vec::new(),
             yields: Vec::new(),
             nodes,
+            instructions,
         };
         let calls = this.nodes.iter().filter_map(|node| match node.flow {
             Flow::Call(Callee::At(to)) => Some(to),
@@ -454,21 +464,77 @@ impl Graph {
         }
         Self {
             nodes,
+            instructions: self.instructions.clone(),
             before: self.before.clone(),
             locks: self.locks.clone(),
             yields: Vec::new(),
         }
     }
 
-    /// `until`: see [`relation`].
-    fn compare(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+    /// The same of several, and of those that a test decides between whether it counts.
+    fn decided(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+        self.checked(self.compare(waits, wakes, until), waits, wakes, until)
+    }
+
+    /// What a relation is, whatever the test between the two asks.
+    fn checked(
+        &self,
+        relation: Relation,
+        waits: &[usize],
+        wakes: &[usize],
+        until: bool,
+    ) -> Relation {
+        let is_counted = match relation {
+            Relation::Alternatives => self.is_counted(waits, wakes, until),
+            Relation::Lacking => self.with_yields_free().is_counted(waits, wakes, until),
+            _ => return relation,
+        };
+        if is_counted {
+            relation
+        } else {
+            Relation::Either
+        }
+    }
+
+    /// Whether a test that decides between waiting and waking asks how many have come: from
+    /// there the one way leads only to the one and the other only to the other, and who has
+    /// woken others does not go on in the same way as who need not.
+    fn is_counted(&self, waits: &[usize], wakes: &[usize], until: bool) -> bool {
+        let (to_wait, to_wake) = self.ways(waits, wakes, until);
+        let after_wake = self.after(wakes, &to_wait);
+        let past = [waits, wakes].concat();
+        let decides = |wake: usize, wait: usize| {
+            let between = to_wake[wake].saturating_add(to_wait[wait]);
+            between <= MAX_BETWEEN
+                && to_wait[wake] == FAR
+                && to_wake[wait] == FAR
+                && after_wake > to_wait[wait]
+        };
+        self.nodes.iter().enumerate().any(|(index, node)| {
+            let Flow::Branch(to) = node.flow else {
+                return false;
+            };
+            let (Some(next), Some(to)) = (self.find(node.next), self.find(to)) else {
+                return false;
+            };
+            (decides(next, to) || decides(to, next)) && counted::is_counted(self, index, &past)
+        })
+    }
+
+    /// From each instruction, how many calls there are on the way to a wait, and to a wake.
+    fn ways(&self, waits: &[usize], wakes: &[usize], until: bool) -> (Vec<u8>, Vec<u8>) {
         // Who waits until something is true, and then takes the mutex, has come to its next
         // round: what it does there does not follow from the waiting. Who takes it to look
         // once more, and waits by that, has not.
         let again = self.calls_between(waits, wakes, true);
         let walls = until || self.after(waits, &again) <= MAX_BETWEEN;
         let to_wake = self.calls_between(wakes, waits, walls);
-        let to_wait = self.calls_between(waits, wakes, walls);
+        (self.calls_between(waits, wakes, walls), to_wake)
+    }
+
+    /// `until`: see [`relation`].
+    fn compare(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+        let (to_wait, to_wake) = self.ways(waits, wakes, until);
         if self.after(waits, &to_wake) <= MAX_BETWEEN || self.after(wakes, &to_wait) == 0 {
             return Relation::InTurn;
         }

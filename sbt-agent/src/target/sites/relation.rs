@@ -23,6 +23,7 @@ impl Resolver {
     /// How two calls stand to each other, by their return addresses: one of a
     /// function that waits and one of a function that wakes.
     pub fn relation(&mut self, wait: &[u64], wake: &[u64]) -> Relation {
+        let (wait, wake) = behind_wrapper(wait, wake);
         let ([innermost_wait, ..], [innermost_wake, ..]) = (wait, wake) else {
             return Relation::Unknown;
         };
@@ -41,7 +42,10 @@ impl Resolver {
             let of_c = self.is_in_condition_of_c(*innermost_wait);
             let until = own_wait != innermost_wait && !of_c;
             let relation = self.relation_of(*own_wait, *own_wake, until);
-            if relation.is_of_barrier() || of_c && relation == Relation::InTurn {
+            if relation.is_of_barrier()
+                || relation == Relation::Either
+                || of_c && relation == Relation::InTurn
+            {
                 return relation;
             }
         }
@@ -52,7 +56,8 @@ impl Resolver {
             .iter()
             .flat_map(|wake| wait[..near(wait)].iter().map(move |wait| (*wait, *wake)));
         for (wait, wake) in callers {
-            if self.relation_of(wait, wake, false).decides() {
+            let relation = self.relation_of(wait, wake, false);
+            if relation.decides() || relation == Relation::Either {
                 return Relation::Unknown;
             }
         }
@@ -84,6 +89,7 @@ impl Resolver {
     /// addresses, whatever of libraries is between; `None` if there is none that `--barrier`
     /// can name.
     pub fn meets_in(&mut self, wait: &[u64], wake: &[u64]) -> Option<Meeting> {
+        let (wait, wake) = behind_wrapper(wait, wake);
         let (waits, wakes) = (self.own_call(wait)?, self.own_call(wake)?);
         let (module, vaddr, frame) = &waits;
         let debug = self.debug(*module)?;
@@ -110,6 +116,19 @@ impl Resolver {
             _ => name,
         };
         Some(Meeting { barrier, place })
+    }
+
+    /// The function that makes both of two calls, by their return addresses, where it is not
+    /// known which functions have called it: how they stand to each other cannot be told.
+    pub fn wrapper_of(&mut self, wait: &[u64], wake: &[u64]) -> Option<String> {
+        let (behind_wait, behind_wake) = behind_wrapper(wait, wake);
+        let is_one = wait.first() == wake.first();
+        if !is_one || !behind_wait.is_empty() && !behind_wake.is_empty() {
+            return None;
+        }
+        let call = wait.first()?.wrapping_sub(1);
+        let (module, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+        self.frames(module, vaddr).pop()?.function
     }
 
     /// The innermost call of a chain that is of the program's own code: its file, its address,
@@ -162,6 +181,15 @@ impl Resolver {
     }
 }
 
+/// Where the ways to a wait and to a wake part, innermost first. Where they are one call, in a
+/// function for both that others call, it says nothing of how they stand to each other: their
+/// callers do. Nothing is left of a way that is part of the other.
+fn behind_wrapper<'a>(wait: &'a [u64], wake: &'a [u64]) -> (&'a [u64], &'a [u64]) {
+    let pairs = wait.iter().zip(wake);
+    let same = pairs.take_while(|(wait, wake)| wait == wake).count();
+    (&wait[same..], &wake[same..])
+}
+
 /// Whether code is that of a library's condition variable.
 fn is_condition(frame: &Frame) -> bool {
     let is_of_it = |text: &Option<String>| {
@@ -186,4 +214,18 @@ pub(super) fn is_condition_of_c(frame: &Frame) -> bool {
 fn is_under_conditions(frame: &Frame) -> bool {
     let mut files = frame.file.iter();
     files.any(|file| is_of_library(file) && file.contains("/std/src/sys/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_both_waits_and_wakes_is_left_for_its_callers() {
+        assert_eq!(behind_wrapper(&[1, 2], &[3, 2]), (&[1, 2][..], &[3, 2][..]));
+        assert_eq!(behind_wrapper(&[9, 8, 1], &[9, 8, 2]), (&[1][..], &[2][..]));
+        let nothing: &[u64] = &[];
+        assert_eq!(behind_wrapper(&[9], &[9]), (nothing, nothing));
+        assert_eq!(behind_wrapper(&[9], &[9, 2]), (nothing, &[2][..]));
+    }
 }
