@@ -134,7 +134,9 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, String> {
         return Ok(Amount::Count(report.episodes).into());
     }
     let efficiency = report.efficiency.as_ref().ok_or_else(|| {
-        if report.estimated {
+        if let Some(because) = report.withheld_because("efficiency") {
+            because.to_owned()
+        } else if report.estimated {
             format!(
                 "the probes were on for {} of the run; --budget off watches all",
                 part_seen(report)

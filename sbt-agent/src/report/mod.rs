@@ -16,6 +16,7 @@ pub mod counters;
 mod draw;
 mod functions;
 mod hang;
+mod incomplete;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -41,6 +42,7 @@ pub use hang::{
     BlockedOn, HangAlsoReport, HangBarrierReport, HangLinkReport, HangReport, HangThreadReport,
     HangWho, LookReport,
 };
+pub use incomplete::{IncompleteReport, WithheldReport};
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
@@ -150,7 +152,8 @@ pub struct Report {
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
     /// How well the threads were used; null where too little was seen: no episode, more
-    /// than a tenth as many incomplete as complete ones, or watching interrupted.
+    /// than a tenth as many incomplete as complete ones, or watching interrupted; and where
+    /// `withheld` says so.
     pub efficiency: Option<EfficiencyReport>,
     /// Over all episodes; null if of none all beginnings were seen.
     pub parallelism: Option<ParallelismReport>,
@@ -193,6 +196,13 @@ pub struct Report {
     /// Why no barrier could be found; null if some were, or if none is known to
     /// be hidden. Also among `notes`.
     pub none_found_because: Option<String>,
+    /// What is missing in the recording that the report was made of; empty if nothing is. The
+    /// sentences are among `notes` too.
+    #[serde(default)]
+    pub incomplete: Vec<IncompleteReport>,
+    /// Figures that are null because they could be wrong, and why.
+    #[serde(default)]
+    pub withheld: Vec<WithheldReport>,
     /// What the user should know.
     pub notes: Vec<String>,
 }

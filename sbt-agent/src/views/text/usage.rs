@@ -23,7 +23,14 @@ const WORTH_SAVING: f64 = 0.001;
 
 /// The efficiency of the run and its factors.
 pub fn efficiency(out: &mut String, report: &Report, style: Style) {
-    let Some(it) = &report.efficiency else { return };
+    let Some(it) = &report.efficiency else {
+        if let Some(because) = report.withheld_because("efficiency") {
+            for part in wrapped(&format!("efficiency ?: {because}"), style.width) {
+                line(out, &part);
+            }
+        }
+        return;
+    };
     let mut text = format!(
         "{}; speed-up {:.1} of {}",
         factors(it, style),

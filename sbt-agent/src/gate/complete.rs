@@ -1,0 +1,28 @@
+//! Whether all of a recording is there: what is missing may be what breaks a rule.
+
+use super::{Outcome, Status};
+use crate::report::{Figure, Report};
+
+/// The rule's name.
+const NAME: &str = "complete";
+
+/// That something is missing; `None` if nothing is. `which`: of which report, as it follows the
+/// rule's name. `allow`: such a report is to be judged all the same.
+pub fn outcome(report: &Report, which: &str, allow: bool) -> Option<Outcome> {
+    let missing = report.incomplete.first()?;
+    let limit = Figure::Whole(0);
+    let outcome = Outcome::of_run(NAME, "count", limit).called(format!("{NAME}{which}"));
+    let advice = if allow {
+        "judged by what is there, as --allow-incomplete asks"
+    } else {
+        "--allow-incomplete judges it by what is there"
+    };
+    Some(Outcome {
+        holds: allow,
+        status: if allow { Status::Holds } else { Status::Lost },
+        is_measured: true,
+        measured: Some(Figure::Whole(report.incomplete.len() as u64)),
+        text: Some(format!("{}; {advice}", missing.text)),
+        ..outcome
+    })
+}
