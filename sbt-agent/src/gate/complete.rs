@@ -6,12 +6,17 @@ use crate::report::{Figure, Report};
 /// The rule's name.
 const NAME: &str = "complete";
 
-/// That something is missing; `None` if nothing is. `which`: of which report, as it follows the
-/// rule's name. `allow`: such a report is to be judged all the same.
-pub fn outcome(report: &Report, which: &str, allow: bool) -> Option<Outcome> {
+/// That something is missing; `None` if nothing is. `is_baseline`: of the report that is compared
+/// with. `allow`: such a report is to be judged all the same.
+pub fn outcome(report: &Report, is_baseline: bool, allow: bool) -> Option<Outcome> {
     let missing = report.incomplete.first()?;
     let limit = Figure::Whole(0);
-    let outcome = Outcome::of_run(NAME, "count", limit).called(format!("{NAME}{which}"));
+    let outcome = Outcome::of_run(NAME, "count", limit).called(if is_baseline {
+        "complete baseline"
+    } else {
+        NAME
+    });
+    let whose = if is_baseline { "of the baseline: " } else { "" };
     let advice = if allow {
         "judged by what is there, as --allow-incomplete asks"
     } else {
@@ -22,7 +27,7 @@ pub fn outcome(report: &Report, which: &str, allow: bool) -> Option<Outcome> {
         status: if allow { Status::Holds } else { Status::Lost },
         is_measured: true,
         measured: Some(Figure::Whole(report.incomplete.len() as u64)),
-        text: Some(format!("{}; {advice}", missing.text)),
+        text: Some(format!("{whose}{}; {advice}", missing.text)),
         ..outcome
     })
 }

@@ -25,7 +25,7 @@ const NAMED: usize = 8;
 pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     let allow = asked.allow_incomplete;
-    outcomes.extend(complete::outcome(report, "", allow));
+    outcomes.extend(complete::outcome(report, false, allow));
     // How a program ended is not in a recording without end.
     let is_missing = !report.is_complete() && report.exit_status.is_none();
     if !(allow && is_missing) {
@@ -47,7 +47,7 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     outcomes.extend(limits.flat_map(|rule| limit(report, rule)));
     if let Some(before) = before {
         let tolerance_pct = asked.tolerance.unwrap_or(DEFAULT_TOLERANCE);
-        outcomes.extend(complete::outcome(before, " baseline", allow));
+        outcomes.extend(complete::outcome(before, true, allow));
         outcomes.extend(baseline::outcomes(before, report, tolerance_pct));
     }
     CheckReport::new(report, outcomes)

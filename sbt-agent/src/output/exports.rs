@@ -398,4 +398,45 @@ mod tests {
         assert!(page.contains("No timeline: the recording has statistics only"));
         assert!(!page.contains("id=\"tl-data\""));
     }
+
+    #[test]
+    fn of_a_part_of_a_run_tables_are_written_only_if_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = Written::run(2 * S, None, Ending::Killed);
+        let all = exports(&folder);
+        let error = write(&written.path(), &all, false).err().unwrap();
+        let error = error.to_string();
+        assert!(error.starts_with("--perfetto would not say"), "{error}");
+        assert!(error.contains("the recording has no end"), "{error}");
+        assert!(error.contains("--allow-incomplete"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let report = write(&written.path(), &all, true).unwrap();
+        assert_eq!(rows(&folder).len() as u64, report.episodes * 3);
+        // A page says it by itself.
+        let page = Exports {
+            html: all.html.clone(),
+            ..Exports::default()
+        };
+        write(&written.path(), &page, false).unwrap();
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        assert!(page.contains("Not complete: the recording has no end"));
+    }
+
+    #[test]
+    fn what_is_left_of_a_bounded_recording_can_be_drawn() {
+        let written = Written::run(
+            26 * S,
+            Some(Keep::Events(Duration::from_secs(4))),
+            Ending::Orderly,
+        );
+        let whole = fs::read(written.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let cut = folder.path().join("cut.sbt");
+        for part in 1..40 {
+            fs::write(&cut, &whole[..whole.len() * part / 40]).unwrap();
+            if let Ok(report) = write(&cut, &exports(&folder), true) {
+                assert!(!report.is_complete());
+            }
+        }
+    }
 }

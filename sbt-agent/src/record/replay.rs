@@ -12,7 +12,7 @@ use crate::{
     },
     place::Place,
     report::{IncompleteReport, Report, Run, order::Order},
-    verdict,
+    verdict::{self, words::time},
 };
 
 /// What a recording has told so far.
@@ -318,29 +318,35 @@ impl Replay {
 
     /// What is missing, where the report is about the first `wall_ns`.
     fn missing(&self, stopped: Option<&ReadError>, wall_ns: u64) -> IncompleteReport {
-        let about = format!(
-            "this report is about the first {:.3} s",
-            wall_ns as f64 / 1e9
-        );
-        match stopped {
-            Some(error) => IncompleteReport {
-                kind: "damaged",
-                text: format!("{error}; that batch and all behind it were left out: {about}"),
-            },
+        let about = format!("this report is about the first {}", time(wall_ns));
+        let (kind, text) = match stopped {
+            Some(ReadError::Altered { batch, of, .. }) => (
+                "damaged",
+                format!(
+                    "the recording is damaged: the checksum of batch {batch} of {of} does not match, \
+                     so that batch and all behind it were left out; {about}; copy the file anew, \
+                     or record the run again"
+                ),
+            ),
+            Some(error) => (
+                "damaged",
+                format!("{error}; that batch and all behind it were left out; {about}"),
+            ),
             None => {
                 let rest = match self.reader.rest() {
                     0 => String::new(),
-                    rest => format!(" (its last {rest} bytes are no whole batch)"),
+                    rest => format!(" (the last {rest} bytes are no whole batch)"),
                 };
-                IncompleteReport {
-                    kind: "no-end",
-                    text: format!(
-                        "the recording has no end{rest}: sbt was killed or had no room for it, or \
-                         the file was cut or damaged later; {about}"
+                (
+                    "no-end",
+                    format!(
+                        "the recording has no end{rest}: sbt still writes it, was killed or had no \
+                         room for it, or the file was cut or damaged later; {about}"
                     ),
-                }
+                )
             }
-        }
+        };
+        IncompleteReport { kind, text }
     }
 
     /// What the threads do; at the end what they did before all that was open was settled.

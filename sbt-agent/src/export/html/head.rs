@@ -151,7 +151,7 @@ fn lasted(it: &StandstillReport) -> String {
         "lasts" => format!("It had lasted {time} when watching ended, and was not over."),
         "over" => format!("It lasted {time} and was over then."),
         _ => {
-            format!("It had lasted {time} when the probes went off; what came of it is not known.")
+            format!("It had lasted {time} when it was last seen; what came of it is not known.")
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn barriers(report: &Report) -> Markup {
                 @if report.is_complete() {
                     "No barrier was used in " (time(report.wall_ns)) " that could be found."
                 } @else {
-                    "No barrier was seen in " (time(report.wall_ns)) ", which is all that the recording has."
+                    "No barrier was seen in the " (time(report.wall_ns)) " that the recording has."
                 }
                 @if let Some(because) = &report.none_found_because { " " (because) "." }
             }

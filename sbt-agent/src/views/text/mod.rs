@@ -117,7 +117,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     let wall = duration(Some(report.wall_ns), style);
     let mut text = match &report.none_found_because {
         _ if !report.is_complete() => {
-            format!("No barrier was seen in {wall}, which is all that the recording has.")
+            format!("No barrier was seen in the {wall} that the recording has.")
         }
         Some(because) => {
             format!("No barrier was used in {wall} that could be found: {because}.")
