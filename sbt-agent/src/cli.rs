@@ -136,7 +136,7 @@ pub enum Command {
     /// Judge a run by rules, for CI: a program that is run under watch, or a recording.
     ///
     /// Exit status: 0 all rules hold, 1 one is broken or could not be measured, 3 a hang,
-    /// 4 the program failed, 5 too much was lost to judge. Rules may also be in sbt.toml,
+    /// 4 the program failed, 5 too much was lost to judge or a recording is not complete. Rules may also be in sbt.toml,
     /// under [check].
     #[command(
         override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \

@@ -269,7 +269,7 @@ fn check_cut(report: &Value, what: &str) {
     assert!(report["efficiency"].is_null(), "{what}: {report}");
     assert!(report["exit_status"].is_null(), "{what}: {report}");
     assert_eq!(
-        report["withheld"][0]["field"], "efficiency",
+        report["withheld"][0]["figure"], "efficiency",
         "{what}: {report}"
     );
     assert!(

@@ -1,8 +1,8 @@
-//! What is missing in what a report was made of, and which figures are withheld because of it.
+//! What is missing in the recording that a report was made of.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Report, Word};
+use super::{Reason, Report, Withheld, WithheldReport, Word};
 
 /// Something that is missing in what a report was made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,17 +16,6 @@ pub struct IncompleteReport {
     pub text: String,
 }
 
-/// A figure that is null although it could have been computed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct WithheldReport {
-    /// The field of this report; of a field in a list, `list.field`.
-    #[serde(deserialize_with = "super::word::read")]
-    pub field: Word,
-    /// Why it cannot be told.
-    pub because: String,
-}
-
 /// Why figures of the whole run are withheld where a part of the run is missing.
 const NOT_WHOLE: &str = "the recording is not complete";
 
@@ -36,10 +25,9 @@ impl Report {
         self.incomplete.is_empty()
     }
 
-    /// Why a figure is null, if it was withheld.
-    pub fn withheld_because(&self, field: &str) -> Option<&str> {
-        let found = self.withheld.iter().find(|it| it.field == field)?;
-        Some(&found.because)
+    /// Why a figure is withheld; `None` if it is not.
+    pub fn why_withheld(&self, figure: Withheld) -> Option<&WithheldReport> {
+        self.withheld.iter().find(|it| it.figure == figure)
     }
 
     /// Takes note that something is missing, and withholds what cannot be told without it.
@@ -49,21 +37,17 @@ impl Report {
             return;
         }
         self.incomplete.extend(missing);
-        let mut withhold = |field| {
-            if self.withheld.iter().all(|it| it.field != field) {
-                let because = NOT_WHOLE.into();
-                self.withheld.push(WithheldReport { field, because });
-            }
-        };
+        let figure = Withheld::Efficiency;
         self.efficiency = None;
-        withhold("efficiency");
         for phase in &mut self.conceptual_phases {
-            if phase.efficiency.take().is_some() {
-                withhold("conceptual_phases.efficiency");
-            }
+            phase.efficiency = None;
         }
-        if self.exit_status.is_none() && self.started != Some(false) {
-            withhold("exit_status");
+        if self.why_withheld(figure).is_none() {
+            self.withheld.push(WithheldReport {
+                figure,
+                reason: Reason::Cut,
+                because: NOT_WHOLE.into(),
+            });
         }
         self.verdicts = None;
         self.no_verdict_because = None;

@@ -29,6 +29,7 @@ mod standstill;
 mod states;
 mod usage;
 mod verdict;
+mod withheld;
 mod word;
 
 pub use asked::{
@@ -42,7 +43,7 @@ pub use hang::{
     BlockedOn, HangAlsoReport, HangBarrierReport, HangLinkReport, HangReport, HangThreadReport,
     HangWho, LookReport,
 };
-pub use incomplete::{IncompleteReport, WithheldReport};
+pub use incomplete::IncompleteReport;
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
@@ -52,6 +53,7 @@ pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
+pub use withheld::{Reason, Withheld, WithheldReport};
 pub use word::Word;
 
 /// Version of the JSON fields.
@@ -155,6 +157,10 @@ pub struct Report {
     /// than a tenth as many incomplete as complete ones, or watching interrupted; and where
     /// `withheld` says so.
     pub efficiency: Option<EfficiencyReport>,
+    /// Figures of this report that are null because too little was seen to know them, or
+    /// because they contradicted others.
+    #[serde(default)]
+    pub withheld: Vec<WithheldReport>,
     /// Over all episodes; null if of none all beginnings were seen.
     pub parallelism: Option<ParallelismReport>,
     /// Samples of where threads were; null without `--sample`.
@@ -200,9 +206,6 @@ pub struct Report {
     /// sentences are among `notes` too.
     #[serde(default)]
     pub incomplete: Vec<IncompleteReport>,
-    /// Figures that are null because they could be wrong, and why.
-    #[serde(default)]
-    pub withheld: Vec<WithheldReport>,
     /// What the user should know.
     pub notes: Vec<String>,
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     record::{Reader, write::Stream},
-    report::{EfficiencyReport, ThreadReport},
+    report::{EfficiencyReport, ThreadReport, Withheld},
 };
 
 /// Recordings of real programs, and of each kind that differs in what is written down.
@@ -165,7 +165,10 @@ fn check_cut(report: &Report, what: &str) {
     assert_eq!(missing.kind, "no-end", "{what}");
     assert!(report.notes.contains(&missing.text), "{what}");
     assert!(report.efficiency.is_none(), "{what}");
-    assert!(report.withheld_because("efficiency").is_some(), "{what}");
+    assert!(
+        report.why_withheld(Withheld::Efficiency).is_some(),
+        "{what}"
+    );
     let verdicts = report.verdicts.iter().flatten();
     assert!(verdicts.clone().all(|it| it.kind != "no-problem"), "{what}");
     assert_eq!(

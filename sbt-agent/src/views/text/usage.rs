@@ -2,7 +2,7 @@
 
 use super::{duration, line, wrapped};
 use crate::{
-    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport},
+    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport, Withheld},
     views::table::Style,
 };
 
@@ -24,8 +24,9 @@ const WORTH_SAVING: f64 = 0.001;
 /// The efficiency of the run and its factors.
 pub fn efficiency(out: &mut String, report: &Report, style: Style) {
     let Some(it) = &report.efficiency else {
-        if let Some(because) = report.withheld_because("efficiency") {
-            for part in wrapped(&format!("efficiency ?: {because}"), style.width) {
+        if let Some(withheld) = report.why_withheld(Withheld::Efficiency) {
+            let text = format!("efficiency ?: {}", withheld.because);
+            for part in wrapped(&text, style.width) {
                 line(out, &part);
             }
         }
