@@ -49,6 +49,9 @@ pub struct Rules {
     /// By how much longer they may take: 10%, 0.5 [default: 10%].
     #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
     tolerance: Option<f64>,
+    /// Judge also a recording that is cut or damaged, by what is left of it.
+    #[arg(long)]
+    allow_incomplete: bool,
 }
 
 /// Reads a rule about `measure`.
@@ -73,6 +76,7 @@ impl From<Rules> for Asked {
             max_lost: typed.max_lost,
             baseline: typed.baseline.map(Named::typed),
             tolerance: typed.tolerance,
+            allow_incomplete: typed.allow_incomplete,
         }
     }
 }

@@ -21,7 +21,9 @@ use crate::{
         guard::{self, PROGRAM, READ},
     },
     place::printable,
-    record, replay, session,
+    record, replay,
+    report::Report,
+    session,
     target::{offers, process},
     views::text,
 };
@@ -74,18 +76,21 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
         Command::Report {
             file,
             compensated,
+            allow_incomplete,
             exports,
             to,
-        } => report(&file, compensated, &exports, &to),
+        } => report(&file, compensated, allow_incomplete, &exports, &to),
         Command::Diff {
             before,
             after,
             tolerance,
+            allow_incomplete,
             to,
         } => {
             let read = [before.as_path(), after.as_path()].map(|path| (READ, Some(path)));
             guard::check(&read, &[("--output", to.output.as_deref())])?;
-            let (before, after) = (record::report(&before)?, record::report(&after)?);
+            let compared = |path| compared(path, allow_incomplete);
+            let (before, after) = (compared(&before)?, compared(&after)?);
             let all = compare::compare(&before, &after);
             output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
             let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
@@ -181,10 +186,25 @@ fn look_at(pid: u32, children: bool, to: &cli::Asked) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+/// The report of a run that is compared with another: a part of a run does not compare, unless
+/// the user allows it.
+fn compared(path: &Path, allow_incomplete: bool) -> anyhow::Result<Report> {
+    let report = record::report(path)?;
+    if let Some(missing) = report.incomplete.first().filter(|_| !allow_incomplete) {
+        anyhow::bail!(
+            "{} is not complete: {}; --allow-incomplete compares what is there",
+            printable(&path.to_string_lossy()),
+            missing.text
+        );
+    }
+    Ok(report)
+}
+
 /// Tells what a recording or a report has.
 fn report(
     file: &Path,
     compensated: bool,
+    allow_incomplete: bool,
     exports: &Exports,
     to: &cli::Asked,
 ) -> anyhow::Result<u8> {
@@ -192,7 +212,7 @@ fn report(
     written.extend(output::exports::written(exports));
     guard::check(&[(READ, Some(file))], &written)?;
     let report = if exports.any() {
-        let report = output::exports::write(file, exports)?;
+        let report = output::exports::write(file, exports, allow_incomplete)?;
         if !to.json && to.output.is_none() {
             return Ok(0);
         }

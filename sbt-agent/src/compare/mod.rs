@@ -54,7 +54,8 @@ pub struct Comparison {
     pub after: Side,
     /// What makes the two less comparable.
     pub notes: Vec<String>,
-    /// How long each was watched. It is one value a run, so its noise is unknown.
+    /// How long each was watched; null of a recording that is not complete. It is one value a
+    /// run, so its noise is unknown.
     pub wall_ns: Change,
     /// The efficiencies of both.
     pub efficiency: EfficiencyChange,
@@ -300,7 +301,7 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
         before: side(before),
         after: side(after),
         notes: notes(before, after),
-        wall_ns: Change::plain(Some(before.wall_ns), Some(after.wall_ns)),
+        wall_ns: Change::plain(wall_ns(before), wall_ns(after)),
         efficiency: EfficiencyChange {
             parallel: shares(|it| it.parallel),
             load_balance: shares(|it| it.load_balance),
@@ -324,6 +325,11 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
     all.only_before = alone(before, &mine, &done);
     all.only_after = alone(after, &others, &others_done);
     all
+}
+
+/// How long a run took; `None` if its end is not there.
+fn wall_ns(report: &Report) -> Option<u64> {
+    report.is_complete().then_some(report.wall_ns)
 }
 
 fn side(report: &Report) -> Side {
@@ -391,8 +397,14 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
                 report.lost_events
             ));
         }
+        if let Some(missing) = report.incomplete.first() {
+            notes.push(format!(
+                "the run {which} is not complete, so its wall time is not known: {}",
+                missing.text
+            ));
+        }
         match report.exit_status {
-            None if !report.ended => notes.push(format!(
+            None if !report.ended && report.is_complete() => notes.push(format!(
                 "the run {which} was watched for a part of its time: wall times do not compare"
             )),
             Some(status) if status > 0 => {

@@ -1,7 +1,10 @@
 //! Made-up runs whose differences are known.
 
 use super::*;
-use crate::{report::schema::is_that_of, screen::samples};
+use crate::{
+    report::{IncompleteReport, schema::is_that_of},
+    screen::samples,
+};
 
 #[test]
 fn the_schema_in_the_documents_is_that_of_the_code() {
@@ -367,4 +370,19 @@ fn runs_that_do_not_compare_are_noted() {
             "{word}: {notes:?}"
         );
     }
+}
+
+#[test]
+fn the_wall_time_of_a_part_of_a_run_is_not_known() {
+    let mut cut = run();
+    cut.break_off(vec![IncompleteReport {
+        kind: "damaged",
+        text: "batch 3 is damaged".into(),
+    }]);
+    let all = compare(&cut, &run());
+    assert_eq!((all.wall_ns.before, all.wall_ns.change_pct), (None, None));
+    assert_eq!(all.efficiency.parallel.before, None);
+    let told = |note: &String| note.contains("before is not complete") && note.contains("batch 3");
+    assert!(all.notes.iter().any(told), "{:?}", all.notes);
+    assert_eq!(all.slower_by(0.0), []);
 }

@@ -1,7 +1,7 @@
 //! The figures that rules are about, taken from a report; or why they are not there.
 
 use super::{Amount, Measure};
-use crate::report::{ConceptualReport, EfficiencyReport, Report, SiteReport, StatReport};
+use crate::report::{ConceptualReport, EfficiencyReport, Report, SiteReport, StatReport, Withheld};
 
 /// Where the probes were on for spans of time only, fewer episodes or phases than this
 /// tell too little of those that nobody saw.
@@ -134,7 +134,9 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, String> {
         return Ok(Amount::Count(report.episodes).into());
     }
     let efficiency = report.efficiency.as_ref().ok_or_else(|| {
-        if report.estimated {
+        if let Some(withheld) = report.why_withheld(Withheld::Efficiency) {
+            withheld.because.clone()
+        } else if report.estimated {
             format!(
                 "the probes were on for {} of the run; --budget off watches all",
                 part_seen(report)

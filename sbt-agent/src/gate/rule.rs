@@ -280,6 +280,8 @@ pub struct Asked {
     pub baseline: Option<Named>,
     /// By how much it may be worse than that, per cent.
     pub tolerance: Option<f64>,
+    /// Also a recording that is cut or damaged is judged, and compared with.
+    pub allow_incomplete: bool,
 }
 
 impl Asked {
@@ -296,6 +298,7 @@ impl Asked {
             max_lost: stronger.max_lost.or(self.max_lost),
             baseline: stronger.baseline.or(self.baseline),
             tolerance: stronger.tolerance.or(self.tolerance),
+            allow_incomplete: stronger.allow_incomplete || self.allow_incomplete,
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     samples::{report, site, uneven},
 };
 use crate::{
-    report::{Figure, Report, ThinnedReport, TrendReport, schema},
+    report::{Figure, IncompleteReport, Report, ThinnedReport, TrendReport, schema},
     screen::samples::hung,
 };
 
@@ -559,4 +559,67 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
 #[test]
 fn the_schema_in_the_documents_is_that_of_the_code() {
     schema::is_that_of::<CheckReport>("check.schema.json");
+}
+
+/// A run of which the end is missing.
+fn cut() -> Report {
+    let mut report = uneven();
+    (report.exit_status, report.ended) = (None, false);
+    report.break_off(vec![IncompleteReport {
+        kind: "no-end",
+        text: "the recording has no end".into(),
+    }]);
+    report
+}
+
+#[test]
+fn a_part_of_a_run_is_judged_only_if_asked() {
+    let with = |allow_incomplete| Asked {
+        allow_incomplete,
+        ..asked(Measure::Episodes, "1")
+    };
+    let check = judge(&cut(), &with(false), None);
+    assert_eq!((check.exit_status, check.result), (5, "lost"), "{check:#?}");
+    let text = check.outcomes[0].text.as_deref().unwrap();
+    assert!(
+        text.contains("the recording has no end; --allow-incomplete"),
+        "{text}"
+    );
+    // How it ended is not known then, and not judged; what cannot be told is still broken.
+    let check = judge(&cut(), &with(true), None);
+    assert_eq!(check.exit_status, 0, "{check:#?}");
+    assert!(
+        check
+            .outcomes
+            .iter()
+            .any(|it| it.rule == "complete" && it.holds)
+    );
+    let efficiency = Asked {
+        allow_incomplete: true,
+        ..asked(Measure::Efficiency, "0.1")
+    };
+    let check = judge(&cut(), &efficiency, None);
+    assert_eq!(check.exit_status, 1, "{check:#?}");
+    let text = check.outcomes[0].text.as_deref();
+    assert_eq!(text, Some("the recording is not complete"));
+    // Of a whole run nobody needs to know of the rule.
+    let check = judge(&uneven(), &with(false), None);
+    assert!(check.outcomes.iter().all(|it| it.rule != "complete"));
+}
+
+#[test]
+fn a_part_of_a_run_is_compared_with_only_if_asked() {
+    for (before, after) in [(cut(), uneven()), (uneven(), cut())] {
+        let with = |allow_incomplete| Asked {
+            allow_incomplete,
+            ..asked(Measure::Episodes, "1")
+        };
+        let check = judge(&after, &with(false), Some(&before));
+        assert_eq!(check.exit_status, 5, "{check:#?}");
+        let check = judge(&after, &with(true), Some(&before));
+        assert_eq!(check.exit_status, 0, "{check:#?}");
+        // Its sites are, and its wall time is not.
+        let mut baselines = check.outcomes.iter().filter(|it| it.rule == "baseline");
+        assert!(baselines.all(|it| it.site.is_some()), "{check:#?}");
+    }
 }

@@ -288,7 +288,8 @@ pub const PAGES: [Page; 14] = [
                     Entry(
                         "1",
                         "With --tolerance: something is slower by more than that. Or it could not \
-                         be done, with a line that says why.",
+                         be done, as of a recording that is cut or damaged, with a line that \
+                         says why.",
                     ),
                     USAGE,
                 ],
@@ -321,7 +322,10 @@ pub const PAGES: [Page; 14] = [
                         "4",
                         "It failed: its exit status was not 0, or a signal ended it.",
                     ),
-                    Entry("5", "Too much was lost to judge."),
+                    Entry(
+                        "5",
+                        "Too much was lost to judge, or a recording is cut or damaged.",
+                    ),
                     FAILED,
                     NOT_EXECUTED,
                     NOT_FOUND,

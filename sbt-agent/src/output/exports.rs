@@ -77,9 +77,9 @@ impl Files {
 /// it is what is read is for [`super::guard::check`] to say, first.
 ///
 /// # Errors
-/// The file is no recording, and what was asked for needs one; or something cannot be
-/// written. Then nothing is replaced.
-pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
+/// The file is no recording, and what was asked for needs one; or something is missing in it,
+/// without `allow_incomplete`; or something cannot be written. Then nothing is replaced.
+pub fn write(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyhow::Result<Report> {
     let shown = printable(&file.to_string_lossy());
     let report = match record::open(file)? {
         Source::Recording(replay) => {
@@ -87,6 +87,7 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
             let mut progress = Progress::of(format!("reading {shown}"));
             let whole = replay.whole(&mut |share| progress.at(share))?;
             drop(progress);
+            is_to_be_written(&whole.report, exports, allow_incomplete, &shown)?;
             let report = of_recording(file, whole, &mut files)?;
             files.finish()?;
             report
@@ -103,6 +104,7 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
                      FILE` makes a recording"
                 );
             }
+            is_to_be_written(&report, exports, allow_incomplete, &shown)?;
             let mut files = Files::begin(exports)?;
             if let Some(out) = &mut files.html {
                 html::write(&report, &Told::Nothing, out)?;
@@ -117,6 +119,29 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
         .filter_map(|(_, path)| path)
         .for_each(tell);
     Ok(report)
+}
+
+/// Makes sure that nobody takes a part of a run for all of it: but for a page, the files have
+/// no room to say what is missing. `shown`: the recording.
+fn is_to_be_written(
+    report: &Report,
+    exports: &Exports,
+    allow_incomplete: bool,
+    shown: &str,
+) -> anyhow::Result<()> {
+    let mut silent = written(exports)
+        .into_iter()
+        .filter(|(option, path)| *option != "--html" && path.is_some());
+    if let (Some(missing), Some((option, _)), false) =
+        (report.incomplete.first(), silent.next(), allow_incomplete)
+    {
+        anyhow::bail!(
+            "{option} would not say that {shown} is not complete: {}; --allow-incomplete writes \
+             what is there",
+            missing.text
+        );
+    }
+    Ok(())
 }
 
 /// On a terminal one wants to know that something has happened.
@@ -310,7 +335,7 @@ mod tests {
     fn of_a_whole_recording_all_is_drawn() {
         let folder = tempfile::tempdir().unwrap();
         let written = Written::run(2 * S, None, Ending::Orderly);
-        let report = write(&written.path(), &exports(&folder)).unwrap();
+        let report = write(&written.path(), &exports(&folder), false).unwrap();
         let rows = rows(&folder);
         assert_eq!(rows.len() as u64, report.episodes * 3);
         assert_eq!(rows[0].1, 0);
@@ -325,7 +350,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keep = Keep::Events(Duration::from_secs(4));
         let written = Written::run(30 * S, Some(keep), Ending::Orderly);
-        let report = write(&written.path(), &exports(&folder)).unwrap();
+        let report = write(&written.path(), &exports(&folder), false).unwrap();
         let rows = rows(&folder);
         let kept = rows.len() as u64;
         assert!((400..report.episodes * 3).contains(&kept), "{kept}");
@@ -345,7 +370,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let written = Written::run(2 * S, Some(Keep::Statistics), Ending::Orderly);
         let all = exports(&folder);
-        let error = write(&written.path(), &all).err().unwrap().to_string();
+        let error = write(&written.path(), &all, false)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.starts_with("--perfetto needs single episodes"),
             "{error}"
@@ -356,15 +384,59 @@ mod tests {
             perfetto: None,
             ..all.clone()
         };
-        let error = write(&written.path(), &table).err().unwrap().to_string();
+        let error = write(&written.path(), &table, false)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.starts_with("--csv-episodes needs"), "{error}");
         let rest = Exports {
             csv_episodes: None,
             ..table
         };
-        write(&written.path(), &rest).unwrap();
+        write(&written.path(), &rest, false).unwrap();
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         assert!(page.contains("No timeline: the recording has statistics only"));
         assert!(!page.contains("id=\"tl-data\""));
+    }
+
+    #[test]
+    fn of_a_part_of_a_run_tables_are_written_only_if_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = Written::run(2 * S, None, Ending::Killed);
+        let all = exports(&folder);
+        let error = write(&written.path(), &all, false).err().unwrap();
+        let error = error.to_string();
+        assert!(error.starts_with("--perfetto would not say"), "{error}");
+        assert!(error.contains("the recording has no end"), "{error}");
+        assert!(error.contains("--allow-incomplete"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let report = write(&written.path(), &all, true).unwrap();
+        assert_eq!(rows(&folder).len() as u64, report.episodes * 3);
+        // A page says it by itself.
+        let page = Exports {
+            html: all.html.clone(),
+            ..Exports::default()
+        };
+        write(&written.path(), &page, false).unwrap();
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        assert!(page.contains("Not complete: the recording has no end"));
+    }
+
+    #[test]
+    fn what_is_left_of_a_bounded_recording_can_be_drawn() {
+        let written = Written::run(
+            26 * S,
+            Some(Keep::Events(Duration::from_secs(4))),
+            Ending::Orderly,
+        );
+        let whole = fs::read(written.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let cut = folder.path().join("cut.sbt");
+        for part in 1..40 {
+            fs::write(&cut, &whole[..whole.len() * part / 40]).unwrap();
+            if let Ok(report) = write(&cut, &exports(&folder), true) {
+                assert!(!report.is_complete());
+            }
+        }
     }
 }

@@ -28,11 +28,13 @@ mod bounds;
 mod clean;
 mod columns;
 mod frames;
+mod lately;
 pub mod pace;
 mod read;
 mod recap;
 mod replay;
 mod rows;
+pub mod seal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod write;

@@ -82,7 +82,7 @@ impl Report {
         let because = run.none_found_because.clone();
         let spins = run.spins.as_ref();
         let spins = spins.map(|found| found.iter().map(SpinReport::of).collect::<Vec<_>>());
-        Self {
+        let mut report = Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             arrivals: totals.arrivals + totals.unseen,
@@ -138,6 +138,8 @@ impl Report {
             departures: run.departures,
             had_children: run.had_children,
             none_found_because: because.clone(),
+            incomplete: Vec::new(),
+            withheld: Vec::new(),
             notes: run
                 .notes
                 .into_iter()
@@ -146,7 +148,9 @@ impl Report {
                 .chain(beyond_bounds(model.sites()))
                 .map(|note| without_codes(&note))
                 .collect(),
-        }
+        };
+        report.break_off(run.incomplete);
+        report
     }
 }
 

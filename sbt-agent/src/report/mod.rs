@@ -16,6 +16,7 @@ pub mod counters;
 mod draw;
 mod functions;
 mod hang;
+mod incomplete;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -28,6 +29,7 @@ mod standstill;
 mod states;
 mod usage;
 mod verdict;
+mod withheld;
 mod word;
 
 pub use asked::{
@@ -41,6 +43,7 @@ pub use hang::{
     BlockedOn, HangAlsoReport, HangBarrierReport, HangLinkReport, HangReport, HangThreadReport,
     HangWho, LookReport,
 };
+pub use incomplete::IncompleteReport;
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
@@ -50,6 +53,7 @@ pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
+pub use withheld::{Reason, Withheld, WithheldReport};
 pub use word::Word;
 
 /// Version of the JSON fields.
@@ -150,8 +154,13 @@ pub struct Report {
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
     /// How well the threads were used; null where too little was seen: no episode, more
-    /// than a tenth as many incomplete as complete ones, or watching interrupted.
+    /// than a tenth as many incomplete as complete ones, or watching interrupted; and where
+    /// `withheld` says so.
     pub efficiency: Option<EfficiencyReport>,
+    /// Figures of this report that are null because too little was seen to know them, or
+    /// because they contradicted others.
+    #[serde(default)]
+    pub withheld: Vec<WithheldReport>,
     /// Over all episodes; null if of none all beginnings were seen.
     pub parallelism: Option<ParallelismReport>,
     /// Samples of where threads were; null without `--sample`.
@@ -193,6 +202,10 @@ pub struct Report {
     /// Why no barrier could be found; null if some were, or if none is known to
     /// be hidden. Also among `notes`.
     pub none_found_because: Option<String>,
+    /// What is missing in the recording that the report was made of; empty if nothing is. The
+    /// sentences are among `notes` too.
+    #[serde(default)]
+    pub incomplete: Vec<IncompleteReport>,
     /// What the user should know.
     pub notes: Vec<String>,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FunctionReport, SamplingReport, StandstillReport, locks, spin};
+use super::{FunctionReport, IncompleteReport, SamplingReport, StandstillReport, locks, spin};
 use crate::{
     counters::Plan,
     model::{cost::Tariff, site::SiteId, told::Told},
@@ -60,6 +60,9 @@ pub struct Run {
     pub watched: Option<Vec<Told>>,
     /// How many came before those.
     pub watched_omitted: u64,
+    /// What is missing in the recording that was read; told by nobody who watches.
+    #[serde(skip)]
+    pub incomplete: Vec<IncompleteReport>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Locks, if anybody looked.

@@ -109,6 +109,8 @@ pub fn empty() -> Snapshot {
             children: false,
             cpus: Some(8),
             none_found_because: None,
+            incomplete: Vec::new(),
+            withheld: Vec::new(),
             notes: Vec::new(),
         },
         now_ns: 400 * MS,

@@ -110,6 +110,12 @@ fn explained(verdict: &VerdictReport) -> f64 {
 }
 
 fn no_problem(report: &Report) -> Result<VerdictReport, String> {
+    if let Some(missing) = report.incomplete.first() {
+        return Err(format!(
+            "nothing was found in what was recorded, but {}",
+            missing.text
+        ));
+    }
     if report.hang.as_ref().is_some_and(StandstillReport::is_hang) {
         return Err(
             "its threads stood still at a barrier: the hang is what there is to say".into(),
