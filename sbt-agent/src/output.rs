@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
