@@ -30,7 +30,6 @@ impl Owned {
     /// `roots/secret` is root's, for root alone; `home` is the user's, with `home/.rc` and the project `home/project`.
     fn new() -> Self {
         let this = Self { all: folder() };
-        fs::set_permissions(this.all.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(this.at("roots")).unwrap();
         this.write_as_root("roots/secret", ROOTS);
         for name in ["home", "home/project", "home/project/sub"] {
@@ -117,8 +116,7 @@ fn settings_name_new_files_below_their_folder_only() {
     owned.link(owned.at("roots/new"), "home/project/to-new");
     owned.link(owned.at("roots/secret"), "home/project/to-secret");
     owned.link("/proc/self/cwd", "home/project/magic");
-    let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
-    nix::unistd::mkfifo(&project("pipe"), mode).unwrap();
+    run(command("mkfifo", &[project("pipe")])).expect(0);
     owned.give("home/project/pipe");
     let elsewhere = "may name new files below its own folder only";
     let (exists, by_link) = ("it exists", "a link lies on the way");
@@ -171,27 +169,29 @@ fn what_settings_name_below_their_folder_is_made_for_the_user() {
     let owned = Owned::new();
     owned.write(
         "home/project/sbt.toml",
-        "sample = 100\nfolded = \"stacks\"\n",
+        "sample = 200\nfolded = \"stacks\"\n",
     );
-    let watching = |options: &[&str], program: &[&str]| {
+    let truth = owned.at("home/truth");
+    install(&program("truth.c"), &truth);
+    let watching = |options: &[&str], program: &Path| {
         let mut command = under_sudo(&["run", "-q"]);
-        command.args(options).arg("--").args(program);
+        command.args(options).arg("--").arg(program);
+        command.args(["rounds=300", "base=2000", "load=spin"]);
         // Relative names begin at the working directory.
         command.current_dir(owned.at("home/project/sub"));
         run(command)
     };
-    let busy = ["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"];
-    watching(&[], &busy).expect(0);
+    watching(&[], &truth).expect(0);
     let file = owned.at("home/project/sub/stacks");
     let is = fs::metadata(&file).unwrap();
     assert_eq!((is.uid(), is.gid()), (NOBODY, NOBODY));
     assert!(is.len() > 0);
-    let again = watching(&[], &busy).expect(125);
+    let again = watching(&[], &truth).expect(125);
     assert!(again.one_line().contains("it exists"), "{again}");
-    watching(&["--folded", "stacks"], &busy).expect(0);
+    watching(&["--folded", "stacks"], &truth).expect(0);
     // Nothing is left where nothing was run, so that another try may make it.
     fs::remove_file(&file).unwrap();
-    watching(&[], &["./not-there"]).expect(127);
+    watching(&[], Path::new("./not-there")).expect(127);
     assert!(!file.exists());
 }
 
@@ -217,7 +217,10 @@ fn what_settings_name_to_be_read_is_read_as_the_user() {
     assert!(!finished.stderr.contains("Permission denied"), "{finished}");
     owned.write("home/project/sbt.toml", &text);
     let finished = check(&[]).expect(125);
-    assert!(finished.one_line().contains("Permission denied"), "{finished}");
+    assert!(
+        finished.one_line().contains("Permission denied"),
+        "{finished}"
+    );
 }
 
 #[test]
@@ -228,7 +231,10 @@ fn settings_are_read_as_the_user() {
     let mut command = under_sudo(&["run", "-v", "--", "true"]);
     command.current_dir(owned.at("home/project"));
     let finished = run(command).expect(125);
-    assert!(finished.one_line().contains("Permission denied"), "{finished}");
+    assert!(
+        finished.one_line().contains("Permission denied"),
+        "{finished}"
+    );
     assert!(!finished.stderr.contains("own"), "{finished}");
 }
 
@@ -298,14 +304,23 @@ fn capabilities_of_the_binary_open_no_files_of_others() {
     let secret = owned.at("roots/secret");
     for path in [&secret, &owned.at("roots/new")] {
         let mut command = as_nobody(&sbt);
-        command.args(["run", "--output"]).arg(path).args(["--", "true"]);
+        command
+            .args(["run", "--output"])
+            .arg(path)
+            .args(["--", "true"]);
         let finished = run(command).expect(125);
-        assert!(finished.one_line().contains("Permission denied"), "{finished}");
+        assert!(
+            finished.one_line().contains("Permission denied"),
+            "{finished}"
+        );
     }
     let mut command = as_nobody(&sbt);
     command.arg("report").arg(&secret);
     let finished = run(command).expect(1);
-    assert!(finished.one_line().contains("Permission denied"), "{finished}");
+    assert!(
+        finished.one_line().contains("Permission denied"),
+        "{finished}"
+    );
     assert_eq!(fs::read_to_string(&secret).unwrap(), ROOTS);
     assert!(!owned.at("roots/new").exists());
 }
@@ -315,7 +330,16 @@ fn the_folder_for_temporary_files_is_used_as_the_user() {
     needs_root!();
     let owned = Owned::new();
     // What a series of runs hands on has no name at all.
-    let mut command = under_sudo(&["scale", "-n", "1", "--repeat=1", "--", "sh", "-c", "exit {n}0"]);
+    let mut command = under_sudo(&[
+        "scale",
+        "-n",
+        "1",
+        "--repeat=1",
+        "--",
+        "sh",
+        "-c",
+        "exit {n}0",
+    ]);
     command.env("TMPDIR", owned.at("nowhere"));
     let finished = run(command);
     assert!(finished.stderr.contains("exit status 10"), "{finished}");
@@ -405,7 +429,11 @@ fn debug_information_of_a_process_is_opened_as_its_user() {
         let mut command = sbt_with(&["attach", "-q", "--duration=300ms", "--json", "--output"]);
         command.arg(&json).arg(target.pid().to_string());
         run(command).expect(0);
-        assert_eq!(Report::read(&json).sites()[0]["line"].as_u64(), found, "{mode:o}");
+        assert_eq!(
+            Report::read(&json).sites()[0]["line"].as_u64(),
+            found,
+            "{mode:o}"
+        );
     }
 }
 

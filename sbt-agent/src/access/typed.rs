@@ -60,21 +60,29 @@ enum Rights {
 }
 
 /// The rights in effect for this thread as long as there is one.
-enum Held {
-    /// Those of an ordinary user.
-    Scope(Scope),
-    /// Those of root.
-    Root(Writing),
+struct Held {
+    _callers: Option<Scope>,
+    _roots: Option<Writing>,
 }
 
 impl Rights {
     fn begin(self) -> io::Result<Held> {
         let user = caller();
         let is_root = nix::unistd::Uid::effective().is_root() && !is_scoped();
-        Ok(match self {
-            Self::Roots => Held::Root(Writing::begin()),
-            Self::Callers if user.is_none() && is_root => Held::Root(Writing::begin()),
-            Self::Callers => Held::Scope(Scope::begin(user)?),
+        let takes_roots = match self {
+            Self::Roots => true,
+            Self::Callers => user.is_none() && is_root,
+        };
+        Ok(if takes_roots {
+            Held {
+                _callers: None,
+                _roots: Some(Writing::begin()),
+            }
+        } else {
+            Held {
+                _callers: Some(Scope::begin(user)?),
+                _roots: None,
+            }
         })
     }
 }
