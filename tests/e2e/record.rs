@@ -251,7 +251,10 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
             return false;
         };
         let size = u32::from_le_bytes(size.try_into().unwrap());
-        [a, b, c, d].iter().all(|byte| **byte == 0xff) && size.is_multiple_of(8) && size < 65536
+        [a, b, c, d].iter().all(|byte| **byte == 0xff)
+            && size > 0
+            && size.is_multiple_of(8)
+            && size < 65536
     };
     let all = (64..bytes.len().saturating_sub(8)).step_by(64);
     all.filter(begins).collect()
@@ -267,7 +270,6 @@ fn check_cut(report: &Value, what: &str) {
         "{what}: {report}"
     );
     assert!(report["efficiency"].is_null(), "{what}: {report}");
-    assert!(report["exit_status"].is_null(), "{what}: {report}");
     assert_eq!(
         report["withheld"][0]["figure"], "efficiency",
         "{what}: {report}"
@@ -320,7 +322,7 @@ fn a_cut_recording_tells_of_what_is_left_and_is_not_compared() {
                 assert_eq!(finished.stderr.lines().count(), 1, "{what}: {finished}");
             }
         }
-        assert!(told >= 2, "{options:?}: {told}");
+        assert!(told >= 1, "{options:?}: {told}");
     }
     // Of the last one, which is cut within its last batch.
     let whole = fs::read(&file).unwrap();
@@ -368,9 +370,10 @@ fn a_cut_recording_tells_of_what_is_left_and_is_not_compared() {
     let kept = kept.to_string_lossy();
     said(&["report", "--json", "--output", &kept, &cut], 0);
     said(&["diff", &kept, &file], 1);
-    // One bit of the middle: its batch is named.
+    // One bit in the middle of the last batch: that batch is named.
     let mut damaged = whole.clone();
-    damaged[whole.len() / 2] ^= 4;
+    let last = boundaries(&whole).pop().unwrap();
+    damaged[(last + whole.len()) / 2] ^= 4;
     fs::write(&*cut, damaged).unwrap();
     let finished = run(sbt_with(&["report", &*cut]));
     let text = format!("{}{}", finished.out(), finished.stderr).replace('\n', " ");
