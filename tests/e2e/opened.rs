@@ -73,7 +73,7 @@ impl Owned {
                 let path = entry.unwrap().path();
                 let meta = fs::symlink_metadata(&path).unwrap();
                 let text = if meta.is_file() {
-                    fs::read_to_string(&path).unwrap()
+                    String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned()
                 } else {
                     String::new()
                 };
@@ -89,14 +89,10 @@ impl Owned {
     }
 }
 
-/// sbt, run by the user, by root, or by root for the user.
-fn callers(open: &Open) -> [(&'static str, Command); 3] {
-    let own = open.path("sbt");
-    if !own.exists() {
-        open.copy(sbt());
-    }
+/// sbt, run by the user, by root, or by root for the user. `own`: a copy of sbt that the user may execute.
+fn callers(own: &Path) -> [(&'static str, Command); 3] {
     [
-        ("user", as_nobody(&own)),
+        ("user", as_nobody(own)),
         ("root", sbt_with(&[""; 0])),
         ("sudo", under_sudo(&[])),
     ]
@@ -106,6 +102,7 @@ fn callers(open: &Open) -> [(&'static str, Command); 3] {
 fn settings_name_new_files_below_their_folder_only() {
     needs_root!();
     let open = Open::new();
+    let own = open.copy(sbt());
     let owned = Owned::new();
     let project = |name: &str| owned.at(&format!("home/project/{name}"));
     fs::hard_link(owned.at("roots/secret"), project("hard")).unwrap();
@@ -143,7 +140,7 @@ fn settings_name_new_files_below_their_folder_only() {
         ("sub/link/secret".into(), by_link),
         ("magic/new".into(), by_link),
     ] {
-        for (caller, mut command) in callers(&open) {
+        for (caller, mut command) in callers(&own) {
             let text = format!("sample = 100\nfolded = \"{named}\"\n");
             owned.write("home/project/sbt.toml", &text);
             if caller == "root" {
