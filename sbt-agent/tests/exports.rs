@@ -176,7 +176,7 @@ fn a_recording_becomes_a_page_a_trace_tables_and_stacks() {
     let file = folder.path().join("run.sbt");
     recorded(&file, 4, 500, true);
     let exports = all(folder.path());
-    let report = exports::write(&file, &exports, false).unwrap();
+    let report = exports::write(&file, &exports).unwrap();
     assert_eq!(report.episodes, 500, "{:?}", report.notes);
 
     let table = rows(exports.csv.unwrap());
@@ -230,7 +230,7 @@ fn what_cannot_be_made_leaves_all_as_it_was() {
     fs::write(folder.path().join("out.html"), "old").unwrap();
     let fails = |file: &Path, exports: &Exports, words: &str| {
         let before = names(folder.path());
-        let error = format!("{:#}", exports::write(file, exports, false).unwrap_err());
+        let error = format!("{:#}", exports::write(file, exports).unwrap_err());
         assert!(error.contains(words), "{error}");
         assert_eq!(error.lines().count(), 1);
         assert_eq!(names(folder.path()), before);
@@ -255,16 +255,14 @@ fn a_report_gives_what_needs_no_single_episodes() {
     let report = sbt::record::report(&file).unwrap();
     fs::write(&json, serde_json::to_string(&report).unwrap()).unwrap();
     let exports = all(folder.path());
-    let error = exports::write(&json, &exports, false)
-        .unwrap_err()
-        .to_string();
+    let error = exports::write(&json, &exports).unwrap_err().to_string();
     assert!(error.contains("--perfetto needs a recording"), "{error}");
     let tables = Exports {
         html: exports.html.clone(),
         csv: exports.csv,
         ..Exports::default()
     };
-    exports::write(&json, &tables, false).unwrap();
+    exports::write(&json, &tables).unwrap();
     let page = fs::read_to_string(exports.html.unwrap()).unwrap();
     assert!(page.contains("No timeline: this page was made from a report"));
     assert_eq!(rows(tables.csv.unwrap()).len(), 3);
@@ -279,7 +277,7 @@ fn a_recording_that_breaks_off_gives_what_it_holds() {
         folded: None,
         ..all(folder.path())
     };
-    let report = exports::write(&file, &exports, false).unwrap();
+    let report = exports::write(&file, &exports).unwrap();
     assert_eq!(report.episodes, 100);
     assert!(report.notes.iter().any(|note| note.contains("no end")));
     assert_eq!(rows(exports.csv_episodes.unwrap()).len(), 1 + 300);
@@ -291,7 +289,7 @@ fn many_episodes_make_no_large_files() {
     let file = folder.path().join("run.sbt");
     recorded(&file, 2, 50_000, true);
     let exports = all(folder.path());
-    let report = exports::write(&file, &exports, false).unwrap();
+    let report = exports::write(&file, &exports).unwrap();
     assert_eq!(report.episodes, 50_000);
     let size = |path: Option<PathBuf>| fs::metadata(path.unwrap()).unwrap().len();
     assert!(size(exports.html) < 3_000_000);

@@ -199,7 +199,7 @@ fn report(
     written.extend(output::exports::written(exports));
     guard::check(&[(READ, Some(file))], &written)?;
     let report = if exports.any() {
-        let report = output::exports::write(file, exports, allow_incomplete)?;
+        let report = output::exports::write_if(file, exports, allow_incomplete)?;
         if !to.json && to.output.is_none() {
             return Ok(0);
         }
