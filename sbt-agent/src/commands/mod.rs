@@ -86,16 +86,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             tolerance,
             allow_incomplete,
             to,
-        } => {
-            let read = [before.as_path(), after.as_path()].map(|path| (READ, Some(path)));
-            guard::check(&read, &[("--output", to.output.as_deref())])?;
-            let compared = |path| compared(path, allow_incomplete);
-            let (before, after) = (compared(&before)?, compared(&after)?);
-            let all = compare::compare(&before, &after);
-            output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
-            let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
-            Ok(u8::from(is_slower))
-        }
+        } => diff([&before, &after], tolerance, allow_incomplete, &to),
         Command::Check {
             rules,
             junit,
@@ -200,6 +191,22 @@ fn compared(path: &Path, allow_incomplete: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// Puts two runs side by side.
+fn diff(
+    [before, after]: [&Path; 2],
+    tolerance: Option<f64>,
+    allow_incomplete: bool,
+    to: &cli::Asked,
+) -> anyhow::Result<u8> {
+    let read = [before, after].map(|path| (READ, Some(path)));
+    guard::check(&read, &[("--output", to.output.as_deref())])?;
+    let compared = |path| compared(path, allow_incomplete);
+    let all = compare::compare(&compared(before)?, &compared(after)?);
+    output::deliver_asked(&all, to, |all, style| text::diff(all, tolerance, style))?;
+    let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
+    Ok(u8::from(is_slower))
+}
+
 /// Tells what a recording or a report has.
 fn report(
     file: &Path,
@@ -212,7 +219,7 @@ fn report(
     written.extend(output::exports::written(exports));
     guard::check(&[(READ, Some(file))], &written)?;
     let report = if exports.any() {
-        let report = output::exports::write(file, exports, allow_incomplete)?;
+        let report = output::exports::write_if(file, exports, allow_incomplete)?;
         if !to.json && to.output.is_none() {
             return Ok(0);
         }

@@ -74,12 +74,21 @@ impl Files {
 }
 
 /// Writes all that was asked for, and gives the report that it was made from. That none of
-/// it is what is read is for [`super::guard::check`] to say, first.
+/// it is what is read is for [`super::guard::check`] to say, first. Of a recording that is cut or
+/// damaged it writes what is there.
 ///
 /// # Errors
-/// The file is no recording, and what was asked for needs one; or something is missing in it,
-/// without `allow_incomplete`; or something cannot be written. Then nothing is replaced.
-pub fn write(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyhow::Result<Report> {
+/// The file is no recording, and what was asked for needs one; or something cannot be
+/// written. Then nothing is replaced.
+pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
+    write_if(file, exports, true)
+}
+
+/// The same; without `allow_incomplete` only of a recording in which nothing is missing.
+///
+/// # Errors
+/// Likewise, or something is missing.
+pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyhow::Result<Report> {
     let shown = printable(&file.to_string_lossy());
     let report = match record::open(file)? {
         Source::Recording(replay) => {
@@ -335,7 +344,7 @@ mod tests {
     fn of_a_whole_recording_all_is_drawn() {
         let folder = tempfile::tempdir().unwrap();
         let written = Written::run(2 * S, None, Ending::Orderly);
-        let report = write(&written.path(), &exports(&folder), false).unwrap();
+        let report = write(&written.path(), &exports(&folder)).unwrap();
         let rows = rows(&folder);
         assert_eq!(rows.len() as u64, report.episodes * 3);
         assert_eq!(rows[0].1, 0);
@@ -350,7 +359,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keep = Keep::Events(Duration::from_secs(4));
         let written = Written::run(30 * S, Some(keep), Ending::Orderly);
-        let report = write(&written.path(), &exports(&folder), false).unwrap();
+        let report = write(&written.path(), &exports(&folder)).unwrap();
         let rows = rows(&folder);
         let kept = rows.len() as u64;
         assert!((400..report.episodes * 3).contains(&kept), "{kept}");
@@ -370,10 +379,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let written = Written::run(2 * S, Some(Keep::Statistics), Ending::Orderly);
         let all = exports(&folder);
-        let error = write(&written.path(), &all, false)
-            .err()
-            .unwrap()
-            .to_string();
+        let error = write(&written.path(), &all).err().unwrap().to_string();
         assert!(
             error.starts_with("--perfetto needs single episodes"),
             "{error}"
@@ -384,16 +390,13 @@ mod tests {
             perfetto: None,
             ..all.clone()
         };
-        let error = write(&written.path(), &table, false)
-            .err()
-            .unwrap()
-            .to_string();
+        let error = write(&written.path(), &table).err().unwrap().to_string();
         assert!(error.starts_with("--csv-episodes needs"), "{error}");
         let rest = Exports {
             csv_episodes: None,
             ..table
         };
-        write(&written.path(), &rest, false).unwrap();
+        write(&written.path(), &rest).unwrap();
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         assert!(page.contains("No timeline: the recording has statistics only"));
         assert!(!page.contains("id=\"tl-data\""));
@@ -404,20 +407,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let written = Written::run(2 * S, None, Ending::Killed);
         let all = exports(&folder);
-        let error = write(&written.path(), &all, false).err().unwrap();
+        let error = write_if(&written.path(), &all, false).err().unwrap();
         let error = error.to_string();
         assert!(error.starts_with("--perfetto would not say"), "{error}");
         assert!(error.contains("the recording has no end"), "{error}");
         assert!(error.contains("--allow-incomplete"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        let report = write(&written.path(), &all, true).unwrap();
+        let report = write_if(&written.path(), &all, true).unwrap();
         assert_eq!(rows(&folder).len() as u64, report.episodes * 3);
         // A page says it by itself.
         let page = Exports {
             html: all.html.clone(),
             ..Exports::default()
         };
-        write(&written.path(), &page, false).unwrap();
+        write_if(&written.path(), &page, false).unwrap();
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         assert!(page.contains("Not complete: the recording has no end"));
     }
@@ -434,7 +437,7 @@ mod tests {
         let cut = folder.path().join("cut.sbt");
         for part in 1..40 {
             fs::write(&cut, &whole[..whole.len() * part / 40]).unwrap();
-            if let Ok(report) = write(&cut, &exports(&folder), true) {
+            if let Ok(report) = write(&cut, &exports(&folder)) {
                 assert!(!report.is_complete());
             }
         }
