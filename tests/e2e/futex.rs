@@ -1,7 +1,7 @@
 //! Barriers made of atomics and futexes.
 
 use crate::{
-    harness::{Report, best_of_five, needs_root, number, watch_with},
+    harness::{Report, needs_root, number, watch_with},
     programs::{Build, line, program},
 };
 
@@ -14,20 +14,13 @@ fn watch(options: &[&str], program: &std::path::Path, arguments: &[&str]) -> Rep
 }
 
 /// The same of as many threads and rounds as by default, in which each thread that does not
-/// come last gets to wait: the others may be quicker, and it makes no system call then.
+/// come last waits: without `all=1` the others may be quicker, and it makes no system call then.
 #[track_caller]
 fn watch_all_wait(program: &std::path::Path, arguments: &[&str]) -> Report {
-    let mut whole = None;
-    best_of_five(|| {
-        let (finished, report) = watch_with(&["--futex=on"], program, arguments);
-        let told = String::from_utf8_lossy(&finished.expect(0).stdout).into_owned();
-        if told.trim() != "waits 300 wakes 100" {
-            return Err(told);
-        }
-        whole = Some(report);
-        Ok(())
-    });
-    whole.expect("it is there after a success")
+    let arguments = [arguments, &["all=1"]].concat();
+    let (finished, report) = watch_with(&["--futex=on"], program, &arguments);
+    assert_eq!(finished.expect(0).out().trim(), "waits 300 wakes 100");
+    report
 }
 
 fn has_note(report: &Report) -> bool {
@@ -152,15 +145,10 @@ fn auto_finds_it_while_nothing_else_is_there() {
 #[test]
 fn auto_leaves_a_program_alone_that_shows_its_barriers() {
     needs_root!();
-    best_of_five(|| {
-        let arguments = ["rounds=300", "load=1000", "hold=2"];
-        let report = watch(&[], &program("condbarrier.c"), &arguments);
-        report.is_exactly(1200, 300);
-        // Where the machine stood still at the start, none had been shown yet.
-        (!has_note(&report))
-            .then_some(())
-            .ok_or_else(|| report.to_string())
-    });
+    let arguments = ["rounds=300", "load=1000", "hold=2"];
+    let report = watch(&[], &program("condbarrier.c"), &arguments);
+    report.is_exactly(1200, 300);
+    assert!(!has_note(&report), "{report}");
 }
 
 #[test]

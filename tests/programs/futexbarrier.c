@@ -9,18 +9,24 @@
 //                         one of them twice as long
 //              [slow=N]   always thread N then, from 0
 //              [late=MS]  before the first round
+//              [all=1]    that one comes when all others sleep at the barrier
 //
 // Writes how often it has waited and woken: "waits N wakes M".
 #include "common.h"
 #include <linux/futex.h>
+#include <sched.h>
 
 struct barrier {
     uint32_t come, round, needed;
 };
 
 static struct barrier barrier;
-static long threads, rounds, load, slow;
+static long threads, rounds, load, slow, all;
 static uint64_t waits, wakes;
+
+// Of each thread its number, and how many rounds it has begun to come to.
+static pid_t ids[64];
+static long came[64];
 
 __attribute__((always_inline)) static inline long call(uint32_t *word, long op, long value)
 {
@@ -126,11 +132,37 @@ __attribute__((noipa)) static void wait_by_wrappers(struct barrier *b)
 
 static void (*meet)(struct barrier *) = wait_by_call;
 
+static int is_asleep(pid_t id)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", id);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    return strstr(text, ") S ") != NULL;
+}
+
+// Until all others sleep, which they only do at the barrier.
+static void let_others_sleep(long me, long round)
+{
+    for (long i = 0; i < threads; i++)
+        while (i != me && !(__atomic_load_n(&came[i], __ATOMIC_ACQUIRE) > round && is_asleep(ids[i])))
+            sched_yield();
+}
+
 static void *work(void *argument)
 {
     long me = (long)argument;
+    ids[me] = gettid();
     for (long round = 0; round < rounds; round++) {
-        spin_us((slow < 0 ? round % threads : slow) == me ? 2 * load : load);
+        int is_last = (slow < 0 ? round % threads : slow) == me;
+        spin_us(is_last ? 2 * load : load);
+        if (all && is_last)
+            let_others_sleep(me, round);
+        __atomic_store_n(&came[me], round + 1, __ATOMIC_RELEASE);
         meet(&barrier);
     }
     return NULL;
@@ -149,6 +181,7 @@ int main(int argc, char **argv)
     rounds = option(argc, argv, "rounds", 100);
     load = option(argc, argv, "load", 1000);
     slow = option(argc, argv, "slow", -1);
+    all = option(argc, argv, "all", 0);
     barrier.needed = (uint32_t)threads;
     sleep_us(option(argc, argv, "late", 0) * 1000);
     pthread_t others[64];

@@ -23,7 +23,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Code, Relation,
+    Code, Functions, Relation,
     round::{Ended, Waiter},
 };
 use crate::event::{CallersId, Tid};
@@ -56,22 +56,50 @@ const MAX_WAIT_CALLERS: usize = 32;
 #[derive(Debug, Default)]
 pub struct Relations {
     known: FxHashMap<(CallersId, CallersId), Relation>,
+    /// With which others each chain of callers was compared.
+    compared: FxHashMap<CallersId, FxHashSet<CallersId>>,
+    functions: FxHashMap<CallersId, Functions>,
     /// Callers of wakes that have completed rounds of barriers.
     pub proven: FxHashSet<CallersId>,
 }
 
 impl Relations {
     pub fn get(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> Relation {
-        *self
-            .known
-            .entry((wait, wake))
-            .or_insert_with(|| code.relation(wait, wake))
+        if let Some(known) = self.known.get(&(wait, wake)) {
+            return *known;
+        }
+        let relation = code.relation(wait, wake);
+        self.known.insert((wait, wake), relation);
+        self.compared.entry(wait).or_default().insert(wake);
+        self.compared.entry(wake).or_default().insert(wait);
+        relation
+    }
+
+    /// See [`Code::functions`].
+    pub fn functions(
+        &mut self,
+        callers: CallersId,
+        code: &mut dyn Code,
+    ) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let known = self.functions.entry(callers);
+        let functions: Functions = *known.or_insert_with(|| code.functions(callers));
+        functions.into_iter().flatten()
+    }
+
+    /// Whether a wait and a wake may be those of a barrier that keeps threads out.
+    fn may_be_phases(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> bool {
+        let mut of_wait = self.functions(wait, code);
+        let of_wake: Vec<_> = self.functions(wake, code).collect();
+        of_wait.any(|function| of_wake.contains(&function))
     }
 
     /// The number of a chain of callers means another one from here on.
     pub fn forget(&mut self, callers: CallersId) {
-        self.known
-            .retain(|(wait, wake), _| *wait != callers && *wake != callers);
+        for other in self.compared.remove(&callers).into_iter().flatten() {
+            self.known.remove(&(callers, other));
+            self.known.remove(&(other, callers));
+        }
+        self.functions.remove(&callers);
         self.proven.remove(&callers);
     }
 
@@ -178,7 +206,10 @@ impl Proof {
     ) -> bool {
         let now = waiters.iter().map(|waiter| waiter.callers);
         let mut waits = self.waits.iter().copied().chain(now);
-        waits.any(|wait| relations.get(wait, wake, code) == Relation::Leaves)
+        waits.any(|wait| {
+            relations.may_be_phases(wait, wake, code)
+                && relations.get(wait, wake, code) == Relation::Leaves
+        })
     }
 
     /// Whether the code of all its rounds is a barrier's, as far as it is known: who has called

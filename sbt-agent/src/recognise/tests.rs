@@ -6,7 +6,7 @@ mod none;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Code, MAX_HELD_NS, NoCode, Recogniser, Relation};
+use super::{Code, Functions, MAX_HELD_NS, NoCode, Recogniser, Relation, Relations};
 use crate::{
     event::{CallersId, Clocks, Event, Evidence, Kind, SPACE, Tid},
     model::Model,
@@ -295,6 +295,85 @@ fn who_is_kept_out_comes_when_it_is_let_in() {
         from(&mut world, LEAVES);
     }
     recognise(&world.events, &mut Parsec).is(200, 50, 0);
+}
+
+/// A program that comes to its barrier at many places, each in a function of its own, which
+/// counts what it is asked.
+struct Many {
+    asked: usize,
+    /// Whether it says in which functions its calls are.
+    is_told: bool,
+}
+
+impl Many {
+    fn calls(place: u32) -> [CallersId; 2] {
+        [CallersId(2 * place), CallersId(2 * place + 1)]
+    }
+}
+
+impl Code for Many {
+    fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
+        self.asked += 1;
+        if wait.0 / 2 == wake.0 / 2 {
+            Relation::Alternatives
+        } else {
+            Relation::Apart
+        }
+    }
+
+    fn functions(&mut self, callers: CallersId) -> Functions {
+        let function = if self.is_told { callers.0 / 2 } else { 0 };
+        [Some((0, function.into())), None]
+    }
+}
+
+#[test]
+fn a_program_with_many_places_is_not_asked_about_each_pair_of_them() {
+    let mut world = World::default();
+    let places = 300;
+    for round in 0..3 * places {
+        let begin = world.events.len();
+        world.round(&rotated(4, round), CV);
+        let [waits, wakes] = Many::calls(round % places);
+        for event in &mut world.events[begin..] {
+            match event {
+                Event::Wait { callers, .. } => *callers = waits,
+                Event::Wake { callers, .. } => *callers = wakes,
+                _ => {}
+            }
+        }
+    }
+    let [told, untold] = [true, false].map(|is_told| {
+        let mut code = Many { asked: 0, is_told };
+        let output = recognise(&world.events, &mut code);
+        output.is(u64::from(12 * places), u64::from(3 * places), 0);
+        code.asked
+    });
+    assert!(told < 4 * places as usize, "{told} pairs");
+    assert!(untold > (places * places / 4) as usize, "{untold} pairs");
+}
+
+/// What a number of callers meant is forgotten when it means others, and nothing else is.
+#[test]
+fn relations_are_asked_anew_where_numbers_mean_others() {
+    let mut relations = Relations::default();
+    let mut code = Many {
+        asked: 0,
+        is_told: true,
+    };
+    let all = || (0..9).flat_map(|wait| (0..9).map(move |wake| (wait, wake)));
+    for _ in 0..2 {
+        for (wait, wake) in all() {
+            let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
+        }
+        assert_eq!(code.asked, 81);
+    }
+    relations.forget(CallersId(4));
+    for (wait, wake) in all() {
+        let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
+    }
+    // Nine of it as a wait, and as many as a wake.
+    assert_eq!(code.asked, 81 + 17);
 }
 
 /// Threads look for a while before they wait, and some are let go without having waited.

@@ -12,7 +12,7 @@ use crate::{
         site::{PlaceId, Roles},
     },
     place::printable,
-    recognise::{Code, Recogniser, Relation},
+    recognise::{Code, Functions, Recogniser, Relation},
     source::Source,
     target::sites::{Resolver, SystemCaller},
     words::command_line,
@@ -104,6 +104,14 @@ impl Code for Asking<'_> {
             }
             _ => Relation::Unknown,
         }
+    }
+
+    fn functions(&mut self, callers: CallersId) -> Functions {
+        let Some((process, chain)) = self.addresses.get(&callers) else {
+            return [None; 2];
+        };
+        self.resolver.turn_to(*process);
+        self.resolver.phase_functions(chain)
     }
 }
 

@@ -13,17 +13,21 @@
 //! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
 
 use std::{
+    cell::OnceCell,
     collections::{HashMap, VecDeque},
-    iter::repeat,
+    rc::Rc,
 };
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::debuginfo::Symbol;
-use super::elf::{Segment, code_at, imported_at};
+use super::elf::{Imports, Segment, code_at};
 use crate::recognise::Relation;
 
 mod counted;
+mod graphs;
+
+pub(super) use graphs::Graphs;
 
 /// Of longer functions not all is read, bytes.
 const MAX_FUNCTION: u64 = 1 << 16;
@@ -129,6 +133,8 @@ struct Graph {
     locks: Vec<usize>,
     /// Those that give one back, or try to take it, rising.
     yields: Vec<usize>,
+    /// See [`Graph::with_yields_free`].
+    yields_free: OnceCell<Box<Graph>>,
 }
 
 /// What is known of what is called.
@@ -175,44 +181,61 @@ impl Known {
 pub(super) struct Code<'a> {
     pub(super) image: &'a [u8],
     pub(super) segments: &'a [Segment],
+    pub(super) imports: &'a Imports,
+    /// What of it has been decoded.
+    pub(super) graphs: &'a Graphs,
     /// Which function an address is in.
     pub(super) function: &'a dyn Fn(u64) -> Option<Symbol>,
-    /// The same of many addresses, which must rise, where they have names; or nothing.
-    pub(super) names: &'a dyn Fn(&[u64]) -> Vec<Option<Symbol>>,
+    /// The same where it has a name.
+    pub(super) named: &'a dyn Fn(u64) -> Option<Symbol>,
+}
+
+impl Code<'_> {
+    /// The function around a call, by its return address.
+    fn around(&self, returns: u64) -> Option<Symbol> {
+        (self.function)(returns.wrapping_sub(1))
+    }
+
+    fn imported_at(&self, address: u64) -> Option<String> {
+        self.imports.at(self.image, self.segments, address)
+    }
+
+    /// A function's instructions, decoded once for all that is asked of it.
+    fn graph(&self, symbol: &Symbol) -> Option<Rc<Graph>> {
+        self.graphs.get(symbol.start, || {
+            let size = symbol.size.min(MAX_FUNCTION);
+            let code = code_at(self.image, self.segments, symbol.start, size)?;
+            let of = |to: u64| {
+                let own = || Some((self.named)(to).filter(|named| named.start == to)?.name);
+                let name = self.imported_at(to).or_else(own);
+                (to, name.map_or(Known::Nothing, |name| Known::of(&name)))
+            };
+            let known = |targets: &[u64]| targets.iter().map(|to| of(*to)).collect();
+            Some(Graph::new(code.bytes, symbol.start, known))
+        })
+    }
+}
+
+/// Where the function begins around a call of a wait or a wake, by its return address, if it is
+/// one of which [`relation`] may say that threads are kept out there, or let in.
+pub(super) fn with_phases(code: &Code<'_>, returns: u64) -> Option<u64> {
+    let symbol = code.around(returns)?;
+    let graph = code.graph(&symbol)?;
+    let call = graph.call_before(returns)?;
+    (graph.calls_of(graph.nodes[call].flow).len() <= MAX_PAIRS).then_some(symbol.start)
 }
 
 /// How a call of a function that wakes stands to one of a function that waits, by
 /// the addresses to which they return in the numbering of the file. `until`: the function
 /// waits until its condition is true, however often it is woken.
 pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Relation {
-    let Code {
-        image,
-        segments,
-        function,
-        names,
-    } = *code;
-    let around = |address: u64| function(address.wrapping_sub(1));
-    let (Some(waits), Some(wakes)) = (&around(wait), &around(wake)) else {
+    let (Some(waits), Some(wakes)) = (&code.around(wait), &code.around(wake)) else {
         return Relation::Unknown;
     };
     if NAMED.contains(&waits.name.as_str()) {
         return Relation::Counted;
     }
-    let read = |symbol: &Symbol| {
-        let size = symbol.size.min(MAX_FUNCTION);
-        let code = code_at(image, segments, symbol.start, size)?;
-        let known = |targets: &[u64]| {
-            let named = names(targets).into_iter().chain(repeat(None));
-            let of = |(to, named): (&u64, Option<Symbol>)| {
-                let own = || Some(named.filter(|named| named.start == *to)?.name);
-                let name = imported_at(image, segments, *to).or_else(own);
-                (*to, name.map_or(Known::Nothing, |name| Known::of(&name)))
-            };
-            targets.iter().zip(named).map(of).collect()
-        };
-        Some(Graph::new(code.bytes, symbol.start, known))
-    };
-    let Some(around_wake) = read(wakes) else {
+    let Some(around_wake) = code.graph(wakes) else {
         return Relation::Unknown;
     };
     if waits.start == wakes.start {
@@ -224,7 +247,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
             _ => Relation::Unknown,
         };
     }
-    let Some(around_wait) = read(waits) else {
+    let Some(around_wait) = code.graph(waits) else {
         return Relation::Unknown;
     };
     let (Some(wait), Some(wake)) = (around_wait.call_before(wait), around_wake.call_before(wake))
@@ -240,7 +263,8 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
         // Through a pointer anything may have been called.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
             let wakes = around_wait.jumps_out(|to| {
-                imported_at(image, segments, to).is_some_and(|name| WAKING.contains(&name.as_str()))
+                code.imported_at(to)
+                    .is_some_and(|name| WAKING.contains(&name.as_str()))
             });
             if !wakes.is_empty() {
                 return around_wait.decided(&[wait], &wakes, until);
@@ -288,6 +312,7 @@ impl Graph {
             before: vec![Vec::new(); nodes.len()],
             locks: Vec::new(),
             yields: Vec::new(),
+            yields_free: OnceCell::new(),
             nodes,
             instructions,
         };
@@ -457,18 +482,21 @@ impl Graph {
     }
 
     /// The same function, of which calls that yield a mutex do not count.
-    fn with_yields_free(&self) -> Self {
-        let mut nodes = self.nodes.clone();
-        for index in &self.yields {
-            nodes[*index].flow = Flow::Next;
-        }
-        Self {
-            nodes,
-            instructions: self.instructions.clone(),
-            before: self.before.clone(),
-            locks: self.locks.clone(),
-            yields: Vec::new(),
-        }
+    fn with_yields_free(&self) -> &Self {
+        self.yields_free.get_or_init(|| {
+            let mut nodes = self.nodes.clone();
+            for index in &self.yields {
+                nodes[*index].flow = Flow::Next;
+            }
+            Box::new(Self {
+                nodes,
+                instructions: self.instructions.clone(),
+                before: self.before.clone(),
+                locks: self.locks.clone(),
+                yields: Vec::new(),
+                yields_free: OnceCell::new(),
+            })
+        })
     }
 
     /// The same of several, and of those that a test decides between whether it counts.

@@ -149,9 +149,12 @@ impl DebugInfo {
 
     /// By the symbol tables: where the function begins that spans the address, and its name.
     fn symbol_at(&self, vaddr: u64) -> Option<(u64, String)> {
-        let symbols = self.symbols();
-        let functions = self.functions.get_or_init(|| symbols.by_address());
-        symbols.at(vaddr, functions)
+        self.symbols().at(vaddr, self.by_address())
+    }
+
+    /// Where the functions of the symbol tables are: the tables are read for it once.
+    fn by_address(&self) -> &ByAddress {
+        self.functions.get_or_init(|| self.symbols().by_address())
     }
 
     /// The file that DWARF is read from.

@@ -9,6 +9,7 @@ mod condvars;
 mod imports;
 mod layout;
 pub(super) mod names;
+mod offered;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -30,7 +31,8 @@ pub use crate::access::target::open as open_regular;
 
 use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at, data_at, is_after_call, is_after_direct_call};
-pub(super) use imports::{imported_at, imported_through, jumps_through};
+pub(super) use imports::{Imports, jumps_through};
+pub(super) use offered::DynamicNames;
 
 /// More points than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;

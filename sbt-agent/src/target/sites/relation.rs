@@ -1,6 +1,11 @@
 //! How two calls of the target's code stand to each other.
 
-use super::{Resolver, module::function_at};
+use std::collections::HashMap;
+
+use super::{
+    Resolver,
+    module::{InCondition, function_at},
+};
 use crate::{
     place::{Frame, is_of_library, short},
     recognise::Relation,
@@ -71,18 +76,36 @@ impl Resolver {
         let first = chain.iter().position(|address| {
             let call = address.wrapping_sub(1);
             let found = self.find(call).or_else(|| self.find_in_program(call));
-            let frames = found.map(|(module, vaddr)| self.frames(module, vaddr));
-            let frames = frames.unwrap_or_default();
-            of_condition |= frames.iter().any(is_condition);
-            // The function, whatever is inlined into it.
-            let function = frames.last();
-            !function.is_some_and(|frame| is_condition(frame) || is_under_conditions(frame))
+            let found = found.map(|(module, vaddr)| self.in_condition(module, vaddr));
+            let found = found.unwrap_or_default();
+            of_condition |= found.is_of_it;
+            !found.is_inside
         });
         match first {
             Some(first) if of_condition => &chain[first..],
             Some(_) => chain,
             None => &[],
         }
+    }
+
+    /// What a call is to the condition variable of a library. Debug information is asked once
+    /// for each call, however many others it is compared with.
+    pub(super) fn in_condition(&self, module: usize, vaddr: u64) -> InCondition {
+        let known = &self.modules[module].conditions;
+        if let Some(known) = known.borrow().get(&vaddr) {
+            return *known;
+        }
+        let frames = self.frames(module, vaddr);
+        // The function, whatever is inlined into it.
+        let function = frames.last();
+        let found = InCondition {
+            is_of_it: frames.iter().any(is_condition),
+            is_inside: function
+                .is_some_and(|frame| is_condition(frame) || is_under_conditions(frame)),
+            is_of_c: function.is_some_and(is_condition_of_c),
+        };
+        remember(&mut known.borrow_mut(), vaddr, found);
+        found
     }
 
     /// The function of the program's own from which both of two calls come, by their return
@@ -162,23 +185,62 @@ impl Resolver {
         if wait.0 != wake.0 {
             return Relation::Apart;
         }
-        let module = &self.modules[wake.0];
-        let Ok(image) = module.file.image() else {
-            return Relation::Unknown;
-        };
-        let unwind = self.walks.unwind(wake.0, &module.file);
-        let debug = self.debug(wake.0);
-        let code = alternatives::Code {
-            image: &image,
-            segments: &module.segments,
-            function: &|address| function_at(debug, unwind.as_deref(), address),
-            names: &|addresses| {
-                let named = debug.map(|debug| debug.spanning(addresses));
-                named.unwrap_or_default()
-            },
-        };
-        alternatives::relation(&code, wait.1, wake.1, until)
+        let pair = (wait.1, wake.1, until);
+        if let Some(known) = self.modules[wake.0].relations.borrow().get(&pair) {
+            return *known;
+        }
+        let found = self.with_code(wake.0, |code| {
+            alternatives::relation(code, wait.1, wake.1, until)
+        });
+        let known = &self.modules[wake.0].relations;
+        remember(&mut known.borrow_mut(), pair, found);
+        found
     }
+
+    /// Of a call by its return address, the function in whose code a barrier may keep threads
+    /// out until all have left: of two calls in different ones neither is such a barrier's.
+    /// `None` if its code has no such barrier.
+    pub fn phase_functions(&mut self, chain: &[u64]) -> [Option<(usize, u64)>; 2] {
+        let Some(innermost) = chain.first().copied() else {
+            return [None; 2];
+        };
+        let own = self.handed_to(chain).first().copied();
+        let own = own.filter(|own| *own != innermost);
+        [Some(innermost), own].map(|address| self.phase_function(address?))
+    }
+
+    fn phase_function(&mut self, address: u64) -> Option<(usize, u64)> {
+        let call = address.wrapping_sub(1);
+        let (number, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+        let start = self.with_code(number, |code| {
+            alternatives::with_phases(code, vaddr.wrapping_add(1))
+        })?;
+        Some((number, start))
+    }
+
+    fn with_code<T>(&mut self, number: usize, ask: impl FnOnce(&alternatives::Code<'_>) -> T) -> T {
+        let module = &self.modules[number];
+        let unwind = self.walks.unwind(number, &module.file);
+        let debug = self.debug(number);
+        ask(&alternatives::Code {
+            image: module.image(),
+            segments: &module.segments,
+            imports: module.imports(),
+            graphs: &module.graphs,
+            function: &|address| function_at(debug, unwind.as_deref(), address),
+            named: &|address| debug?.spanning(address),
+        })
+    }
+}
+
+/// Of so many calls, or pairs of calls, of a file it is remembered what they are.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+fn remember<K: Eq + std::hash::Hash, V>(known: &mut HashMap<K, V>, key: K, value: V) {
+    if known.len() >= MAX_REMEMBERED {
+        known.clear();
+    }
+    known.insert(key, value);
 }
 
 /// Where the ways to a wait and to a wake part, innermost first. Where they are one call, in a
