@@ -112,6 +112,42 @@ fn the_whole_is_judged_by_the_tolerance_alone() {
 }
 
 #[test]
+fn what_is_slower_by_just_as_much_as_is_tolerated_is_tolerated() {
+    for pct in [0.0, 1.0, 7.0, 10.0, 15.0, 25.0, 33.0] {
+        for before in [100, 1_000, 1_000_000] {
+            let most = tolerated(before, pct);
+            for (after, expected) in [(most - 1, false), (most, false), (most + 1, true)] {
+                let change = Change {
+                    beyond_noise: Some(true),
+                    ..Change::plain(Some(before), Some(after))
+                };
+                assert_eq!(change.exceeds(pct), expected, "{before} {after} {pct}");
+                assert_eq!(change.is_slower_by(pct), expected, "{before} {after} {pct}");
+            }
+        }
+    }
+    assert_eq!(tolerated(100, 10.0), 110);
+    assert!(!Change::plain(Some(0), Some(9)).exceeds(10.0));
+    assert!(!Change::plain(None, Some(9)).exceeds(10.0));
+}
+
+#[test]
+fn sums_of_a_run_that_lost_events_do_not_compare() {
+    let mut after = run();
+    after.lost_events = 1;
+    for (before, after) in [(run(), after.clone()), (after, run())] {
+        let all = compare(&before, &after);
+        assert!(all.notes[0].contains("lost 1 events"), "{:?}", all.notes);
+        for site in &all.sites {
+            assert_eq!(site.episodes.change_pct, None);
+            assert_eq!((site.lost_ns.change_pct, site.cost_ns), (None, None));
+            assert_eq!(site.phase_ns.change_pct, Some(0.0));
+        }
+        assert!(all.phases.iter().all(|phase| phase.cost_ns.is_none()));
+    }
+}
+
+#[test]
 fn sites_are_the_same_where_lines_moved() {
     let before = at_lines(&[10, 20, 30]);
     // By as much as the distance of two barriers.

@@ -2,7 +2,7 @@
 
 use super::{
     Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline, complete, hang,
-    measure::{self, Measured},
+    measure::{self, Measured, Unknown},
     sites::{Subject, meant},
 };
 use crate::report::{Figure, Report, SiteReport};
@@ -188,13 +188,14 @@ fn let_off(mut outcomes: Vec<Outcome>, sites: &[&SiteReport]) -> Vec<Outcome> {
     outcomes
 }
 
-fn settle(outcome: Outcome, found: Result<Measured, String>) -> Outcome {
+fn settle(outcome: Outcome, found: Result<Measured, Unknown>) -> Outcome {
     match found {
         Ok(measured) => Outcome {
             mean_ns: measured.mean_ns,
             ..outcome.found(measured.amount)
         },
-        Err(why) => outcome.unknown(why),
+        Err(Unknown::Absent(why)) => outcome.unknown(why),
+        Err(Unknown::Lost(why)) => outcome.lost(why),
     }
 }
 
@@ -208,13 +209,12 @@ fn too_few(report: &Report) -> Option<String> {
     if none && children {
         return Some("the program started processes of its own, which were not watched".into());
     }
-    none.then(|| {
-        let text = if report.is_complete() {
-            "no barrier was used"
-        } else {
-            "no barrier was seen in what was recorded"
-        };
-        text.into()
+    let lost = report.lost_events;
+    none.then(|| match lost {
+        0 if report.is_complete() => "no barrier was used".into(),
+        0 => "no barrier was seen in what was recorded".into(),
+        // What was lost may have been at a barrier.
+        _ => format!("no barrier was seen, but {lost} events were lost"),
     })
 }
 

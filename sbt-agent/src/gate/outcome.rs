@@ -234,6 +234,15 @@ impl Outcome {
         }
     }
 
+    /// Too much was lost or unseen to measure it: it neither holds nor is broken.
+    #[must_use]
+    pub fn lost(self, why: impl Into<String>) -> Self {
+        Self {
+            status: Status::Lost,
+            ..self.unknown(why)
+        }
+    }
+
     /// All in one sentence.
     pub fn sentence(&self) -> String {
         let measured = self.measured.map(|it| {

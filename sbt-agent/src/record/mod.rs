@@ -19,7 +19,8 @@ use serde::Deserialize;
 use crate::{
     access::typed,
     place::printable,
-    report::{Report, SCHEMA},
+    report::{Report, SCHEMA, sound},
+    verdict,
 };
 
 mod batches;
@@ -106,9 +107,10 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
          sbt knows up to {SCHEMA}); take that sbt, or one as new",
         newer.unwrap_or_default()
     );
-    let report = clean::read(&text)
+    let report: Report = clean::read(&text)
         .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
-    Ok(Source::Report(Box::new(report)))
+    // An older sbt may have told what this one would not.
+    Ok(Source::Report(Box::new(verdict::again(sound(report)))))
 }
 
 /// The version of a report's fields, if it is newer than those that are known.

@@ -11,7 +11,7 @@ use crate::{
         told::{Telling, Told},
     },
     place::Place,
-    report::{IncompleteReport, Report, Run, order::Order},
+    report::{IncompleteReport, Report, Run, order::Order, sound},
     verdict::{self, words::time},
 };
 
@@ -183,7 +183,11 @@ impl Replay {
                 self.lately.written(self.at_ns);
             }
             Row::Recap(begins) => self.repeats = *begins && self.has_told,
-            Row::Report(report) => self.summary = Some(report.clone()),
+            Row::Report(report) => {
+                // An older sbt may have told what this one would not.
+                let report = verdict::again(sound((**report).clone()));
+                self.summary = Some(Box::new(report));
+            }
             Row::End => self.ended = true,
             Row::Begin(_) => {}
         }
@@ -312,7 +316,7 @@ impl Replay {
             let missing = self.missing(stopped, summary.wall_ns);
             summary.notes.push(missing.text.clone());
             summary.break_off(vec![missing]);
-            self.summary = Some(Box::new(verdict::with(*summary)));
+            self.summary = Some(Box::new(verdict::with(sound(*summary))));
         }
     }
 

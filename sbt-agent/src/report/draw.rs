@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::{
     BarrierReport, RecognisedReport, Report, Run, SCHEMA, StatReport, StatesReport, TrendReport,
-    UnfinishedReport, locks, order::Order, spin::SpinReport,
+    UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
 };
 use crate::{
     event::address,
@@ -115,6 +115,7 @@ impl Report {
             watched_omitted: run.watched_omitted,
             unfinished,
             efficiency: draw.efficiency(),
+            withheld: run.withheld.clone(),
             parallelism: usage::parallelism(model.busy()),
             sampling: run.sampled.as_ref().map(|it| it.0.clone()),
             functions: run.sampled.as_ref().map(|it| it.1.clone()),
@@ -139,7 +140,6 @@ impl Report {
             had_children: run.had_children,
             none_found_because: because.clone(),
             incomplete: Vec::new(),
-            withheld: Vec::new(),
             notes: run
                 .notes
                 .into_iter()
@@ -150,7 +150,7 @@ impl Report {
                 .collect(),
         };
         report.break_off(run.incomplete);
-        report
+        sound(report)
     }
 }
 

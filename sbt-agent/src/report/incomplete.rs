@@ -25,29 +25,17 @@ impl Report {
         self.incomplete.is_empty()
     }
 
-    /// Why a figure is withheld; `None` if it is not.
-    pub fn why_withheld(&self, figure: Withheld) -> Option<&WithheldReport> {
-        self.withheld.iter().find(|it| it.figure == figure)
-    }
-
-    /// Takes note that something is missing, and withholds what cannot be told without it.
-    /// Verdicts have to be made anew.
+    /// Takes note that something is missing, and of what cannot be known without it: to be
+    /// called before [`super::sound`]. Verdicts have to be made anew.
     pub fn break_off(&mut self, missing: Vec<IncompleteReport>) {
         if missing.is_empty() {
             return;
         }
         self.incomplete.extend(missing);
-        let figure = Withheld::Efficiency;
-        self.efficiency = None;
-        for phase in &mut self.conceptual_phases {
-            phase.efficiency = None;
-        }
-        if self.why_withheld(figure).is_none() {
-            self.withheld.push(WithheldReport {
-                figure,
-                reason: Reason::Cut,
-                because: NOT_WHOLE.into(),
-            });
+        if self.why_withheld(Withheld::Efficiency).is_none() {
+            let because = NOT_WHOLE.into();
+            let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, because);
+            self.withheld.push(cut);
         }
         self.verdicts = None;
         self.no_verdict_because = None;

@@ -16,6 +16,7 @@ pub mod counters;
 mod draw;
 mod functions;
 mod hang;
+mod identities;
 mod incomplete;
 pub mod locks;
 pub mod order;
@@ -24,6 +25,7 @@ mod run;
 #[cfg(test)]
 pub(crate) mod schema;
 mod sites;
+mod sound;
 pub mod spin;
 mod standstill;
 mod states;
@@ -49,6 +51,7 @@ pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
     SiteThreadReport, StatReport, StragglerReport, TrendReport,
 };
+pub use sound::{WORTH, lost_pct, sound};
 pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
@@ -154,8 +157,8 @@ pub struct Report {
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
     /// How well the threads were used; null where too little was seen: no episode, more
-    /// than a tenth as many incomplete as complete ones, or watching interrupted; and where
-    /// `withheld` says so.
+    /// than a tenth as many incomplete as complete ones, watching interrupted, or events
+    /// lost; and where a recording is cut. `withheld` says which.
     pub efficiency: Option<EfficiencyReport>,
     /// Figures of this report that are null because too little was seen to know them, or
     /// because they contradicted others.
@@ -314,6 +317,15 @@ pub struct ThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither: asleep in the kernel.
     pub blocked_ns: Option<u64>,
+    /// Of `running_ns`, before its first barrier.
+    #[serde(default)]
+    pub begin_running_ns: Option<u64>,
+    /// Of `blocked_ns`, before its first barrier: a thread that waits until there is work.
+    #[serde(default)]
+    pub begin_blocked_ns: Option<u64>,
+    /// Of `blocked_ns`, after its last barrier: a thread that waits for the end of others.
+    #[serde(default)]
+    pub end_blocked_ns: Option<u64>,
     /// What it did in `work_ns` while it was on no CPU; null without `--states full`, and
     /// if it is known of none of its work.
     pub away: Option<AwayReport>,

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FunctionReport, IncompleteReport, SamplingReport, StandstillReport, locks, spin};
+use super::{
+    FunctionReport, IncompleteReport, SamplingReport, StandstillReport, WithheldReport, locks, spin,
+};
 use crate::{
     counters::Plan,
     model::{cost::Tariff, site::SiteId, told::Told},
@@ -63,6 +65,9 @@ pub struct Run {
     /// What is missing in the recording that was read; told by nobody who watches.
     #[serde(skip)]
     pub incomplete: Vec<IncompleteReport>,
+    /// Figures that cannot be known from what was read, and why.
+    #[serde(default)]
+    pub withheld: Vec<WithheldReport>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Locks, if anybody looked.

@@ -66,6 +66,9 @@ impl Session {
         notes.extend(self.note_of_budget(until_ns));
         notes.extend(self.futexes.note());
         notes.extend(self.locks.note());
+        if self.lost_so_far() > 0 {
+            notes.extend(self.locks.note_of_loss());
+        }
         notes.extend(self.sampling.as_ref().and_then(Sampling::note));
         notes
     }
@@ -101,6 +104,12 @@ impl Session {
                     .into(),
             );
         }
+    }
+
+    /// Events lost until now.
+    fn lost_so_far(&self) -> u64 {
+        let source = self.source.as_ref();
+        source.map_or(self.lost, |source| source.lost())
     }
 
     /// What was left out for the budget.
@@ -178,10 +187,7 @@ impl Session {
             had_children: self.had_children,
             children: self.children,
             cpus: self.cpus.number,
-            lost: self
-                .source
-                .as_ref()
-                .map_or(self.lost, |source| source.lost()),
+            lost: self.lost_so_far(),
             departures: self.governor.summary(),
             locks: self.locks.report(),
             hang: self.hang_report(until_ns),

@@ -45,6 +45,9 @@ pub fn head(report: &Report) -> Markup {
             @for missing in &report.incomplete {
                 p class="note" { "Not complete: " (missing.text) "." }
             }
+            @if let Err(because) = report.known_efficiency() && !report.sites.is_empty() {
+                p class="note" { "Efficiency and speed-up: ? (" (marked(because)) ")." }
+            }
             @if report.estimated {
                 p class="note" { "Estimated: the probes were on for spans of time only, so that watching stays cheap. Times and shares are of what was seen." }
             }

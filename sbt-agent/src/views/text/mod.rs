@@ -122,6 +122,11 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         Some(because) => {
             format!("No barrier was used in {wall} that could be found: {because}.")
         }
+        // What was lost may have been at a barrier.
+        None if report.lost_events > 0 => format!(
+            "No barrier was seen in {wall}, but {} were lost.",
+            plural(report.lost_events, "event")
+        ),
         None => format!("No barrier was used in {wall}."),
     };
     if report.had_children == Some(true) && !report.children {
@@ -513,8 +518,8 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     ];
     if report.lost_events > 0 {
         facts[0].push_str(
-            " (what they belonged to is counted as incomplete; there were more arrivals and \
-             episodes than are told)",
+            " (there were more arrivals and episodes than are told; of an episode that was lost in \
+             part, what was seen is counted as incomplete)",
         );
     }
     paragraph(out, &facts.join(", "), style);

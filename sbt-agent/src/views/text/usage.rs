@@ -23,14 +23,14 @@ const WORTH_SAVING: f64 = 0.001;
 
 /// The efficiency of the run and its factors.
 pub fn efficiency(out: &mut String, report: &Report, style: Style) {
-    let Some(it) = &report.efficiency else {
-        if let Some(withheld) = report.why_withheld(Withheld::Efficiency) {
-            let text = format!("efficiency ?: {}", withheld.because);
-            for part in wrapped(&text, style.width) {
+    let it = match report.known_efficiency() {
+        Ok(it) => it,
+        Err(because) => {
+            for part in wrapped(&format!("efficiency ?: {because}"), style.width) {
                 line(out, &part);
             }
+            return;
         }
-        return;
     };
     let mut text = format!(
         "{}; speed-up {:.1} of {}",
