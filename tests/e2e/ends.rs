@@ -33,19 +33,15 @@ fn has_ended(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
-/// The process below another one that executes the program `truth`.
+/// The process that sbt has started for its user.
 #[track_caller]
-fn truth_below(parent: u32) -> u32 {
-    fn find(parent: u32) -> Option<u32> {
-        let is_it = |pid: &u32| {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-            name.is_ok_and(|name| name.starts_with("truth"))
-        };
-        let all = children(parent);
-        let below = || all.iter().find_map(|child| find(*child));
-        all.iter().copied().find(is_it).or_else(below)
-    }
-    eventually(LIMIT, || find(parent)).unwrap()
+fn target_of(sbt: &Started) -> u32 {
+    let is_it = |pid: &u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        // That is sbt's own.
+        name.is_ok_and(|name| name != "breakpoints\n")
+    };
+    eventually(LIMIT, || children(sbt.pid()).into_iter().find(is_it)).unwrap()
 }
 
 /// The program `truth`, which ends when a test wants it to.
@@ -72,15 +68,16 @@ impl Patient {
         words
     }
 
-    /// Has it end while `sbt` is stopped. Returns when it was seen to have ended, ns.
+    /// Has it end while `sbt` is stopped, and so the `target`. Returns when that was seen to have
+    /// ended, ns.
     #[track_caller]
-    fn end_unnoticed(&self, sbt: &Started, truth: u32) -> u64 {
+    fn end_unnoticed(&self, sbt: &Started, target: u32) -> u64 {
         // The barriers are over: the program is about to wait for its end.
         eventually(LIMIT, || self.path("log").exists().then_some(())).unwrap();
         pause(50);
         sbt.signal(libc::SIGSTOP);
         fs::write(self.path("until"), "").unwrap();
-        eventually(LIMIT, || has_ended(truth).then_some(())).unwrap();
+        eventually(LIMIT, || has_ended(target).then_some(())).unwrap();
         let ended_ns = now_ns();
         pause(300);
         sbt.signal(libc::SIGCONT);
@@ -154,8 +151,7 @@ fn ends_when_the_program_does(backend: &str, before: &[&str]) {
     sbt.args(patient.words(&ROUNDS));
     let mut sbt = start(sbt);
     sbt.wait_for("ready");
-    let truth = truth_below(sbt.pid());
-    let ended_ns = patient.end_unnoticed(&sbt, truth);
+    let ended_ns = patient.end_unnoticed(&sbt, target_of(&sbt));
     sbt.finish().expect(0);
     let report = Report::read(&json);
     assert_eq!(report.0["backend"], backend);
@@ -202,10 +198,7 @@ fn a_child_that_goes_on_does_not_make_the_program_longer() {
         sbt.args(patient.words(&ROUNDS));
         let mut sbt = start(sbt);
         sbt.wait_for("ready");
-        let truth = truth_below(sbt.pid());
-        let ended_ns = patient.end_unnoticed(&sbt, truth);
-        // The shell ends a moment later.
-        let ended_ns = ended_ns + 250_000_000;
+        let ended_ns = patient.end_unnoticed(&sbt, target_of(&sbt));
         sbt.finish().expect(0);
         is_that_of(&patient.truth(), &Report::read(&json), ended_ns);
     }
@@ -317,11 +310,11 @@ fn an_end_of_which_nothing_is_known_is_noted() {
     sbt.args(patient.words(&["threads=2", "rounds=60000", "hold=300000"]));
     let mut sbt = start(sbt);
     sbt.wait_for("ready");
-    let truth = truth_below(sbt.pid());
+    let target = target_of(&sbt);
     pause(50);
     sbt.signal(libc::SIGSTOP);
     fs::write(patient.path("until"), "").unwrap();
-    eventually(LIMIT, || has_ended(truth).then_some(())).unwrap();
+    eventually(LIMIT, || has_ended(target).then_some(())).unwrap();
     let ended_ns = now_ns();
     sbt.signal(libc::SIGCONT);
     sbt.finish().expect(0);
