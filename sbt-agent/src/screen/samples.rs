@@ -111,7 +111,6 @@ pub fn empty() -> Snapshot {
             cpus: Some(8),
             none_found_because: None,
             incomplete: Vec::new(),
-            withheld: Vec::new(),
             notes: Vec::new(),
         },
         now_ns: 400 * MS,

@@ -2,7 +2,7 @@
 
 use super::{duration, line, wrapped};
 use crate::{
-    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport, Withheld},
+    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport},
     views::table::Style,
 };
 
