@@ -67,9 +67,8 @@ fn missing_in(effective: Set) -> Vec<&'static str> {
     missing.map(|(_, name)| name).collect()
 }
 
-/// To ask a program's dynamic linker, as the user who has called sudo, what it will load; and
-/// to give up the rest afterwards.
-const SETTING_UP: Set = Set::SETUID.union(Set::SETGID).union(Set::SETPCAP);
+/// To give up the rest after the set-up.
+const SETTING_UP: Set = Set::SETPCAP;
 
 /// What stays for the sake of the processes that are looked into. The kernel lets nobody look
 /// into one with capabilities that they have not themselves, unless they have
@@ -298,7 +297,9 @@ mod tests {
             | WRITING
             | Set::FSETID
             | Set::KILL
-            | SETTING_UP
+            | Set::SETUID
+            | Set::SETGID
+            | Set::SETPCAP
             | Set::NET_BIND_SERVICE
             | Set::NET_RAW
             | Set::SYS_CHROOT

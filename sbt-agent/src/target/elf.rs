@@ -6,6 +6,7 @@
 
 mod code;
 mod condvars;
+mod dynamic;
 mod imports;
 mod layout;
 pub(super) mod names;
@@ -30,6 +31,7 @@ use sbt_common::layout as objects;
 
 use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at, data_at, is_after_call, is_after_direct_call};
+pub(super) use dynamic::Dynamic;
 pub(super) use imports::{imported_at, imported_through, jumps_through};
 
 /// More points than any C library has; a hostile file may claim millions.
