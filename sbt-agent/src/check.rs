@@ -68,7 +68,8 @@ impl Check {
             // What an earlier check found is not to be taken for what this one does.
             output::write_file(path, "")?;
         }
-        let before = asked.baseline.as_deref().map(record::report);
+        let named = asked.baseline.as_ref();
+        let before = named.map(|named| named.read(record::report));
         let before = before.transpose().context("--baseline")?;
         Ok(Self { asked, before, to })
     }
@@ -85,10 +86,12 @@ impl Check {
     pub fn tell(&self, report: &Report) -> anyhow::Result<u8> {
         let check = judge(report, &self.asked, self.before.as_ref());
         let service = Service::of_this_process();
-        if let Some(path) = &self.to.junit {
-            output::write_file(path, &junit::render(&check)?)?;
-        }
-        self.write(&check, service)?;
+        let junit = match &self.to.junit {
+            Some(path) => output::write_file(path, &junit::render(&check)?),
+            None => Ok(()),
+        };
+        // What one file does not take is no reason to keep back the rest.
+        self.write(&check, service).and(junit)?;
         if let Some(service) = service {
             // Where the program writes, a reader of what it writes may not want them.
             let to_stdout = self.to.stdout_is_ours && !self.to.json;
@@ -106,14 +109,16 @@ impl Check {
             }
         };
         match &self.to.output {
-            Some(path) if self.to.json => output::write_file(path, &output::to_json(check)?),
+            Some(path) if self.to.json => {
+                output::write_report(path, &output::to_json(check)?, true)
+            }
             Some(path) => {
                 let color = self.to.color == Color::Always;
                 let style = Style {
                     color,
                     ..output::PLAIN
                 };
-                output::write_file(path, &as_text(style))
+                output::write_report(path, &as_text(style), false)
             }
             None if self.to.json => output::print_json(&output::to_json(check)?),
             None if self.to.quiet && check.exit_status == 0 => Ok(()),

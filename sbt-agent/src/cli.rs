@@ -100,6 +100,10 @@ pub enum Command {
         /// Also tell the figures as they would be without the cost of watching.
         #[arg(long)]
         compensated: bool,
+        /// Write --perfetto, --csv, --csv-episodes and --folded also of a recording that is cut
+        /// or damaged: these files do not say what is missing.
+        #[arg(long)]
+        allow_incomplete: bool,
         /// Other forms.
         #[command(flatten)]
         exports: Exports,
@@ -122,6 +126,9 @@ pub enum Command {
         /// beyond the noise: 10%.
         #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
         tolerance: Option<f64>,
+        /// Compare also a recording that is cut or damaged, by what is left of it.
+        #[arg(long)]
+        allow_incomplete: bool,
         /// Where the answer goes.
         #[command(flatten)]
         to: Asked,
@@ -129,7 +136,7 @@ pub enum Command {
     /// Judge a run by rules, for CI: a program that is run under watch, or a recording.
     ///
     /// Exit status: 0 all rules hold, 1 one is broken or could not be measured, 3 a hang,
-    /// 4 the program failed, 5 too much was lost to judge. Rules may also be in sbt.toml,
+    /// 4 the program failed, 5 too much was lost to judge or a recording is not complete. Rules may also be in sbt.toml,
     /// under [check].
     #[command(
         override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \
@@ -263,9 +270,9 @@ pub struct Scale {
     /// Which of those with this number it is.
     #[arg(long, hide = true, requires = "one", default_value_t = 1)]
     pub run: u32,
-    /// Where its report goes.
+    /// The number of the open file that its report goes to.
     #[arg(long, hide = true, requires = "one")]
-    pub into: Option<PathBuf>,
+    pub into: Option<i32>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROG")]
     pub program: Vec<OsString>,

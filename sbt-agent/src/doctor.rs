@@ -12,7 +12,7 @@ use crate::{
         QUEUE,
         ebpf::{Ebpf, bpf::ProgramKind, kernel::too_old},
     },
-    target::{elf::Function, files::ProbedFile, libraries},
+    target::{elf::Function, files::ProbedFile, libraries, process},
     words::without_codes,
 };
 
@@ -45,7 +45,15 @@ pub enum State {
 }
 
 /// Looks at everything, prints it, and says whether sbt can work.
-pub fn examine() -> bool {
+///
+/// # Errors
+/// It could not be printed.
+pub fn examine() -> anyhow::Result<bool> {
+    if !process::has_proc() {
+        // Nothing else could be found out.
+        crate::output::print(&line("/proc", &State::Bad(process::NO_PROC.into())))?;
+        return Ok(false);
+    }
     let effective = privilege::effective();
     let mut findings = vec![
         kernel(&read("/proc/sys/kernel/osrelease")),
@@ -88,18 +96,19 @@ pub fn examine() -> bool {
     rungs::weigh(&mut findings);
     let mut works = true;
     for Finding { what, state } in &findings {
-        let (mark, text) = match state {
-            State::Ok(text) => ("OK  ", text),
-            State::Less(text) => ("less", text),
-            State::Bad(text) => ("NO  ", text),
-        };
         works &= !matches!(state, State::Bad(_));
-        let line = format!("{mark}  {what:<13} {}\n", without_codes(text));
-        if crate::output::print(&line).is_err() {
-            break;
-        }
+        crate::output::print(&line(what, state))?;
     }
-    works
+    Ok(works)
+}
+
+fn line(what: &str, state: &State) -> String {
+    let (mark, text) = match state {
+        State::Ok(text) => ("OK  ", text),
+        State::Less(text) => ("less", text),
+        State::Bad(text) => ("NO  ", text),
+    };
+    format!("{mark}  {what:<13} {}\n", without_codes(text))
 }
 
 fn read(path: &str) -> String {

@@ -5,6 +5,7 @@
 //! [`target`] finding out what to watch and [`session`] wiring one run. See
 //! docs/architecture.md.
 
+pub mod access;
 pub mod chains;
 pub mod check;
 pub mod ci;

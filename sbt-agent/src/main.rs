@@ -1,11 +1,11 @@
 //! The program `sbt`: parse, act, exit with the right status.
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command},
-    commands,
+    commands, output,
     place::printable,
     source::ptrace,
     target::launch::ExecError,
@@ -22,7 +22,11 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == ptrace::ARGUMENT) {
         return ExitCode::from(u8::from(ptrace::trace(words).is_err()));
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return told(print(&help), 1),
+    };
     let is_run = matches!(
         cli.command,
         Command::Run { .. }
@@ -31,16 +35,28 @@ fn main() -> ExitCode {
             | Command::Check { .. }
             | Command::Scale(_)
     );
-    match commands::act(cli.command) {
+    let own = if is_run { OWN_FAILURE } else { 1 };
+    told(commands::act(cli.command), own)
+}
+
+/// How sbt ends, after it has said what failed. `own`: its status then.
+fn told(result: anyhow::Result<u8>, own: u8) -> ExitCode {
+    match result {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // What the target is called must not drive the terminal.
             let text = without_codes(&format!("{error:#}"));
             let text: Vec<String> = text.lines().map(printable).collect();
             commands::say(&format!("sbt: {}\n", text.join("\n")));
-            ExitCode::from(status(&error, if is_run { OWN_FAILURE } else { 1 }))
+            ExitCode::from(status(&error, own))
         }
     }
+}
+
+/// Prints what clap answers to `--help` and `--version`: clap itself hides that it cannot.
+fn print(help: &clap::Error) -> anyhow::Result<u8> {
+    let printed = help.print().and_then(|()| std::io::stdout().flush());
+    output::printed(printed).map(|()| 0)
 }
 
 /// What a shell would say of a program that cannot be executed; else `own`.

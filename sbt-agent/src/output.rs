@@ -3,21 +3,20 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use crate::{
+    access::{Named, typed},
     ci,
     cli::Asked,
     place::printable,
     report::Report,
-    rights::Writing,
-    target::launch::Invoker,
     views::{table::Style, text},
 };
 
@@ -35,6 +34,9 @@ pub const PLAIN: Style = Style {
     color: false,
     unicode: true,
 };
+
+/// The option that names the file for folded stacks.
+pub const FOLDED: &str = "--folded";
 
 /// Reports of one process that are saved in one folder.
 const MAX_SAVED: usize = 1000;
@@ -138,7 +140,7 @@ pub fn deliver_beside<T: Serialize>(
             };
             text(found, style)
         };
-        return write_file(path, &text);
+        return write_report(path, &text, wish.json);
     }
     if wish.json {
         return print_json(&to_json(found)?);
@@ -151,7 +153,7 @@ pub fn deliver_beside<T: Serialize>(
         // So a terminal answers that is gone.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
         if !result.as_ref().is_err_and(gone) {
-            ignore_broken_pipe(result)?;
+            ignore_broken_pipe(result).context("writing the report")?;
         }
     }
     Ok(())
@@ -173,7 +175,7 @@ pub fn deliver_asked<T: Serialize>(
         None => text(asked, style(to.color, io::stdout().is_terminal())),
     };
     match &to.output {
-        Some(path) => write_file(path, &text),
+        Some(path) => write_report(path, &text, to.json),
         None if to.json => print_json(&text),
         None => print(&ci::tame(&text)),
     }
@@ -186,18 +188,35 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
         1 => format!("sbt-{pid}.txt"),
         _ => format!("sbt-{pid}-{number}.txt"),
     });
-    let path = names
-        .take(MAX_SAVED)
-        .map(PathBuf::from)
-        .find(|path| !path.exists())
-        .context("there are too many saved reports here")?;
-    write_file(&path, &text::render(report, PLAIN))?;
-    Ok(path)
+    let text = text::render(report, PLAIN);
+    for path in names.take(MAX_SAVED).map(PathBuf::from) {
+        let written = match typed::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => Err(error),
+            Ok(mut file) => file.write_all(text.as_bytes()),
+        };
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(path);
+    }
+    anyhow::bail!("there are too many saved reports here")
 }
 
 /// Writes to standard output.
+///
+/// # Errors
+/// Not all of it could be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes());
+    printed(written.and_then(|()| stdout.flush()))
+}
+
+/// What has come of writing to standard output.
+///
+/// # Errors
+/// Not all of it could be written.
+pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
+    ignore_broken_pipe(written).context("cannot write to standard output")
 }
 
 /// Writes JSON to standard output.
@@ -218,21 +237,24 @@ pub fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
 }
 
 /// A reader that has gone away is no failure of ours.
-fn ignore_broken_pipe(result: io::Result<()>) -> anyhow::Result<()> {
+fn ignore_broken_pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("writing the report")
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
     }
 }
 
 /// Makes sure, before anything is measured, that a file can be written. That it may be is
 /// for [`guard::check`] to say, first.
 pub fn check_file(path: &Path) -> anyhow::Result<()> {
-    open(path)
-        .map(drop)
-        .with_context(|| format!("cannot write {}", path.display()))
+    let is_fifo = fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+    let checked = if is_fifo {
+        // Opening it would wait for a reader, who would have read to the end when it is closed.
+        access(path, AccessFlags::W_OK).map_err(io::Error::from)
+    } else {
+        typed::write(path).map(drop)
+    };
+    checked.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Opens the file for a recording before anything is measured; what is in it stays until
@@ -248,16 +270,21 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
             "cannot record into {shown}: it is no regular file"
         );
     }
-    open(path).with_context(|| format!("cannot write {shown}"))
+    typed::write(path).with_context(|| format!("cannot write {shown}"))
 }
 
-/// Opens the file for folded stacks, which takes the place of what was there.
+/// Opens the file for folded stacks, which takes the place of what was there if it was typed,
+/// and is new if settings name it.
 ///
 /// # Errors
 /// It cannot be written.
-pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
+pub fn for_stacks(named: &Named) -> anyhow::Result<fs::File> {
+    if let Some(below) = named.below(FOLDED)? {
+        return below.create();
+    }
+    let path = &named.path;
     let open = || {
-        let file = open(path)?;
+        let file = typed::write(path)?;
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
@@ -267,81 +294,30 @@ pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
     file.with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))
 }
 
-fn open(path: &Path) -> io::Result<fs::File> {
-    let _as_root = Writing::begin();
-    let mut options = fs::OpenOptions::new();
-    options.write(true);
-    let invoker = Invoker::from_sudo();
-    match (options.clone().create_new(true).open(path), &invoker) {
-        (Ok(file), Some(invoker)) => {
-            // What sbt writes under sudo belongs to who called sudo.
-            std::os::unix::fs::fchown(
-                &file,
-                Some(invoker.uid.as_raw()),
-                Some(invoker.gid.as_raw()),
-            )?;
-            Ok(file)
+/// Writes a report to the file that was asked for. A report that cannot be written there goes to
+/// standard error: it may have taken hours to make. `json`: what the text is.
+///
+/// # Errors
+/// It could not be written to the file.
+pub fn write_report(path: &Path, text: &str, json: bool) -> anyhow::Result<()> {
+    write_file(path, text).map_err(|error| {
+        let text = if json {
+            ci::tame_json(text)
+        } else {
+            ci::tame(text)
+        };
+        let said = io::stderr().lock().write_all(text.as_bytes());
+        match said {
+            Ok(()) => anyhow::anyhow!("{error:#}; the report is on standard error instead"),
+            Err(_) => error,
         }
-        (Err(error), _) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        (Err(_), None) => options.create(true).truncate(false).open(path),
-        (Err(_), Some(invoker)) => {
-            let file = open_there(&options, path)?;
-            if is_planted(path, &file.metadata()?, invoker) {
-                return Err(io::Error::other(IS_PLANTED));
-            }
-            Ok(file)
-        }
-        (file, None) => file,
-    }
-}
-
-/// What to say of a file that is.
-const IS_PLANTED: &str = "somebody else has put it there, in a folder for everybody";
-
-/// What to say of a link.
-const IS_LINK: &str = "it is a link, which is not followed under sudo: name the file itself";
-
-/// Under sudo: a program that we watch is the user's, and may have put a link there.
-fn open_there(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
-    let itself = options.clone().custom_flags(libc::O_NOFOLLOW).open(path);
-    match itself {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            if is_link_of_root(path) {
-                return options.open(path);
-            }
-            Err(io::Error::other(IS_LINK))
-        }
-        itself => itself,
-    }
-}
-
-/// As the kernel has it of files that are opened to be made (`fs.protected_regular`).
-fn is_planted(path: &Path, file: &fs::Metadata, invoker: &Invoker) -> bool {
-    const STICKY: u32 = 0o1000;
-    let kind = file.file_type();
-    let is_for_all = fs::metadata(folder_of(path))
-        .is_ok_and(|it| it.mode() & STICKY != 0 && it.mode() & 0o022 != 0);
-    let is_ours = [0, invoker.uid.as_raw()].contains(&file.uid());
-    is_for_all && !is_ours && (kind.is_file() || kind.is_fifo())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    folder.unwrap_or(Path::new("."))
-}
-
-/// A link that nobody else can have made or change, as /dev/stdout is.
-pub(crate) fn is_link_of_root(path: &Path) -> bool {
-    let folder = fs::metadata(folder_of(path));
-    let is_roots = |it: &fs::Metadata| it.uid() == 0;
-    folder.is_ok_and(|it| is_roots(&it) && it.mode() & 0o022 == 0)
-        && fs::symlink_metadata(path).is_ok_and(|it| is_roots(&it))
+    })
 }
 
 /// Writes a file of which nothing else is to remain.
 pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
-        let mut file = open(path)?;
+        let mut file = typed::write(path)?;
         // /dev/stdout and pipes cannot be cut off.
         if file.metadata()?.is_file() {
             file.set_len(0)?;

@@ -10,6 +10,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use crate::access;
+
 /// To load programs, to put probes on and to open counters, also later: libraries come,
 /// probes that were off go on again.
 const WATCHING: Set = Set::BPF.union(Set::PERFMON);
@@ -67,8 +69,12 @@ fn missing_in(effective: Set) -> Vec<&'static str> {
     missing.map(|(_, name)| name).collect()
 }
 
-/// To give up the rest after the set-up.
-const SETTING_UP: Set = Set::SETPCAP;
+/// To open files as the user who has called sudo, or as whom the target runs. In effect only meanwhile: see
+/// [`access::Scope`].
+const BECOMING: Set = Set::SETUID.union(Set::SETGID);
+
+/// To open the program's files as the user who has called sudo, and to give up the rest afterwards.
+const SETTING_UP: Set = BECOMING.union(Set::SETPCAP);
 
 /// What stays for the sake of the processes that are looked into. The kernel lets nobody look
 /// into one with capabilities that they have not themselves, unless they have
@@ -107,6 +113,14 @@ fn kept(permitted: Set, more: Set) -> CapabilitySets {
 fn looking(permitted: Set) -> Set {
     let reads = permitted.contains(Set::DAC_READ_SEARCH) || !permitted.contains(Set::SYS_PTRACE);
     LOOKING | if reads { Set::empty() } else { OPENING }
+}
+
+/// The same with what it takes to open files as another user. `permitted`: what there is.
+fn able_to_become(sets: CapabilitySets, permitted: Set) -> CapabilitySets {
+    CapabilitySets {
+        permitted: sets.permitted | (permitted & BECOMING),
+        ..sets
+    }
 }
 
 /// What the process keeps that traces: it loads no programs, writes no files but memory of the
@@ -149,7 +163,12 @@ pub fn limit(admin: bool, theirs: &[u64]) -> io::Result<()> {
     empty_bounding_set()?;
     keep(|permitted| {
         let more = for_probes(admin) | to_match(permitted, &sets(theirs));
-        kept(permitted, more)
+        let kept = kept(permitted, more);
+        if access::changes_user() {
+            able_to_become(kept, permitted)
+        } else {
+            kept
+        }
     })
 }
 
@@ -288,6 +307,16 @@ mod tests {
         assert_eq!(old.effective - sets.effective, Set::SYS_ADMIN);
         let alone = kept(all - Set::BPF, for_probes(false));
         assert!(alone.effective.contains(Set::SYS_ADMIN));
+    }
+
+    #[test]
+    fn who_opens_files_as_another_user_may_become_one_and_is_not_yet() {
+        let all = Set::from_bits_retain((1 << 41) - 1);
+        let sets = able_to_become(kept(all, Set::empty()), all);
+        assert!(sets.permitted.contains(BECOMING));
+        assert!(!sets.effective.intersects(BECOMING));
+        let none = able_to_become(kept(WATCHING, Set::empty()), WATCHING);
+        assert_eq!(none.permitted, WATCHING);
     }
 
     #[test]

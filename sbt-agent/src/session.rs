@@ -28,10 +28,12 @@ use crate::{
 mod budget;
 mod choice;
 mod cost;
+mod delivery;
 mod departures;
 mod ending;
 mod futexes;
 mod hang;
+mod lifetime;
 mod locks;
 mod narrator;
 pub(crate) mod observer;
@@ -59,6 +61,7 @@ use departures::Governor;
 use ending::End;
 pub use futexes::Futexes;
 use hang::Hangs;
+use lifetime::Lifetime;
 use locks::Locks;
 pub use narrator::Narration;
 use narrator::Narrator;
@@ -226,8 +229,11 @@ struct Session {
     /// For the folded stacks of the samples.
     folded: Option<File>,
     recording: Option<Recording>,
+    lifetime: Lifetime,
     start_ns: u64,
     end_ns: u64,
+    /// The target had ended when watching did.
+    has_ended: bool,
     exit_status: Option<u8>,
     had_children: Option<bool>,
     /// The first thread is about to end, before the others.
@@ -319,8 +325,10 @@ impl Session {
             futexes: futexes::Governor::new(settings.futex, start_ns),
             narrator,
             settings,
+            lifetime: Lifetime::new(pid, runs_already && process::first_thread_has_ended(pid)),
             start_ns,
             end_ns: start_ns,
+            has_ended: false,
             exit_status: None,
             had_children: None,
             first_ends: false,
@@ -355,6 +363,7 @@ impl Session {
                 sampling.end();
             }
             self.end_ns = clock::now_ns();
+            self.has_ended = launch::has_ended(self.pidfd.get_ref());
             self.lost = source.lost();
             self.unseen_marks = source.unseen_marks();
             self.had_children = process::had_children(self.pid);

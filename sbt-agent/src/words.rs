@@ -1,7 +1,7 @@
 //! Text as a reader wants it.
 
 /// A message without the numbers that the system gives its errors: their words
-/// stand before them.
+/// stand before them. What the words do not tell is said instead.
 pub fn without_codes(text: &str) -> String {
     const CODE: &str = " (os error ";
     let mut parts = text.split(CODE);
@@ -9,6 +9,9 @@ pub fn without_codes(text: &str) -> String {
     for part in parts {
         match part.split_once(')') {
             Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                if number.parse() == Ok(libc::EFBIG) {
+                    out.push_str(" (`ulimit -f` limits it)");
+                }
                 out.push_str(rest);
             }
             _ => {
@@ -55,6 +58,10 @@ mod tests {
         for (text, expected) in [
             ("a: No such file (os error 2)", "a: No such file"),
             ("x (os error 2); y (os error 13).", "x; y."),
+            (
+                "x: File too large (os error 27)",
+                "x: File too large (`ulimit -f` limits it)",
+            ),
             ("x (os error of mine)", "x (os error of mine)"),
             ("x (os error 2", "x (os error 2"),
             ("", ""),

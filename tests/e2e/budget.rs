@@ -41,9 +41,11 @@ fn ensure(holds: bool, what: &str, report: &Report) -> Result<(), String> {
 /// for whole spans.
 fn all_arrivals(report: &Report) -> Result<(), String> {
     let exact = &report.0["own_cost"]["thinned"]["arrivals_exact"];
-    ensure(exact == true, "arrivals are not exact", report)?;
     // The end of the region is a barrier, too.
-    assert_eq!(report.number("arrivals"), 2 * (ROUNDS + 1), "{report}");
+    let all = 2 * (ROUNDS + 1);
+    assert!(report.number("arrivals") <= all, "{report}");
+    ensure(exact == true, "arrivals are not exact", report)?;
+    assert_eq!(report.number("arrivals"), all, "{report}");
     Ok(())
 }
 
@@ -149,20 +151,33 @@ fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
 #[test]
 fn a_heavy_cost_is_taken_back_out() {
     needs_root!(alone);
-    // What a hit costs is the machine's affair: as many as make the phase heavy.
-    let hits = std::cell::Cell::new(5);
-    best_of_five(|| {
+    let of_hits = |hits: u32| {
         let options = ["--mark=tick", "--budget=off"];
-        let many = format!("hits={}", hits.get());
-        let (finished, report) = watch_with(
-            &options,
-            &program("heavy.c"),
-            &["rounds=600", "work=500000", &many],
-        );
+        let many = format!("hits={hits}");
+        let arguments = ["rounds=600", "work=500000", &many];
+        let (finished, report) = watch_with(&options, &program("heavy.c"), &arguments);
         finished.expect(0);
-        let [plain, paid] =
-            ["plain", "paid"].map(|site| report.site_at(line("heavy.c", &format!("SITE {site}"))));
-        let usual = |site: &Value| number(&site["phase_ns"], "p50") as f64;
+        report
+    };
+    let usual = |site: &Value| number(&site["phase_ns"], "p50") as f64;
+    let sites = |report: &Report| {
+        let site = |site: &str| {
+            report
+                .site_at(line("heavy.c", &format!("SITE {site}")))
+                .clone()
+        };
+        [site("plain"), site("paid")]
+    };
+    // What a hit costs is the machine's affair: as many as make the phase heavy.
+    let mut hits = (0..8).map(|doubled| 5 << doubled);
+    let hits = hits.find(|hits| {
+        let [plain, paid] = sites(&of_hits(*hits));
+        usual(&paid) > 1.2 * usual(&plain)
+    });
+    let hits = hits.expect("a phase with so many hits is heavy");
+    best_of_five(|| {
+        let report = of_hits(hits);
+        let [plain, paid] = &sites(&report);
         let off = |site: &Value| {
             let [raw, without] = [&site["phase_ns"]["sum"], &site["compensated"]["phase_ns"]]
                 .map(|sum| sum.as_f64().unwrap());
@@ -171,10 +186,7 @@ fn a_heavy_cost_is_taken_back_out() {
         // The same work, the one with hits and the other without; the median of that,
         // since others on the machine make means of it wander.
         let truth = usual(plain);
-        if usual(paid) <= 1.1 * truth {
-            hits.set(hits.get() * 2);
-            return ensure(false, "it is not heavy", &report);
-        }
+        ensure(usual(paid) > 1.1 * truth, "it is not heavy", &report)?;
         let wrong = ((usual(paid) - off(paid)) / truth - 1.0).abs();
         ensure(
             wrong < 0.04,

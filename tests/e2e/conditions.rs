@@ -2,7 +2,7 @@
 //! or asked about.
 
 use crate::{
-    harness::{best_of_five, needs_root, number, watch_with},
+    harness::{needs_root, number, watch_with},
     programs::Build,
 };
 
@@ -10,38 +10,28 @@ use crate::{
 fn those_of_rust_are_known_by_their_code() {
     needs_root!();
     let build = Build::of("condbarrier.rs").compiler("rustc");
+    let (finished, report) = watch_with(&["--futex=on"], &build.path(), &[]);
+    finished.expect(0);
     // Who comes just when the last one does finds that it need not wait, and is not seen.
-    best_of_five(|| {
-        let (finished, report) = watch_with(&["--futex=on"], &build.path(), &[]);
-        finished.expect(0);
-        if report.number("episodes") < 190 {
-            return Err(format!("too few: {report}"));
-        }
-        assert!(report.number("episodes") <= 200, "{report}");
-        let by = &report.list("barriers")[0]["recognised"];
-        assert_eq!(by["by_code"], true, "{report}");
-        assert_eq!(number(by, "members"), 3, "{report}");
-        let function = report.sites()[0]["function"].as_str().unwrap_or_default();
-        assert!(function.contains("meet"), "{report}");
-        Ok(())
-    });
+    let complete = report.number("episodes");
+    assert!((150..=200).contains(&complete), "{report}");
+    let by = &report.list("barriers")[0]["recognised"];
+    assert_eq!(by["by_code"], true, "{report}");
+    assert_eq!(number(by, "members"), 3, "{report}");
+    let function = report.sites()[0]["function"].as_str().unwrap_or_default();
+    assert!(function.contains("meet"), "{report}");
 }
 
 #[test]
 fn those_of_c11_are_known_by_their_code() {
     needs_root!();
     let program = Build::of("c11barrier.c").path();
+    let (finished, report) = watch_with(&[], &program, &[]);
+    finished.expect(0);
+    report.is_exactly(600, 200);
     // From whom the first come is learned on the way.
-    best_of_five(|| {
-        let (finished, report) = watch_with(&[], &program, &[]);
-        finished.expect(0);
-        report.is_exactly(600, 200);
-        let meets = |site: &&serde_json::Value| site["function"] == "meet";
-        let named = report.sites().iter().filter(meets).count();
-        (named > 0)
-            .then_some(())
-            .ok_or_else(|| format!("unnamed: {report}"))
-    });
+    let meets = |site: &serde_json::Value| site["function"] == "meet";
+    assert!(report.sites().iter().any(meets), "unnamed: {report}");
 }
 
 #[test]
@@ -54,24 +44,21 @@ fn what_may_be_one_is_asked_about() {
 }
 
 fn is_asked_about(build: Build) {
-    best_of_five(|| {
-        let (finished, report) = watch_with(&["--futex=on"], &build.path(), &[]);
-        finished.expect(0);
-        if report.number("arrivals") > 0 {
-            // Known after all.
-            return Ok(());
-        }
-        let hint = report.notes().find(|note| note.contains("--barrier"));
-        let hint = hint.ok_or_else(|| format!("no hint: {report}"))?;
-        assert!(hint.contains("if each calls it once a round"), "{hint}");
-        // What it says to type does it.
-        let mut words = hint.split_whitespace();
-        let named = words.by_ref().find(|it| *it == "--barrier");
-        let named = named.and(words.next()).unwrap().trim_matches('\'');
-        let option = format!("--barrier={named}");
-        let (finished, report) = watch_with(&[&option], &build.path(), &[]);
-        finished.expect(0);
-        report.is_exactly(600, 200);
-        Ok(())
-    });
+    let (finished, report) = watch_with(&["--futex=on"], &build.path(), &[]);
+    finished.expect(0);
+    if report.number("arrivals") > 0 {
+        // Known after all.
+        return;
+    }
+    let hint = report.notes().find(|note| note.contains("--barrier"));
+    let hint = hint.unwrap_or_else(|| panic!("no hint: {report}"));
+    assert!(hint.contains("if each calls it once a round"), "{hint}");
+    // What it says to type does it.
+    let mut words = hint.split_whitespace();
+    let named = words.by_ref().find(|it| *it == "--barrier");
+    let named = named.and(words.next()).unwrap().trim_matches('\'');
+    let option = format!("--barrier={named}");
+    let (finished, report) = watch_with(&[&option], &build.path(), &[]);
+    finished.expect(0);
+    report.is_exactly(600, 200);
 }

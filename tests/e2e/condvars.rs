@@ -69,7 +69,7 @@ fn macros_of_parmacs() {
 
 #[test]
 fn a_lasting_straggler_never_waits() {
-    needs_root!();
+    needs_root!(alone);
     for flags in [&[][..], &["-O0"], &["-g0"], &["-O3", "-g0"]] {
         let build = Build::of("parmacs.c").flags(flags);
         let arguments = ["rounds=100", "slow=2", "load=2000", "barriers=1"];

@@ -1,7 +1,7 @@
 //! Barriers made of atomics and futexes.
 
 use crate::{
-    harness::{Report, best_of_five, needs_root, number, watch_with},
+    harness::{Report, needs_root, number, watch_with},
     programs::{Build, line, program},
 };
 
@@ -14,20 +14,13 @@ fn watch(options: &[&str], program: &std::path::Path, arguments: &[&str]) -> Rep
 }
 
 /// The same of as many threads and rounds as by default, in which each thread that does not
-/// come last gets to wait: the others may be quicker, and it makes no system call then.
+/// come last waits: without `all=1` the others may be quicker, and it makes no system call then.
 #[track_caller]
 fn watch_all_wait(program: &std::path::Path, arguments: &[&str]) -> Report {
-    let mut whole = None;
-    best_of_five(|| {
-        let (finished, report) = watch_with(&["--futex=on"], program, arguments);
-        let told = String::from_utf8_lossy(&finished.expect(0).stdout).into_owned();
-        if told.trim() != "waits 300 wakes 100" {
-            return Err(told);
-        }
-        whole = Some(report);
-        Ok(())
-    });
-    whole.expect("it is there after a success")
+    let arguments = [arguments, &["all=1"]].concat();
+    let (finished, report) = watch_with(&["--futex=on"], program, &arguments);
+    assert_eq!(finished.expect(0).out().trim(), "waits 300 wakes 100");
+    report
 }
 
 fn has_note(report: &Report) -> bool {
@@ -76,6 +69,52 @@ fn ones_own_by_the_instruction_is_counted_exactly() {
     }
 }
 
+/// All system calls of futexes are made by one function: its callers tell.
+#[test]
+fn ones_own_by_a_shared_function_is_counted_exactly() {
+    needs_root!();
+    for how in ["wrapper", "wrappers"] {
+        let how_option = format!("how={how}");
+        let report = watch_all_wait(
+            &program("futexbarrier.c"),
+            &[&how_option, "rounds=100", "load=1000"],
+        );
+        report.is_exactly(400, 100);
+        assert_eq!(report.list("barriers").len(), 1, "{report}");
+        let barrier = &report.list("barriers")[0];
+        assert_eq!(number(barrier, "participants"), 4);
+        let wait = line("futexbarrier.c", &format!("SITE {how} wait"));
+        assert!(waits_at(&report, wait), "{report}");
+    }
+    // The other one always comes last: only the code tells.
+    let arguments = [
+        "how=wrapper",
+        "threads=2",
+        "rounds=200",
+        "load=300",
+        "slow=1",
+    ];
+    let (finished, report) = watch_with(&["--futex=on"], &program("futexbarrier.c"), &arguments);
+    finished.expect(0);
+    assert_eq!(report.list("barriers").len(), 1, "{report}");
+    assert_eq!(report.list("barriers")[0]["recognised"]["by_code"], true);
+}
+
+/// Nobody knows which functions call the one that waits and wakes: two threads at a barrier do
+/// the same there as two that take turns.
+#[test]
+fn what_cannot_be_told_behind_a_shared_function_is_asked_about() {
+    needs_root!();
+    let flags = &["-static", "-fno-asynchronous-unwind-tables"];
+    let path = Build::of("futexbarrier.c").flags(flags).path();
+    let arguments = ["how=wrapper", "threads=2", "rounds=200", "load=500"];
+    let report = watch(&["--futex=on"], &path, &arguments);
+    let is_asked = report.is_noted("--barrier") && report.is_noted("threads wait for each other");
+    assert!(report.number("episodes") == 200 || is_asked, "{report}");
+    let options = ["--barrier=wait_by_wrapper:1"];
+    watch(&options, &path, &arguments).is_exactly(400, 200);
+}
+
 #[test]
 fn off_shows_nothing() {
     needs_root!();
@@ -106,15 +145,10 @@ fn auto_finds_it_while_nothing_else_is_there() {
 #[test]
 fn auto_leaves_a_program_alone_that_shows_its_barriers() {
     needs_root!();
-    best_of_five(|| {
-        let arguments = ["rounds=300", "load=1000", "hold=2"];
-        let report = watch(&[], &program("condbarrier.c"), &arguments);
-        report.is_exactly(1200, 300);
-        // Where the machine stood still at the start, none had been shown yet.
-        (!has_note(&report))
-            .then_some(())
-            .ok_or_else(|| report.to_string())
-    });
+    let arguments = ["rounds=300", "load=1000", "hold=2"];
+    let report = watch(&[], &program("condbarrier.c"), &arguments);
+    report.is_exactly(1200, 300);
+    assert!(!has_note(&report), "{report}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn joining_one_that_runs() {
 
 #[test]
 fn a_slow_thread_is_named() {
-    needs_root!();
+    needs_root!(alone);
     let build = Build::of("stdbarrier.cpp")
         .compiler("g++")
         .flags(&["-std=c++20"]);

@@ -210,7 +210,7 @@ fn a_runtime_that_is_not_understood_is_told() {
 
 #[test]
 fn spinning_in_a_barrier_is_told_from_sleeping() {
-    needs_root!();
+    needs_root!(alone);
     for program in [GNU.path(), LLVM.path()] {
         let program = program.to_str().unwrap();
         best_of_five(|| {

@@ -245,7 +245,7 @@ fn capabilities_are_enough() {
     assert!(finished.out().contains("OK    rehearsal"), "{finished}");
 }
 
-fn under_sudo(arguments: &[&str]) -> Command {
+pub fn under_sudo(arguments: &[&str]) -> Command {
     let mut command = sbt_with(arguments);
     command
         .env("SUDO_UID", NOBODY)

@@ -244,6 +244,142 @@ fn what_was_written_before_sbt_was_killed_can_be_read() {
     }
 }
 
+/// Where messages of a recording begin, and so batches may end.
+fn boundaries(bytes: &[u8]) -> Vec<usize> {
+    let begins = |at: &usize| {
+        let [a, b, c, d, size @ ..] = &bytes[*at..*at + 8] else {
+            return false;
+        };
+        let size = u32::from_le_bytes(size.try_into().unwrap());
+        [a, b, c, d].iter().all(|byte| **byte == 0xff)
+            && size > 0
+            && size.is_multiple_of(8)
+            && size < 65536
+    };
+    let all = (64..bytes.len().saturating_sub(8)).step_by(64);
+    all.filter(begins).collect()
+}
+
+/// Fails unless the figures of a report that is not complete agree, and what cannot be known is
+/// not told.
+fn check_cut(report: &Value, what: &str) {
+    let ns = |value: &Value| value.as_u64().unwrap_or(0);
+    let wall = ns(&report["wall_ns"]);
+    assert_eq!(
+        report["incomplete"][0]["kind"], "no-end",
+        "{what}: {report}"
+    );
+    assert!(report["efficiency"].is_null(), "{what}: {report}");
+    assert_eq!(
+        report["withheld"][0]["figure"], "efficiency",
+        "{what}: {report}"
+    );
+    assert!(
+        !report["verdicts"].to_string().contains("no-problem"),
+        "{what}: {report}"
+    );
+    let threads = report["threads"].as_array().unwrap();
+    for thread in threads {
+        let parts = ["work_ns", "idle_ns", "release_ns", "between_ns"];
+        let all: u64 = parts.iter().map(|part| ns(&thread[part])).sum();
+        assert!(all <= wall, "{what}: {thread} in {wall} ns");
+    }
+    let all = ns(&report["thread_time"]["total_ns"]);
+    assert!(all <= wall * threads.len() as u64, "{what}: {report}");
+    assert!(report["arrivals"] == 0 || wall > 0, "{what}: {report}");
+}
+
+#[test]
+fn a_cut_recording_tells_of_what_is_left_and_is_not_compared() {
+    needs_root!();
+    let folder = folder();
+    let (file, cut) = (folder.path().join("run.sbt"), folder.path().join("cut.sbt"));
+    let openmp = Build::of("regions.c").flags(&["-fopenmp"]).path();
+    let busy = ["threads=3", "rounds=900", "base=1000", "skew=300"];
+    let cases: [(&[&str], _, &[&str]); 5] = [
+        (&[], program("truth.c"), &busy),
+        (
+            &["--departures=off", "-e", "page-faults"],
+            program("truth.c"),
+            &busy,
+        ),
+        (&["--keep=60"], program("truth.c"), &busy),
+        (&["--states=full"], openmp, &[]),
+        (&["--children"], program("processes.c"), &["us=20000"]),
+    ];
+    for (options, program, arguments) in cases {
+        recorded(options, &program, arguments, &file);
+        let whole = fs::read(&file).unwrap();
+        let mut told = 0;
+        for length in boundaries(&whole) {
+            let what = format!("{options:?}, {length} of {}", whole.len());
+            fs::write(&cut, &whole[..length]).unwrap();
+            let finished = reported(&cut);
+            if finished.code() == 0 {
+                check_cut(&serde_json::from_str(&finished.out()).unwrap(), &what);
+                told += 1;
+            } else {
+                assert_eq!(finished.stderr.lines().count(), 1, "{what}: {finished}");
+            }
+        }
+        assert!(told >= 1, "{options:?}: {told}");
+    }
+    // Of the last one, which is cut within its last batch.
+    let whole = fs::read(&file).unwrap();
+    fs::write(&cut, &whole[..whole.len() - 100]).unwrap();
+    let [file, cut] = [&file, &cut].map(|path| path.to_string_lossy());
+    let said = |arguments: &[&str], status: i32| {
+        let finished = run(sbt_with(arguments)).expect(status);
+        format!("{}{}", finished.out(), finished.stderr)
+    };
+    for pair in [[&file, &cut], [&cut, &file]] {
+        let text = said(&["diff", pair[0], pair[1]], 1);
+        assert!(
+            text.contains("no end") && text.contains("--allow-incomplete"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let text = said(&["diff", "--allow-incomplete", pair[0], pair[1]], 0);
+        assert!(text.contains("is not complete"), "{text}");
+    }
+    let text = said(&["check", "--min-episodes=1", &cut], 5);
+    assert!(
+        text.contains("complete") && text.contains("--allow-incomplete"),
+        "{text}"
+    );
+    said(
+        &["check", "--min-episodes=1", "--allow-incomplete", &cut],
+        0,
+    );
+    let baseline = ["check", "--baseline", &cut, "--tolerance=900%", &file];
+    said(&baseline, 5);
+    let table = folder.path().join("out.csv");
+    let table_text = table.to_string_lossy();
+    let text = said(&["report", &cut, "--csv", &table_text], 1);
+    assert!(
+        text.contains("--allow-incomplete") && !table.exists(),
+        "{text}"
+    );
+    said(
+        &["report", &cut, "--csv", &table_text, "--allow-incomplete"],
+        0,
+    );
+    assert!(table.exists());
+    // A report in JSON remembers it.
+    let kept = folder.path().join("cut.json");
+    let kept = kept.to_string_lossy();
+    said(&["report", "--json", "--output", &kept, &cut], 0);
+    said(&["diff", &kept, &file], 1);
+    // One bit in the middle of the last batch: that batch is named.
+    let mut damaged = whole.clone();
+    let last = boundaries(&whole).pop().unwrap();
+    damaged[(last + whole.len()) / 2] ^= 4;
+    fs::write(&*cut, damaged).unwrap();
+    let finished = run(sbt_with(&["report", &*cut]));
+    let text = format!("{}{}", finished.out(), finished.stderr).replace('\n', " ");
+    assert!(text.contains("the checksum of batch"), "{text}");
+}
+
 #[test]
 fn a_recording_goes_nowhere_where_it_would_do_harm() {
     crate::harness::needs_nothing!();

@@ -43,7 +43,7 @@ fn the_headline_tells_where_all_thread_time_went() {
 
 #[test]
 fn a_straggler_among_many_threads_is_shown() {
-    needs_root!();
+    needs_root!(alone);
     let arguments = ["threads=64", "rounds=10", "base=1000", "skew=300"];
     best_of_five(|| {
         let text = text_of(&[], &program("truth.c"), &arguments);

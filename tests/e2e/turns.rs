@@ -1,6 +1,7 @@
 //! Whether it is a test's turn: with others or alone, and with the rights that it needs.
 
 use std::{
+    cell::RefCell,
     fs,
     io::Write as _,
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -11,7 +12,22 @@ pub fn skipped(why: &str, test: &str) {
     let line = format!("SKIPPED ({why}): {test}\n");
     // Not eprint: the test runner would hide it.
     let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = std::env::var_os("SBT_SKIP_LOG") {
+    log("SBT_SKIP_LOG", &line);
+}
+
+/// Says that a test measured something else than it should, and will measure again; and counts
+/// that in the file of `SBT_RETRY_LOG`: a line with the test, a tab and what was wrong, shortened.
+pub fn missed(what: &str) {
+    const LONGEST: usize = 200;
+    let words = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = words.chars().take(LONGEST).collect();
+    let line = format!("{}\t{shown}\n", current());
+    log("SBT_RETRY_LOG", &line);
+}
+
+/// Adds a line to the file that a variable names, if it does.
+fn log(variable: &str, line: &str) {
+    if let Some(path) = std::env::var_os(variable) {
         fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -19,6 +35,22 @@ pub fn skipped(why: &str, test: &str) {
             .and_then(|mut file| file.write_all(line.as_bytes()))
             .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
     }
+}
+
+thread_local! {
+    /// The test that runs in this thread.
+    static CURRENT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Takes note of the test that runs in this thread: `name` is that of its function with its
+/// crate.
+pub fn begins(name: &str) {
+    let in_crate = name.split_once("::").map_or(name, |(_, name)| name);
+    CURRENT.with_borrow_mut(|current| in_crate.clone_into(current));
+}
+
+fn current() -> String {
+    CURRENT.with_borrow(Clone::clone)
 }
 
 /// Leaves a test that needs real probes, and counts it, where there are none. With
@@ -37,14 +69,15 @@ macro_rules! needs_root {
         };
         $crate::turns::needs_root!(check);
     };
-    (check) => {
+    (check) => {{
+        fn here() {}
+        let name = std::any::type_name_of_val(&here).trim_end_matches("::here");
+        $crate::turns::begins(name);
         if !$crate::harness::is_root() {
-            fn here() {}
-            let name = std::any::type_name_of_val(&here);
-            $crate::turns::skipped("needs root", name.trim_end_matches("::here"));
+            $crate::turns::skipped("needs root", name);
             return;
         }
-    };
+    }};
 }
 pub(crate) use needs_root;
 

@@ -44,7 +44,7 @@ fn watched_episodes_are_told() {
 /// busy with something else.
 #[test]
 fn the_arrivals_of_an_episode_are_told_in_their_order() {
-    needs_root!();
+    needs_root!(alone);
     let arguments = ["threads=3", "rounds=5", "base=500", "skew=4000"];
     best_of_five(|| {
         let text = sbt_run(&["--watch=meet"], "truth.c", &arguments);

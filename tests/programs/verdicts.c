@@ -2,7 +2,8 @@
 //
 // verdicts fault=NAME [threads=N] [rounds=N]
 //
-//   healthy   all sleep for as long
+//   healthy   all work for as long, as many as have a CPU each
+//   asleep-alike  all sleep for as long
 //   serial    thread 1 works, the others wait for it
 //   static    the last thread has three times as much work as the others
 //   dynamic   so has another one each time
@@ -33,7 +34,13 @@ static void none(long me)
     (void)me;
 }
 
-static void healthy(long me, long round)
+static void even(long me, long round)
+{
+    (void)me, (void)round;
+    spin_us(10000);
+}
+
+static void nap(long me, long round)
 {
     (void)me, (void)round;
     sleep_us(10000);
@@ -158,7 +165,8 @@ static const struct fault {
     void (*work)(long me, long round);
     void *(*beside)(void *);
 } faults[] = {
-    {"healthy", 4, 60, none, healthy, nothing},
+    {"healthy", 2, 60, none, even, nothing},
+    {"asleep-alike", 4, 60, none, nap, nothing},
     {"serial", 2, 60, none, serial, nothing},
     {"static", 2, 60, none, unequal, nothing},
     {"dynamic", 2, 60, none, dynamic, nothing},
@@ -169,8 +177,8 @@ static const struct fault {
     {"asleep", 2, 60, none, asleep, fill},
     {"lock", 3, 60, none, lock, nothing},
     {"short", 2, 20000, none, brief, nothing},
-    {"start", 4, 60, prepare, healthy, nothing},
-    {"end", 4, 60, none, healthy, nothing},
+    {"start", 4, 60, prepare, nap, nothing},
+    {"end", 4, 60, none, nap, nothing},
 };
 static const struct fault *fault;
 static int spins;

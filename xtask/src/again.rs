@@ -1,50 +1,91 @@
-//! Tests that fail beside another one, which uses the same processors and the same libraries,
-//! are asked again by themselves.
+//! Tests that fail are run again by themselves: that tells whether another test disturbs them.
+//! They have failed nevertheless.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// More than so many fail for a reason of their own.
-pub const MOST: usize = 2;
+/// Of more tests it is not worth the time.
+const MOST: usize = 8;
 
-/// So often a test must pass by itself.
-pub const TIMES: usize = 3;
+/// So often each is run.
+const TIMES: usize = 3;
+
+/// What came of a run of tests.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Those that failed, by their names.
+    pub failed: Vec<String>,
+    /// How many have come to an end.
+    pub ended: usize,
+}
 
 /// Runs tests, with what they say on our standard error.
 ///
-/// # Returns
-/// Those that failed, by their names.
-///
 /// # Errors
 /// They could not be run, or not to their end, or failed without names.
-pub fn failing(command: &mut Command) -> Result<Vec<String>> {
+pub fn run(command: &mut Command) -> Result<Outcome> {
     let mut tests = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run the tests")?;
     let output = tests.stdout.take().context("no pipe")?;
-    let (mut failed, mut ended) = (Vec::new(), false);
+    let (mut outcome, mut has_result) = (Outcome::default(), false);
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         eprintln!("{line}");
-        failed.extend(failure(&line).map(str::to_owned));
-        ended |= line.starts_with("test result: ");
+        outcome.failed.extend(failure(&line).map(str::to_owned));
+        if let Some(ended) = ended(&line) {
+            outcome.ended += ended;
+            has_result = true;
+        }
     }
     let status = tests.wait()?;
-    if !status.success() && (failed.is_empty() || !ended) {
+    if !status.success() && (outcome.failed.is_empty() || !has_result) {
         bail!("the tests failed ({status})");
     }
-    Ok(failed)
+    Ok(outcome)
+}
+
+/// Runs tests that have failed by themselves, each several times, and says how often each has
+/// failed. `command` runs the tests whose names it is given.
+///
+/// # Errors
+/// They could not be run.
+pub fn look_closer(failed: &[String], command: impl Fn() -> Command) -> Result<String> {
+    if failed.is_empty() || failed.len() > MOST {
+        return Ok(String::new());
+    }
+    eprintln!("again, by themselves: {}", failed.join(", "));
+    let mut text = String::new();
+    let mut again = Vec::new();
+    for _ in 0..TIMES {
+        again.extend(run(command().args(failed))?.failed);
+    }
+    for test in failed {
+        let times = again.iter().filter(|other| *other == test).count();
+        text += &format!("{test}: by itself it failed {times} of {TIMES} times\n");
+    }
+    Ok(text)
 }
 
 /// The test that a line says has failed.
 fn failure(line: &str) -> Option<&str> {
     let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
     (!name.contains(' ')).then_some(name)
+}
+
+/// How many tests a line says have passed or failed.
+fn ended(line: &str) -> Option<usize> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let count = |of: &str| {
+        let part = counts.split("; ").find_map(|part| part.strip_suffix(of));
+        part.and_then(|number| number.parse::<usize>().ok())
+    };
+    Some(count(" passed")? + count(" failed")?)
 }
 
 #[cfg(test)]
@@ -56,12 +97,40 @@ mod tests {
         assert_eq!(failure("test a::b ... FAILED"), Some("a::b"));
         assert_eq!(failure("test a::b ... ok"), None);
         assert_eq!(failure("test result: FAILED. 1 passed; 1 failed"), None);
-        let said = |script: &str| failing(Command::new("sh").args(["-c", script]));
+        let result = "test result: FAILED. 7 passed; 2 failed; 0 ignored; finished in 1s";
+        assert_eq!(ended(result), Some(9));
+        assert_eq!(ended("test a::b ... ok"), None);
+        let said = |script: &str| run(Command::new("sh").args(["-c", script]));
         let both = "echo 'test a ... FAILED'; echo 'test b ... FAILED'; ";
-        let all = said(&format!("{both} echo 'test result: FAILED.'; exit 101"));
-        assert_eq!(all.unwrap(), ["a", "b"]);
+        let all = said(&format!("{both} echo '{result}'; exit 101")).unwrap();
+        assert_eq!(
+            (&all.failed[..], all.ended),
+            (&["a".into(), "b".into()][..], 9)
+        );
         assert!(said(&format!("{both} kill -9 $$")).is_err());
-        assert_eq!(said("echo 'test a ... ok'").unwrap(), [""; 0]);
+        assert_eq!(said("echo 'test a ... ok'").unwrap(), Outcome::default());
         assert!(said("exit 101").is_err());
+    }
+
+    #[test]
+    fn it_is_told_how_often_tests_fail_by_themselves() {
+        let failed = ["a".to_owned(), "b".to_owned()];
+        let script = "echo 'test b ... FAILED'; \
+                      echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101";
+        let command = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", script, "sh"]);
+            command
+        };
+        let text = look_closer(&failed, command).unwrap();
+        assert!(
+            text.contains("a: by itself it failed 0 of 3 times\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("b: by itself it failed 3 of 3 times\n"),
+            "{text}"
+        );
+        assert_eq!(look_closer(&[], command).unwrap(), "");
     }
 }

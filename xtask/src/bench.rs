@@ -5,6 +5,7 @@
 
 mod backends;
 pub mod figures;
+mod large;
 mod peers;
 mod recording;
 mod sampling;
@@ -55,6 +56,9 @@ pub struct Args {
     /// Only what sbt itself uses, printed instead of written
     #[arg(long)]
     own: bool,
+    /// Only what sbt itself uses for programs with much code, printed instead of written
+    #[arg(long)]
+    large: bool,
     /// Only the levels of --states, printed instead of written
     #[arg(long)]
     states: bool,
@@ -111,6 +115,12 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
 
+    if args.large {
+        out.clear();
+        large::programs(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
     if args.states {
         out.clear();
         states::levels(&workspace, &sbt, args.pairs, &mut out)?;
@@ -147,6 +157,7 @@ pub fn run(args: &Args) -> Result<()> {
     memory(&workspace, &mut out)?;
     slowdown::start_up(&sbt, args.pairs, &mut out)?;
     screen::share(&workspace, &sbt, &mut out)?;
+    large::programs(&workspace, &sbt, args.pairs, &mut out)?;
     states::levels(&workspace, &sbt, args.pairs, &mut out)?;
     sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
     recording::cost(&workspace, &sbt, args.pairs, &mut out)?;

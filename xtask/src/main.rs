@@ -18,6 +18,7 @@ mod pictures;
 mod process;
 mod python;
 mod record;
+mod retries;
 mod test;
 mod toolchain;
 mod tty;

@@ -13,6 +13,7 @@ use crate::debian;
 use crate::machine::TESTED;
 use crate::process;
 use crate::python;
+use crate::retries::Retries;
 use crate::workspace::Workspace;
 
 /// Options of `cargo xtask test`.
@@ -26,7 +27,7 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and the Debian packages that have them.
-const TOOLS: [(&str, &str); 22] = [
+const TOOLS: [(&str, &str); 25] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
@@ -49,6 +50,9 @@ const TOOLS: [(&str, &str); 22] = [
     ("setcap", "libcap2-bin"),
     ("groff", "groff-base"),
     ("mandoc", "mandoc"),
+    ("go", "golang-go"),
+    ("javac", "default-jdk-headless"),
+    ("/usr/bin/python3", "python3"),
 ];
 
 /// What whoever started us ignores (`nohup`, or `&` in a script) the programs that are tested
@@ -65,8 +69,10 @@ fn hear_signals() -> Result<()> {
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let skips = workspace.target.join("skipped-tests.txt");
+    let retries = workspace.target.join("retried-tests.txt");
     fs::create_dir_all(&workspace.target)?;
     fs::write(&skips, "")?;
+    fs::write(&retries, "")?;
     hear_signals()?;
     // What is downloaded and installed takes as long as what is built.
     let python = thread::scope(|scope| {
@@ -94,23 +100,37 @@ pub fn run(args: &Args) -> Result<()> {
             // It has come with the tests beside the library.
             .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
             .env("SBT_PYTHON", &python)
-            .env("SBT_SKIP_LOG", &skips);
+            .env("SBT_SKIP_LOG", &skips)
+            .env("SBT_RETRY_LOG", &retries);
         tests
     };
     process::run(tests(&pure, "4").env("SBT_TURN", "others"))?;
-    let failed = again::failing(tests(&["--test=e2e"], "3").env("SBT_TURN", "others"))?;
-    if failed.len() > again::MOST {
+    let e2e = |at_once: &str, turn: &str| {
+        let mut tests = tests(&["--test=e2e"], at_once);
+        tests.env("SBT_TURN", turn);
+        tests
+    };
+    let others = again::run(&mut e2e("3", "others"))?;
+    let closer = again::look_closer(&others.failed, || {
+        let mut tests = e2e("1", "others");
+        // What they measure now says nothing of the run before.
+        tests.env_remove("SBT_RETRY_LOG").arg("--exact");
+        tests
+    })?;
+    let alone = again::run(&mut e2e("1", "alone"))?;
+    // Each run begins all tests, and leaves those whose turn it is not.
+    let retries = Retries::of(
+        &fs::read_to_string(&retries)?,
+        others.ended.max(alone.ended),
+    );
+    eprint!("{}{closer}", retries.text());
+    let failed = [others.failed, alone.failed].concat();
+    if !failed.is_empty() {
         bail!("{} tests failed: {}", failed.len(), failed.join(", "));
     }
-    if !failed.is_empty() {
-        eprintln!("again, by themselves: {}", failed.join(", "));
-        for _ in 0..again::TIMES {
-            process::run(tests(&["--test=e2e"], "1").arg("--exact").args(&failed))?;
-        }
-    }
-    process::run(tests(&["--test=e2e"], "1").env("SBT_TURN", "alone"))?;
-    for test in &failed {
-        eprintln!("{test} failed beside another test, and passed by itself");
+    // A few tests that were asked for say nothing of a share.
+    if args.filter.is_none() {
+        retries.check()?;
     }
     report_skips(&skips, args.no_skips)
 }

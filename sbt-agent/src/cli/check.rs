@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 
 use crate::{
+    access::Named,
     gate::{Asked, Measure, Rule, rule},
     settings::value,
 };
@@ -48,6 +49,9 @@ pub struct Rules {
     /// By how much longer they may take: 10%, 0.5 [default: 10%].
     #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
     tolerance: Option<f64>,
+    /// Judge also a recording that is cut or damaged, by what is left of it.
+    #[arg(long)]
+    allow_incomplete: bool,
 }
 
 /// Reads a rule about `measure`.
@@ -70,8 +74,9 @@ impl From<Rules> for Asked {
             rules: rules.into_iter().flatten().collect(),
             no_hang: typed.no_hang,
             max_lost: typed.max_lost,
-            baseline: typed.baseline,
+            baseline: typed.baseline.map(Named::typed),
             tolerance: typed.tolerance,
+            allow_incomplete: typed.allow_incomplete,
         }
     }
 }
@@ -123,7 +128,7 @@ mod tests {
         let typed: Vec<String> = asked.rules.iter().map(Rule::typed).collect();
         assert_eq!(typed, ["10%", "lu.c:690:5%", "solve:5ms"]);
         assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
-        assert_eq!(asked.baseline.as_deref(), Some("a.json".as_ref()));
+        assert_eq!(asked.baseline, Some(Named::typed("a.json".into())));
         assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
         let error = parse(&["--max-idle=10", "run.sbt"])
             .unwrap_err()

@@ -5,8 +5,8 @@ use std::{ffi::OsString, path::Path};
 use anyhow::Context as _;
 
 use super::chosen::{
-    BASELINE, SETTINGS, SettingsError, fresh, guard_watching, narration, recording, say_notes,
-    settings,
+    BASELINE, SETTINGS, SettingsError, fresh, guard_watching, invoker, narration, recording,
+    say_notes, settings,
 };
 use crate::{
     check::{Check, To},
@@ -16,7 +16,7 @@ use crate::{
     record,
     session::{self, Target},
     settings::{self as all_settings, Environment},
-    target::{launch::Invoker, libraries},
+    target::libraries,
     usage::Usage,
 };
 
@@ -35,7 +35,10 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
     let asked = effective.settings.check.clone().with(typed);
     let read = [
         (READ, Some(path)),
-        (BASELINE, asked.baseline.as_deref()),
+        (
+            BASELINE,
+            asked.baseline.as_ref().map(|it| it.path.as_path()),
+        ),
         (SETTINGS, effective.file.as_deref().map(Path::new)),
     ];
     let written = [
@@ -60,7 +63,7 @@ pub fn program(
     if options.tui {
         return Err(Usage("there is no live screen in a check; leave --tui out".into()).into());
     }
-    let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let invoker = invoker(as_root);
     let path = program
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
@@ -75,7 +78,10 @@ pub fn program(
     let asked = effective.settings.check.clone().with(typed);
     let read = [
         (PROGRAM, path.as_deref()),
-        (BASELINE, asked.baseline.as_deref()),
+        (
+            BASELINE,
+            asked.baseline.as_ref().map(|it| it.path.as_path()),
+        ),
     ];
     let written = [("--junit", to.junit.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
@@ -84,7 +90,7 @@ pub fn program(
                     `duration` in sbt.toml) stops before: leave one of them out";
         return Err(Usage(text.into()).into());
     }
-    let _fresh = fresh(options);
+    let _fresh = fresh(options, &effective.settings);
     let check = Check::new(asked, to)?;
     let mut settings = effective.settings;
     if let Some(limit) = check.asked().no_hang {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use crate::{
-    ci,
+    access, ci,
     cli::Options,
     output::{
-        self, Fresh,
+        self, FOLDED, Fresh,
         guard::{self, Named},
     },
     place::printable,
@@ -18,6 +18,7 @@ use crate::{
     screen::Look,
     session::Narration,
     settings::{self as all_settings, Detail, Effective, Environment, Settings},
+    target::launch::Invoker,
     usage::Usage,
 };
 
@@ -25,6 +26,16 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
+
+/// The user as whom a program is started; `None`: as sbt itself, which under sudo is with `--as-root` alone. To be
+/// called before anything of the program is looked for.
+pub fn invoker(as_root: bool) -> Option<Invoker> {
+    if as_root {
+        access::target::runs_as_sbt();
+        return None;
+    }
+    Invoker::from_sudo()
+}
 
 /// Writes to standard error, which may be closed.
 pub fn say(text: &str) {
@@ -46,11 +57,12 @@ pub fn guard_watching(
     written: &[Named<'_>],
 ) -> anyhow::Result<()> {
     let file = effective.file.as_deref().map(Path::new);
+    let folded = effective.settings.folded.as_ref();
     let read = [read, &[(SETTINGS, file)]].concat();
     let own = [
         ("--output", options.output.as_deref()),
         ("-o", options.record.as_deref()),
-        ("--folded", effective.settings.folded.as_deref()),
+        (FOLDED, folded.map(|named| named.path.as_path())),
     ];
     guard::check(&read, &[&own, written].concat())
 }
@@ -126,9 +138,12 @@ pub fn look(options: &Options) -> anyhow::Result<Option<Look>> {
 }
 
 /// The files that are written to, as far as they are not there yet.
-pub fn fresh(options: &Options) -> Fresh {
+pub fn fresh(options: &Options, settings: &Settings) -> Fresh {
     let all = [&options.record, &options.output, &options.folded];
-    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref))
+    let named = settings.folded.as_ref();
+    // What may not be made is told by whoever makes it.
+    let below = named.and_then(|named| named.below(FOLDED).ok().flatten());
+    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref)).and(below)
 }
 
 /// The file of the recording, if there is to be one.

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 
 pub use self::chosen::say;
 use crate::{
+    access::{self, typed},
     check::To,
     ci,
     cli::{self, Command, Exports},
@@ -20,14 +21,16 @@ use crate::{
         guard::{self, PROGRAM, READ},
     },
     place::printable,
-    record, replay, session,
+    record, replay,
+    report::Report,
+    session,
     target::{offers, process},
     views::text,
 };
 
 fn write_manual(folder: &Path) -> anyhow::Result<u8> {
     let shown = printable(&folder.to_string_lossy());
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {shown}"))?;
+    typed::make_folders(folder).with_context(|| format!("cannot make {shown}"))?;
     for page in manual::pages()? {
         output::write_page(&folder.join(&page.name), &page.text)?;
     }
@@ -40,9 +43,15 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 /// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
 /// was asked for wrongly.
 pub fn act(command: Command) -> anyhow::Result<u8> {
+    if looks_at_processes(&command) && !process::has_proc() {
+        anyhow::bail!("/proc {}", process::NO_PROC);
+    }
     // These start nothing. What they read may be anybody's.
     match &command {
-        Command::Hang { pid, .. } => session::privilege::limit(Some(*pid))?,
+        Command::Hang { pid, .. } => {
+            access::target::is_process(*pid);
+            session::privilege::limit(Some(*pid))?;
+        }
         Command::Report { .. }
         | Command::Diff { .. }
         | Command::Check { file: Some(_), .. }
@@ -67,23 +76,17 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
         Command::Report {
             file,
             compensated,
+            allow_incomplete,
             exports,
             to,
-        } => report(&file, compensated, &exports, &to),
+        } => report(&file, compensated, allow_incomplete, &exports, &to),
         Command::Diff {
             before,
             after,
             tolerance,
+            allow_incomplete,
             to,
-        } => {
-            let read = [before.as_path(), after.as_path()].map(|path| (READ, Some(path)));
-            guard::check(&read, &[("--output", to.output.as_deref())])?;
-            let (before, after) = (record::report(&before)?, record::report(&after)?);
-            let all = compare::compare(&before, &after);
-            output::deliver_asked(&all, &to, |all, style| text::diff(all, tolerance, style))?;
-            let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
-            Ok(u8::from(is_slower))
-        }
+        } => diff([&before, &after], tolerance, allow_incomplete, &to),
         Command::Check {
             rules,
             junit,
@@ -105,7 +108,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
                 None => check::program((*rules).into(), to, &options, as_root, program),
             }
         }
-        Command::Scale(scale) => match (scale.one, &scale.into) {
+        Command::Scale(scale) => match (scale.one, scale.into) {
             (Some(threads), Some(into)) => scale::once(&scale, threads, into),
             _ => scale::run(&scale),
         },
@@ -124,7 +127,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::Doctor { programs: true } => Ok(u8::from(!doctor::programs::examine()?)),
-        Command::Doctor { programs: false } => Ok(u8::from(!doctor::examine())),
+        Command::Doctor { programs: false } => Ok(u8::from(!doctor::examine()?)),
         Command::Completions { shell } => {
             output::print(&manual::completions(shell)?)?;
             Ok(0)
@@ -140,6 +143,19 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
     }
+}
+
+/// Whether a command watches or looks at a process, for which it needs what /proc tells.
+const fn looks_at_processes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run { .. }
+            | Command::Attach { .. }
+            | Command::Demo { .. }
+            | Command::Hang { .. }
+            | Command::Check { file: None, .. }
+            | Command::Scale(_)
+    )
 }
 
 /// Looks at a process that does not go on.
@@ -161,10 +177,41 @@ fn look_at(pid: u32, children: bool, to: &cli::Asked) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+/// The report of a run that is compared with another: a part of a run does not compare, unless
+/// the user allows it.
+fn compared(path: &Path, allow_incomplete: bool) -> anyhow::Result<Report> {
+    let report = record::report(path)?;
+    if let Some(missing) = report.incomplete.first().filter(|_| !allow_incomplete) {
+        anyhow::bail!(
+            "{} is not complete: {}; --allow-incomplete compares what is there",
+            printable(&path.to_string_lossy()),
+            missing.text
+        );
+    }
+    Ok(report)
+}
+
+/// Puts two runs side by side.
+fn diff(
+    [before, after]: [&Path; 2],
+    tolerance: Option<f64>,
+    allow_incomplete: bool,
+    to: &cli::Asked,
+) -> anyhow::Result<u8> {
+    let read = [before, after].map(|path| (READ, Some(path)));
+    guard::check(&read, &[("--output", to.output.as_deref())])?;
+    let compared = |path| compared(path, allow_incomplete);
+    let all = compare::compare(&compared(before)?, &compared(after)?);
+    output::deliver_asked(&all, to, |all, style| text::diff(all, tolerance, style))?;
+    let is_slower = tolerance.is_some_and(|pct| !all.slower_by(pct).is_empty());
+    Ok(u8::from(is_slower))
+}
+
 /// Tells what a recording or a report has.
 fn report(
     file: &Path,
     compensated: bool,
+    allow_incomplete: bool,
     exports: &Exports,
     to: &cli::Asked,
 ) -> anyhow::Result<u8> {
@@ -172,7 +219,7 @@ fn report(
     written.extend(output::exports::written(exports));
     guard::check(&[(READ, Some(file))], &written)?;
     let report = if exports.any() {
-        let report = output::exports::write(file, exports)?;
+        let report = output::exports::write_if(file, exports, allow_incomplete)?;
         if !to.json && to.output.is_none() {
             return Ok(0);
         }

@@ -1,10 +1,11 @@
 //! `sbt scale`: a program is run at several numbers of threads.
 
-use std::path::Path;
+use std::{fs::File, io::Write as _, os::fd::BorrowedFd};
 
 use anyhow::Context as _;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-use super::chosen::{JSON_NEEDS_FILE, effective, guard_watching, say, settings, wish};
+use super::chosen::{JSON_NEEDS_FILE, effective, guard_watching, invoker, say, settings, wish};
 use crate::{
     cli::Scale,
     output::{self, guard::PROGRAM},
@@ -15,7 +16,7 @@ use crate::{
     },
     session::{self, Narration, Target, signals},
     settings::Environment,
-    target::{launch::Invoker, libraries},
+    target::libraries,
     usage::Usage,
     views::{scale_html, text},
 };
@@ -48,6 +49,7 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     if options.json && options.output.is_none() {
         return Err(Usage(JSON_NEEDS_FILE.into()).into());
     }
+    let _invoker = invoker(scale.as_root);
     let program = scale.program.first();
     let program =
         program.and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
@@ -87,13 +89,10 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
 }
 
 /// One of those runs, in a process of its own.
-pub fn once(scale: &Scale, threads: u32, into: &Path) -> anyhow::Result<u8> {
+pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
+    let mut into = inherited(into).context("cannot write the report of one run")?;
     signals::unblock().context("cannot let signals through")?;
-    let invoker = if scale.as_root {
-        None
-    } else {
-        Invoker::from_sudo()
-    };
+    let invoker = invoker(scale.as_root);
     let command = scale
         .program
         .iter()
@@ -115,16 +114,22 @@ pub fn once(scale: &Scale, threads: u32, into: &Path) -> anyhow::Result<u8> {
         keep: false,
         run: (!scale.options.quiet).then_some(run),
     };
-    let wish = output::Wish {
-        json: true,
-        file: Some(into.into()),
-        color: output::Color::Never,
-        quiet: true,
-        compensated: false,
-    };
     let settings = effective.settings;
     let status = session::watch(&target, settings, narration, None, None, |report| {
-        output::deliver(report, &wish)
+        let report = output::to_json(report)?;
+        into.write_all(report.as_bytes())
+            .context("cannot write the report of one run")
     })?;
     Ok(status.unwrap_or(0))
+}
+
+/// Opens the file that the process which runs the series has open for us under this number. The program that is run
+/// does not get the file.
+fn inherited(number: i32) -> anyhow::Result<File> {
+    let path = format!("/proc/self/fd/{number}");
+    let file = File::options().write(true).open(path)?;
+    // SAFETY: what can be opened by its number is open, and nothing closes it.
+    let inherited = unsafe { BorrowedFd::borrow_raw(number) };
+    fcntl(inherited, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    Ok(file)
 }

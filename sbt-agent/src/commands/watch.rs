@@ -4,16 +4,14 @@ use std::{ffi::OsString, time::Duration};
 
 use anyhow::Context as _;
 
-use super::chosen::{fresh, guard_watching, look, narration, recording, settings, wish};
+use super::chosen::{fresh, guard_watching, invoker, look, narration, recording, settings, wish};
 use crate::{
+    access,
     cli::Options,
     demo,
     output::{self, guard::PROGRAM},
     session::{self, Target},
-    target::{
-        launch::{self, Invoker},
-        libraries, process,
-    },
+    target::{launch, libraries, process},
     usage::Usage,
 };
 
@@ -24,7 +22,8 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     };
     let program = process::folder(pid).join("exe");
     guard_watching(options, &effective, &[(PROGRAM, Some(&program))], &[])?;
-    let _fresh = fresh(options);
+    let _fresh = fresh(options, &effective.settings);
+    access::target::is_process(pid);
     let settings = effective.settings;
     let wish = wish(options, true)?;
     let record = recording(options)?;
@@ -85,7 +84,7 @@ pub fn run(
     options: &Options,
     hang_time: Option<Duration>,
 ) -> anyhow::Result<u8> {
-    let invoker = if as_root { None } else { Invoker::from_sudo() };
+    let invoker = invoker(as_root);
     let path = command
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
@@ -102,7 +101,7 @@ pub fn run(
         // A demo has none.
         settings.children.get_or_insert(false);
     }
-    let _fresh = fresh(options);
+    let _fresh = fresh(options, &settings);
     let wish = wish(options, false)?;
     let record = recording(options)?;
     let target = Target::Run {

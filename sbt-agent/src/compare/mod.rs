@@ -54,7 +54,8 @@ pub struct Comparison {
     pub after: Side,
     /// What makes the two less comparable.
     pub notes: Vec<String>,
-    /// How long each was watched. It is one value a run, so its noise is unknown.
+    /// How long each was watched; null of a recording that is not complete. It is one value a
+    /// run, so its noise is unknown.
     pub wall_ns: Change,
     /// The efficiencies of both.
     pub efficiency: EfficiencyChange,
@@ -255,7 +256,32 @@ impl Change {
     }
 
     fn exceeds(&self, tolerance_pct: f64) -> bool {
-        self.change_pct.is_some_and(|pct| pct > tolerance_pct)
+        let known = self
+            .before
+            .zip(self.after)
+            .filter(|(before, _)| *before > 0);
+        known.is_some_and(|(before, after)| after > tolerated(before, tolerance_pct))
+    }
+}
+
+/// The most that a value may become, within so many per cent.
+pub fn tolerated(before: u64, tolerance_pct: f64) -> u64 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a value above zero"
+    )]
+    let most = (before as f64 * (1.0 + tolerance_pct / 100.0)).round() as u64;
+    most
+}
+
+impl SiteChange {
+    /// Where events were lost, sums over all episodes are not known of both runs: means of
+    /// those that were seen are.
+    const fn forget_sums(&mut self) {
+        self.episodes.change_pct = None;
+        self.lost_ns.change_pct = None;
+        self.cost_ns = None;
     }
 }
 
@@ -300,7 +326,7 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
         before: side(before),
         after: side(after),
         notes: notes(before, after),
-        wall_ns: Change::plain(Some(before.wall_ns), Some(after.wall_ns)),
+        wall_ns: Change::plain(wall_ns(before), wall_ns(after)),
         efficiency: EfficiencyChange {
             parallel: shares(|it| it.parallel),
             load_balance: shares(|it| it.load_balance),
@@ -315,15 +341,29 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
     all.notes.extend(note_of_doubt(&matched));
     all.sites = matched.iter().map(site).collect();
     all.sites.sort_by_key(|site| Reverse(site.cost_ns));
+    if [before, after].iter().any(|report| report.lost_events > 0) {
+        all.sites.iter_mut().for_each(SiteChange::forget_sums);
+    }
     let ids = || matched.iter().map(|pair| (pair.before.id, pair.after.id));
     let pairs: HashMap<u32, u32> = ids().collect();
     all.phases = phases(before, after, &pairs);
+    if [before, after].iter().any(|report| report.lost_events > 0) {
+        for phase in &mut all.phases {
+            phase.episodes.change_pct = None;
+            phase.cost_ns = None;
+        }
+    }
     all.phases.sort_by_key(|phase| Reverse(phase.cost_ns));
     let (mine, others): (HashSet<u32>, HashSet<u32>) = ids().unzip();
     let (done, others_done) = all.phases.iter().map(|it| (it.before, it.after)).unzip();
     all.only_before = alone(before, &mine, &done);
     all.only_after = alone(after, &others, &others_done);
     all
+}
+
+/// How long a run took; `None` if its end is not there.
+fn wall_ns(report: &Report) -> Option<u64> {
+    report.is_complete().then_some(report.wall_ns)
 }
 
 fn side(report: &Report) -> Side {
@@ -387,12 +427,19 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
         }
         if report.lost_events > 0 {
             notes.push(format!(
-                "the run {which} lost {} events",
+                "the run {which} lost {} events: its efficiency is unknown, and numbers of \
+                 episodes and sums over them do not compare",
                 report.lost_events
             ));
         }
+        if let Some(missing) = report.incomplete.first() {
+            notes.push(format!(
+                "the run {which} is not complete, so its wall time is not known: {}",
+                missing.text
+            ));
+        }
         match report.exit_status {
-            None if !report.ended => notes.push(format!(
+            None if !report.ended && report.is_complete() => notes.push(format!(
                 "the run {which} was watched for a part of its time: wall times do not compare"
             )),
             Some(status) if status > 0 => {

@@ -1,7 +1,10 @@
 //! Made-up runs whose differences are known.
 
 use super::*;
-use crate::{report::schema::is_that_of, screen::samples};
+use crate::{
+    report::{IncompleteReport, schema::is_that_of},
+    screen::samples,
+};
 
 #[test]
 fn the_schema_in_the_documents_is_that_of_the_code() {
@@ -106,6 +109,42 @@ fn the_whole_is_judged_by_the_tolerance_alone() {
     let all = compare(&before, &after);
     assert!(matches!(all.slower_by(10.0)[..], [Slower::Whole(_)]));
     assert!(all.slower_by(25.0).is_empty());
+}
+
+#[test]
+fn what_is_slower_by_just_as_much_as_is_tolerated_is_tolerated() {
+    for pct in [0.0, 1.0, 7.0, 10.0, 15.0, 25.0, 33.0] {
+        for before in [100, 1_000, 1_000_000] {
+            let most = tolerated(before, pct);
+            for (after, expected) in [(most - 1, false), (most, false), (most + 1, true)] {
+                let change = Change {
+                    beyond_noise: Some(true),
+                    ..Change::plain(Some(before), Some(after))
+                };
+                assert_eq!(change.exceeds(pct), expected, "{before} {after} {pct}");
+                assert_eq!(change.is_slower_by(pct), expected, "{before} {after} {pct}");
+            }
+        }
+    }
+    assert_eq!(tolerated(100, 10.0), 110);
+    assert!(!Change::plain(Some(0), Some(9)).exceeds(10.0));
+    assert!(!Change::plain(None, Some(9)).exceeds(10.0));
+}
+
+#[test]
+fn sums_of_a_run_that_lost_events_do_not_compare() {
+    let mut after = run();
+    after.lost_events = 1;
+    for (before, after) in [(run(), after.clone()), (after, run())] {
+        let all = compare(&before, &after);
+        assert!(all.notes[0].contains("lost 1 events"), "{:?}", all.notes);
+        for site in &all.sites {
+            assert_eq!(site.episodes.change_pct, None);
+            assert_eq!((site.lost_ns.change_pct, site.cost_ns), (None, None));
+            assert_eq!(site.phase_ns.change_pct, Some(0.0));
+        }
+        assert!(all.phases.iter().all(|phase| phase.cost_ns.is_none()));
+    }
 }
 
 #[test]
@@ -367,4 +406,19 @@ fn runs_that_do_not_compare_are_noted() {
             "{word}: {notes:?}"
         );
     }
+}
+
+#[test]
+fn the_wall_time_of_a_part_of_a_run_is_not_known() {
+    let mut cut = run();
+    cut.break_off(vec![IncompleteReport {
+        kind: "damaged",
+        text: "batch 3 is damaged".into(),
+    }]);
+    let all = compare(&cut, &run());
+    assert_eq!((all.wall_ns.before, all.wall_ns.change_pct), (None, None));
+    assert_eq!(all.efficiency.parallel.before, None);
+    let told = |note: &String| note.contains("before is not complete") && note.contains("batch 3");
+    assert!(all.notes.iter().any(told), "{:?}", all.notes);
+    assert_eq!(all.slower_by(0.0), []);
 }

@@ -1,9 +1,12 @@
 //! A run against one before: what takes longer, by more than is tolerated and more than
 //! chance. What may be either is not known.
 
-use super::{Amount, Outcome, measure};
+use super::{
+    Amount, Outcome,
+    measure::{self, Unknown},
+};
 use crate::{
-    compare::{Change, Comparison, compare},
+    compare::{Change, Comparison, compare, tolerated},
     report::{Figure, Report},
 };
 
@@ -12,7 +15,11 @@ const NAME: &str = "baseline";
 /// The whole run and each site that both have.
 pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outcome> {
     let comparison = compare(before, after);
-    let mut outcomes = vec![whole(before, after, &comparison, tolerance_pct)];
+    let mut outcomes = Vec::new();
+    // Wall times of parts of runs do not compare.
+    if before.is_complete() && after.is_complete() {
+        outcomes.push(whole(before, after, &comparison, tolerance_pct));
+    }
     for site in &comparison.sites {
         let outcome = of(&site.phase_ns, tolerance_pct).one_of(&site.name);
         let outcome = match after.site(site.after) {
@@ -24,11 +31,12 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
             (after, site.after, ""),
         ];
         let too_few = sides.into_iter().find_map(|(report, id, which)| {
-            let why = measure::has_enough_phases(report.site(id)?, report).err()?;
-            Some(format!("{which}{why}"))
+            match measure::has_enough_phases(report.site(id)?, report).err()? {
+                Unknown::Absent(why) | Unknown::Lost(why) => Some(format!("{which}{why}")),
+            }
         });
         outcomes.push(match too_few {
-            Some(why) => outcome.unknown(why),
+            Some(why) => outcome.lost(why),
             None => outcome,
         });
     }
@@ -46,19 +54,9 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
 
 /// The rule, called by what is tolerated: what that comes to differs from run to run.
 fn rule(before_ns: u64, tolerance_pct: f64) -> Outcome {
-    Outcome::of_run(NAME, "ns", limit(before_ns, tolerance_pct))
+    let limit_ns = tolerated(before_ns, tolerance_pct);
+    Outcome::of_run(NAME, "ns", Figure::Whole(limit_ns))
         .called(format!("{NAME} +{tolerance_pct} %"))
-}
-
-/// What `ns` may become.
-fn limit(before_ns: u64, tolerance_pct: f64) -> Figure {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a time above zero"
-    )]
-    let limit_ns = (before_ns as f64 * (1.0 + tolerance_pct / 100.0)).round() as u64;
-    Figure::Whole(limit_ns)
 }
 
 /// The whole run: one value, whose noise is not known.
@@ -95,11 +93,7 @@ fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
     };
     let found = outcome.clone().found(Amount::Time(after_ns));
     match phase.beyond_noise {
-        _ if pct <= tolerance_pct => Outcome {
-            holds: true,
-            status: super::Status::Holds,
-            ..found
-        },
+        _ if found.holds => found,
         Some(true) => Outcome {
             text: Some(format!("{pct:.0} % slower than the baseline")),
             ..found

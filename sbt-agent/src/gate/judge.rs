@@ -1,8 +1,8 @@
 //! A report and rules → what came of each.
 
 use super::{
-    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline, hang,
-    measure::{self, Measured},
+    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline, complete, hang,
+    measure::{self, Measured, Unknown},
     sites::{Subject, meant},
 };
 use crate::report::{Figure, Report, SiteReport};
@@ -24,7 +24,13 @@ const NAMED: usize = 8;
 /// Judges a report. `before`: what [`Asked::baseline`] names.
 pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
-    outcomes.extend(program(report));
+    let allow = asked.allow_incomplete;
+    outcomes.extend(complete::outcome(report, false, allow));
+    // How a program ended is not in a recording without end.
+    let is_missing = !report.is_complete() && report.exit_status.is_none();
+    if !(allow && is_missing) {
+        outcomes.extend(program(report));
+    }
     outcomes.extend(hang::outcome(report, asked.no_hang));
     outcomes.push(lost(report, asked.max_lost));
     let of_run = |rule: &Rule| rule.measure == Measure::Episodes && rule.site.is_none();
@@ -41,6 +47,7 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     outcomes.extend(limits.flat_map(|rule| limit(report, rule)));
     if let Some(before) = before {
         let tolerance_pct = asked.tolerance.unwrap_or(DEFAULT_TOLERANCE);
+        outcomes.extend(complete::outcome(before, true, allow));
         outcomes.extend(baseline::outcomes(before, report, tolerance_pct));
     }
     CheckReport::new(report, outcomes)
@@ -181,13 +188,14 @@ fn let_off(mut outcomes: Vec<Outcome>, sites: &[&SiteReport]) -> Vec<Outcome> {
     outcomes
 }
 
-fn settle(outcome: Outcome, found: Result<Measured, String>) -> Outcome {
+fn settle(outcome: Outcome, found: Result<Measured, Unknown>) -> Outcome {
     match found {
         Ok(measured) => Outcome {
             mean_ns: measured.mean_ns,
             ..outcome.found(measured.amount)
         },
-        Err(why) => outcome.unknown(why),
+        Err(Unknown::Absent(why)) => outcome.unknown(why),
+        Err(Unknown::Lost(why)) => outcome.lost(why),
     }
 }
 
@@ -201,7 +209,13 @@ fn too_few(report: &Report) -> Option<String> {
     if none && children {
         return Some("the program started processes of its own, which were not watched".into());
     }
-    none.then(|| "no barrier was used".into())
+    let lost = report.lost_events;
+    none.then(|| match lost {
+        0 if report.is_complete() => "no barrier was used".into(),
+        0 => "no barrier was seen in what was recorded".into(),
+        // What was lost may have been at a barrier.
+        _ => format!("no barrier was seen, but {lost} events were lost"),
+    })
 }
 
 /// No site is meant.

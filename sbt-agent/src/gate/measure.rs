@@ -1,11 +1,34 @@
 //! The figures that rules are about, taken from a report; or why they are not there.
 
 use super::{Amount, Measure};
-use crate::report::{ConceptualReport, EfficiencyReport, Report, SiteReport, StatReport};
+use crate::report::{
+    ConceptualReport, EfficiencyReport, Reason, Report, SiteReport, StatReport, Withheld,
+};
 
 /// Where the probes were on for spans of time only, fewer episodes or phases than this
 /// tell too little of those that nobody saw.
 const ENOUGH: u64 = 100;
+
+/// Why there is no figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// There is nothing to measure, or it was not watched: the rule is broken.
+    Absent(String),
+    /// Too much was lost or unseen to judge.
+    Lost(String),
+}
+
+impl From<String> for Unknown {
+    fn from(why: String) -> Self {
+        Self::Absent(why)
+    }
+}
+
+impl From<&str> for Unknown {
+    fn from(why: &str) -> Self {
+        Self::Absent(why.into())
+    }
+}
 
 /// A figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,22 +47,30 @@ impl From<Amount> for Measured {
 }
 
 /// What a measure is at a site; if it is not known, why.
-pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<Measured, String> {
+pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<Measured, Unknown> {
     if measure == Measure::Episodes {
         return Ok(Amount::Count(site.episodes).into());
     }
+    if let Some(withheld) = report.why_withheld(Withheld::Shares) {
+        return Err(Unknown::Lost(withheld.because.clone()));
+    }
     if site.episodes == 0 {
-        return Err(format!(
+        let why = format!(
             "no complete episode was seen there, and {} incomplete",
             site.incomplete
-        ));
+        );
+        return Err(if site.incomplete > 0 {
+            Unknown::Lost(why)
+        } else {
+            Unknown::Absent(why)
+        });
     }
     if site.incomplete > site.episodes {
-        return Err(format!(
+        return Err(Unknown::Lost(format!(
             "most episodes there are incomplete: {} of {}",
             site.incomplete,
             site.incomplete.saturating_add(site.episodes)
-        ));
+        )));
     }
     if measure == Measure::Phase {
         has_enough_phases(site, report)?;
@@ -69,7 +100,7 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
 
 /// Whether so many phases were seen at a site that they stand for all: one is known only where
 /// the episode before was seen too. If not, why.
-pub fn has_enough_phases(site: &SiteReport, report: &Report) -> Result<(), String> {
+pub fn has_enough_phases(site: &SiteReport, report: &Report) -> Result<(), Unknown> {
     let seen = site.phase_ns.as_ref().map_or(0, |phases| phases.count);
     let estimated = site.estimated && site.phase_ns.is_some();
     is_enough(seen, "phases", estimated, report)
@@ -80,7 +111,7 @@ pub fn of_phase(
     measure: Measure,
     phase: &ConceptualReport,
     report: &Report,
-) -> Result<Measured, String> {
+) -> Result<Measured, Unknown> {
     if measure != Measure::Episodes {
         let whole = phase.phase_ns.as_ref().map_or(0, |whole| whole.count);
         if phase.abandoned > whole {
@@ -90,10 +121,10 @@ pub fn of_phase(
             } else {
                 ""
             };
-            return Err(format!(
+            return Err(Unknown::Lost(format!(
                 "most of them were given up: {} of {all}{remedy}",
                 phase.abandoned
-            ));
+            )));
         }
         let estimated = report.estimated && whole > 0;
         is_enough(whole, "whole ones", estimated, report)?;
@@ -109,11 +140,12 @@ pub fn of_phase(
             time(phase.phase_ns.as_ref()).map_err(|_| "it never came to an end".into())
         }
         Measure::Efficiency | Measure::LoadBalance => {
-            let efficiency = phase
-                .efficiency
-                .as_ref()
-                .ok_or("it was not always the same threads, or not all of their work is known")?;
-            of_efficiency(measure, efficiency).ok_or_else(none)
+            let efficiency = phase.efficiency.as_ref().ok_or_else(|| {
+                lost(report).unwrap_or_else(|| {
+                    "it was not always the same threads, or not all of their work is known".into()
+                })
+            })?;
+            of_efficiency(measure, efficiency).ok_or_else(|| none().into())
         }
         Measure::Idle => {
             let (idle, work) = (phase.idle_ns as f64, phase.work_ns as f64);
@@ -124,45 +156,38 @@ pub fn of_phase(
             }
         }
         Measure::Episodes => Ok(Amount::Count(phase.episodes).into()),
-        Measure::Imbalance | Measure::BarrierTime => Err(none()),
+        Measure::Imbalance | Measure::BarrierTime => Err(none().into()),
     }
 }
 
 /// Likewise in the whole run, where a measure has a meaning there.
-pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, String> {
+pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, Unknown> {
     if measure == Measure::Episodes {
         return Ok(Amount::Count(report.episodes).into());
     }
-    let efficiency = report.efficiency.as_ref().ok_or_else(|| {
-        if report.estimated {
-            format!(
-                "the probes were on for {} of the run; --budget off watches all",
-                part_seen(report)
-            )
-        } else if report.episodes == 0 {
-            "no complete episode was seen".into()
-        } else {
-            format!(
-                "too little was seen: {} of {} episodes are incomplete",
-                report.incomplete_episodes,
-                report.incomplete_episodes + report.episodes
-            )
-        }
-    })?;
+    let efficiency = report
+        .known_efficiency()
+        .map_err(|because| lost(report).unwrap_or_else(|| Unknown::Absent(because.to_owned())))?;
     let none = || format!("of the whole run there is no {}", of(measure));
-    of_efficiency(measure, efficiency).ok_or_else(none)
+    of_efficiency(measure, efficiency).ok_or_else(|| none().into())
+}
+
+/// Why efficiencies are unknown, if too much was lost or unseen for them.
+fn lost(report: &Report) -> Option<Unknown> {
+    let withheld = report.why_withheld(Withheld::Efficiency)?;
+    (withheld.reason != Reason::NoEpisode).then(|| Unknown::Lost(withheld.because.clone()))
 }
 
 /// Whether what was seen stands for what nobody saw.
-fn is_enough(count: u64, what: &str, estimated: bool, report: &Report) -> Result<(), String> {
+fn is_enough(count: u64, what: &str, estimated: bool, report: &Report) -> Result<(), Unknown> {
     if !estimated || count >= ENOUGH {
         return Ok(());
     }
-    Err(format!(
+    Err(Unknown::Lost(format!(
         "only {count} {what} were seen there, since the probes were on for {} of the run; \
          --budget off watches all",
         part_seen(report)
-    ))
+    )))
 }
 
 fn of(measure: Measure) -> &'static str {
@@ -185,7 +210,7 @@ fn of_efficiency(measure: Measure, efficiency: &EfficiencyReport) -> Option<Meas
     }
 }
 
-fn time(stat: Option<&StatReport>) -> Result<Measured, String> {
+fn time(stat: Option<&StatReport>) -> Result<Measured, Unknown> {
     let stat = stat.ok_or("of no episode is it known when the one before had ended")?;
     Ok(Measured {
         amount: Amount::Time(stat.p95),
@@ -210,7 +235,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(site: &SiteReport) -> Result<Self, String> {
+    fn of(site: &SiteReport) -> Result<Self, Unknown> {
         let (mut work_ns, mut ready_ns, mut rest_ns) = (0_u64, 0_u64, 0_u64);
         let mut idle_ns = 0_u64;
         for thread in &site.threads {
@@ -234,13 +259,13 @@ impl Times {
     }
 }
 
-fn work_unknown() -> String {
+fn work_unknown() -> Unknown {
     "of some threads it is not known when they began to work".into()
 }
 
 /// Mean / most work of a thread. Only where all threads take part in all episodes has
 /// that a meaning.
-fn load_balance(site: &SiteReport) -> Result<Measured, String> {
+fn load_balance(site: &SiteReport) -> Result<Measured, Unknown> {
     let work = site.threads.iter().map(|thread| thread.work_ns);
     let work: Vec<u64> = work.collect::<Option<_>>().ok_or_else(work_unknown)?;
     let episodes = || site.threads.iter().map(|thread| thread.episodes);

@@ -5,6 +5,7 @@
 //! not look like one that holds.
 
 mod baseline;
+mod complete;
 mod hang;
 mod judge;
 mod measure;

@@ -102,7 +102,8 @@ impl CheckReport {
 pub struct Outcome {
     /// The rule's name: `max-imbalance`, `max-idle`, `min-efficiency`, `min-load-balance`,
     /// `max-barrier-time`, `max-phase`, `min-episodes`, `no-hang`, `max-lost`, `baseline`;
-    /// or `program`: that it has not failed.
+    /// `program`: that it has not failed; or `complete`, only where something is missing in a
+    /// recording.
     pub rule: Word,
     /// The rule with its limit, and where, in words: the same in every run, also as the name of
     /// the case in JUnit.
@@ -230,6 +231,15 @@ impl Outcome {
         Self {
             text: Some(format!("cannot be measured: {}", why.into())),
             ..self
+        }
+    }
+
+    /// Too much was lost or unseen to measure it: it neither holds nor is broken.
+    #[must_use]
+    pub fn lost(self, why: impl Into<String>) -> Self {
+        Self {
+            status: Status::Lost,
+            ..self.unknown(why)
         }
     }
 

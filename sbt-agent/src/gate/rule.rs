@@ -1,8 +1,9 @@
 //! What a rule is, and how it is typed: `10%`, or for one site `lu.c:690:10%`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{
+    access::Named,
     pattern::Pattern,
     report::Figure,
     settings::value::{self, duration_text},
@@ -276,9 +277,11 @@ pub struct Asked {
     /// Events that may be lost, per cent.
     pub max_lost: Option<f64>,
     /// A recording or report to compare with.
-    pub baseline: Option<PathBuf>,
+    pub baseline: Option<Named>,
     /// By how much it may be worse than that, per cent.
     pub tolerance: Option<f64>,
+    /// Also a recording that is cut or damaged is judged, and compared with.
+    pub allow_incomplete: bool,
 }
 
 impl Asked {
@@ -295,6 +298,7 @@ impl Asked {
             max_lost: stronger.max_lost.or(self.max_lost),
             baseline: stronger.baseline.or(self.baseline),
             tolerance: stronger.tolerance.or(self.tolerance),
+            allow_incomplete: stronger.allow_incomplete || self.allow_incomplete,
         }
     }
 

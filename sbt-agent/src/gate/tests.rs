@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::{
-    Asked, CheckReport, Measure, Outcome, Rule, judge,
+    Asked, CheckReport, Measure, Outcome, Rule, Status, judge,
     samples::{report, site, uneven},
 };
 use crate::{
-    report::{Figure, Report, ThinnedReport, TrendReport, schema},
+    report::{
+        Figure, IncompleteReport, Reason, Report, ThinnedReport, TrendReport, Withheld,
+        WithheldReport, schema,
+    },
     screen::samples::hung,
 };
 
@@ -142,6 +145,61 @@ fn unknown(report: &Report, measure: Measure, text: &str) -> String {
     outcome.text.unwrap()
 }
 
+/// The same where too much was lost or unseen to judge.
+#[track_caller]
+fn lost(report: &Report, measure: Measure, text: &str) -> String {
+    let outcome = only(report, measure, text);
+    assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
+    assert_eq!(outcome.measured, None);
+    assert_eq!(outcome.status, Status::Lost);
+    let check = judge(report, &asked(measure, text), None);
+    assert_eq!((check.exit_status, check.result), (5, "lost"));
+    outcome.text.unwrap()
+}
+
+/// Without efficiency, for a reason.
+fn withheld(report: &mut Report, reason: Reason, because: &str) {
+    report.efficiency = None;
+    let efficiency = Withheld::Efficiency;
+    report.withheld = vec![WithheldReport::new(efficiency, reason, because.into())];
+}
+
+#[test]
+fn a_rule_on_what_is_withheld_neither_holds_nor_is_broken() {
+    let mut report = uneven();
+    withheld(&mut report, Reason::EventsLost, "3 of 9 events were lost");
+    for (measure, limit) in [
+        (Measure::Efficiency, "0"),
+        (Measure::LoadBalance, "0"),
+        (Measure::Efficiency, "step:0"),
+    ] {
+        report.conceptual_phases[0].efficiency = None;
+        let stat = report.sites[0].phase_ns.clone();
+        report.conceptual_phases[0].phase_ns = stat;
+        let why = lost(&report, measure, limit);
+        assert_eq!(why, "cannot be measured: 3 of 9 events were lost");
+    }
+    // What it does not rest on is judged.
+    assert!(only(&report, Measure::Idle, "factor:100%").holds);
+    for reason in [Reason::Unseen, Reason::Cut, Reason::Incomplete] {
+        withheld(&mut report, reason, "because");
+        let why = lost(&report, Measure::Efficiency, "0");
+        assert!(why.ends_with("because"), "{why}");
+    }
+    // Where shares are withheld nothing is judged at sites.
+    let shares = WithheldReport::new(Withheld::Shares, Reason::Contradiction, "no".into());
+    report.withheld.push(shares);
+    for measure in [Measure::Idle, Measure::Imbalance, Measure::LoadBalance] {
+        let limit = if measure == Measure::LoadBalance {
+            "factor:0"
+        } else {
+            "factor:100%"
+        };
+        assert!(lost(&report, measure, limit).ends_with("no"));
+    }
+    assert!(only(&report, Measure::Episodes, "factor:1").holds);
+}
+
 #[test]
 fn what_cannot_be_measured_does_not_hold() {
     let sites = || vec![site(0, "factor", 690), site(1, "solve", 700)];
@@ -166,7 +224,8 @@ fn what_cannot_be_measured_does_not_hold() {
         let why = unknown(&nothing, measure, text);
         assert!(why.contains("it has no symbols"), "{why}");
     }
-    nothing.efficiency = None;
+    let none = "no complete episode was seen";
+    withheld(&mut nothing, Reason::NoEpisode, none);
     let why = unknown(&nothing, Measure::Efficiency, "0");
     assert!(why.contains("no complete episode"), "{why}");
     // That there are none was counted.
@@ -180,11 +239,6 @@ fn what_cannot_be_measured_does_not_hold() {
         report(vec![it])
     };
     for (measure, report, words) in [
-        (
-            Measure::Phase,
-            of(|it| (it.episodes, it.incomplete) = (0, 3)),
-            "no complete episode was seen there, and 3 incomplete",
-        ),
         (
             Measure::Imbalance,
             of(|it| it.imbalance_pct = None),
@@ -205,6 +259,14 @@ fn what_cannot_be_measured_does_not_hold() {
         let why = unknown(&report, measure, limit);
         assert!(why.contains(words), "{why}");
     }
+    let none = of(|it| (it.episodes, it.incomplete) = (0, 3));
+    let why = lost(&none, Measure::Phase, "factor=1h");
+    assert!(
+        why.contains("no complete episode was seen there, and 3 incomplete"),
+        "{why}"
+    );
+    let none = of(|it| (it.episodes, it.incomplete) = (0, 0));
+    unknown(&none, Measure::Phase, "factor=1h");
     let apart = of(|it| it.threads[0].episodes += 1);
     let why = unknown(&apart, Measure::LoadBalance, "factor:0");
     assert!(why.contains("do not all take part"), "{why}");
@@ -218,7 +280,8 @@ fn of_a_run_seen_in_part_little_is_known() {
     it.phase_ns.as_mut().unwrap().count = 99;
     let mut report = report(vec![it]);
     report.estimated = true;
-    report.efficiency = None;
+    let because = "the probes were on for 37 % of the run; --budget off watches all";
+    withheld(&mut report, Reason::Unseen, because);
     report.own_cost.thinned = Some(ThinnedReport {
         since_ns: 0,
         off_ns: 1,
@@ -231,7 +294,7 @@ fn of_a_run_seen_in_part_little_is_known() {
         (Measure::Imbalance, "100%"),
         (Measure::Efficiency, "0"),
     ] {
-        let why = unknown(&report, measure, text);
+        let why = lost(&report, measure, text);
         assert!(
             why.contains("37 % of the run") && why.contains("--budget off"),
             "{why}"
@@ -242,7 +305,7 @@ fn of_a_run_seen_in_part_little_is_known() {
     report.sites[0].episodes = 100;
     assert!(only(&report, Measure::Imbalance, "100%").holds);
     // It is the phases that count there, of which there may be fewer.
-    let why = unknown(&report, Measure::Phase, "factor=1h");
+    let why = lost(&report, Measure::Phase, "factor=1h");
     assert!(why.contains("only 99 phases"), "{why}");
     report.sites[0].phase_ns.as_mut().unwrap().count = 100;
     assert!(only(&report, Measure::Phase, "factor=1h").holds);
@@ -262,7 +325,7 @@ fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
     let why = unknown(&report, Measure::Phase, "step=1h");
     assert!(why.contains("never came to an end"), "{why}");
     report.conceptual_phases[0].abandoned = 3;
-    let why = unknown(&report, Measure::Phase, "step=1h");
+    let why = lost(&report, Measure::Phase, "step=1h");
     assert!(why.contains("given up: 3 of 3"), "{why}");
 }
 
@@ -276,12 +339,12 @@ fn of_what_was_mostly_given_up_or_unwatched_too_little_is_known() {
     let at = &mut report.conceptual_phases[0];
     at.phase_ns = Some(stat);
     at.abandoned = 0;
-    let why = unknown(&report, Measure::Phase, "step=1h");
+    let why = lost(&report, Measure::Phase, "step=1h");
     assert!(why.contains("only 99 whole ones"), "{why}");
     report.estimated = false;
     assert!(only(&report, Measure::Phase, "step=1h").holds);
     report.conceptual_phases[0].abandoned = 100;
-    let why = unknown(&report, Measure::Phase, "step=1h");
+    let why = lost(&report, Measure::Phase, "step=1h");
     assert!(why.contains("given up: 100 of 199"), "{why}");
 }
 
@@ -392,7 +455,7 @@ fn where_most_episodes_are_incomplete_the_few_others_tell_nothing() {
     let mut it = site(0, "factor", 690);
     (it.episodes, it.incomplete) = (10, 1_000_000);
     let mut report = report(vec![it]);
-    let why = unknown(&report, Measure::Phase, "factor=1h");
+    let why = lost(&report, Measure::Phase, "factor=1h");
     assert!(why.contains("1000000 of 1000010"), "{why}");
     report.sites[0].incomplete = 10;
     assert!(only(&report, Measure::Phase, "factor=1h").holds);
@@ -559,4 +622,67 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
 #[test]
 fn the_schema_in_the_documents_is_that_of_the_code() {
     schema::is_that_of::<CheckReport>("check.schema.json");
+}
+
+/// A run of which the end is missing.
+fn cut() -> Report {
+    let mut report = uneven();
+    (report.exit_status, report.ended) = (None, false);
+    report.break_off(vec![IncompleteReport {
+        kind: "no-end",
+        text: "the recording has no end".into(),
+    }]);
+    crate::report::sound(report)
+}
+
+#[test]
+fn a_part_of_a_run_is_judged_only_if_asked() {
+    let with = |allow_incomplete| Asked {
+        allow_incomplete,
+        ..asked(Measure::Episodes, "1")
+    };
+    let check = judge(&cut(), &with(false), None);
+    assert_eq!((check.exit_status, check.result), (5, "lost"), "{check:#?}");
+    let text = check.outcomes[0].text.as_deref().unwrap();
+    assert!(
+        text.contains("the recording has no end; --allow-incomplete"),
+        "{text}"
+    );
+    // How it ended is not known then, and not judged; what cannot be told is still lost.
+    let check = judge(&cut(), &with(true), None);
+    assert_eq!(check.exit_status, 0, "{check:#?}");
+    assert!(
+        check
+            .outcomes
+            .iter()
+            .any(|it| it.rule == "complete" && it.holds)
+    );
+    let efficiency = Asked {
+        allow_incomplete: true,
+        ..asked(Measure::Efficiency, "0.1")
+    };
+    let check = judge(&cut(), &efficiency, None);
+    assert_eq!(check.exit_status, 5, "{check:#?}");
+    let text = check.outcomes[0].text.as_deref();
+    assert_eq!(text, Some("the recording is not complete"));
+    // Of a whole run nobody needs to know of the rule.
+    let check = judge(&uneven(), &with(false), None);
+    assert!(check.outcomes.iter().all(|it| it.rule != "complete"));
+}
+
+#[test]
+fn a_part_of_a_run_is_compared_with_only_if_asked() {
+    for (before, after) in [(cut(), uneven()), (uneven(), cut())] {
+        let with = |allow_incomplete| Asked {
+            allow_incomplete,
+            ..asked(Measure::Episodes, "1")
+        };
+        let check = judge(&after, &with(false), Some(&before));
+        assert_eq!(check.exit_status, 5, "{check:#?}");
+        let check = judge(&after, &with(true), Some(&before));
+        assert_eq!(check.exit_status, 0, "{check:#?}");
+        // Its sites are, and its wall time is not.
+        let mut baselines = check.outcomes.iter().filter(|it| it.rule == "baseline");
+        assert!(baselines.all(|it| it.site.is_some()), "{check:#?}");
+    }
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::report::HangReport;
 
 mod barriers;
+mod judged;
 mod locks;
 mod moving;
 mod shown;

@@ -306,20 +306,46 @@ pub fn hidden(threads: u32) -> Option<String> {
     ))
 }
 
-/// That no hang was found.
+/// That no hang was found, which does not say that there is none: what threads sleep for is
+/// not always known.
 pub fn nothing(view: &View) -> String {
-    let threads = view.scene.threads.len();
+    let threads = 0..view.scene.threads.len();
     let waiting = view.scene.barriers.iter().any(|it| !it.waiting.is_empty());
-    let all = match threads {
-        0 => return "no thread could be looked at".into(),
-        1 if !waiting => return "no thread waits at a barrier that is known here".into(),
-        _ => format!("its {threads} threads"),
-    };
-    if waiting {
-        return "the barrier at which threads waited has all it waits for: no hang".into();
+    if threads.is_empty() {
+        return "no thread could be looked at".into();
     }
-    format!(
-        "no thread waits at a barrier that is known here, and as far as can be seen {all} do not \
-         wait for each other"
-    )
+    if waiting {
+        return "the barrier at which threads waited has all it waits for".into();
+    }
+    let [mut running, mut asleep, mut ended, mut unknown] = [0_usize; 4];
+    for thread in threads {
+        match view.thread(thread).doing {
+            Doing::Running => running += 1,
+            Doing::Waiting(_) | Doing::Call { .. } | Doing::Stopped | Doing::Traced { .. } => {
+                asleep += 1;
+            }
+            Doing::Ended => ended += 1,
+            Doing::Unknown => unknown += 1,
+        }
+    }
+    let counted = [
+        (running, "running"),
+        (asleep, "asleep or stopped"),
+        (ended, "ended"),
+        (unknown, "not looked at"),
+    ];
+    let counted: Vec<String> = counted
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    let mut text = format!(
+        "no thread waits at a barrier that is known here, and no circle of waits was found (threads: \
+         {})",
+        counted.join(", ")
+    );
+    if asleep > 0 {
+        text.push_str("; whether those asleep will be woken is not known");
+    }
+    text
 }

@@ -62,6 +62,11 @@ const OF_PROGRAM: Section = Section {
             "130",
             "A second SIGINT came while sbt was finishing: there is no report.",
         ),
+        Entry(
+            "128 + N",
+            "Signal N, the second that told sbt to end, came while the report waited for its reader: \
+             there is no report.",
+        ),
     ],
 };
 
@@ -283,7 +288,8 @@ pub const PAGES: [Page; 14] = [
                     Entry(
                         "1",
                         "With --tolerance: something is slower by more than that. Or it could not \
-                         be done, with a line that says why.",
+                         be done, as of a recording that is cut or damaged, with a line that \
+                         says why.",
                     ),
                     USAGE,
                 ],
@@ -316,7 +322,10 @@ pub const PAGES: [Page; 14] = [
                         "4",
                         "It failed: its exit status was not 0, or a signal ended it.",
                     ),
-                    Entry("5", "Too much was lost to judge."),
+                    Entry(
+                        "5",
+                        "Too much was lost to judge, or a recording is cut or damaged.",
+                    ),
                     FAILED,
                     NOT_EXECUTED,
                     NOT_FOUND,

@@ -243,8 +243,14 @@ impl Model {
             }
         }
         self.attribute(site, &episode, &done);
-        for part in &self.parts {
+        for (part, member) in self.parts.iter().zip(&episode.members) {
             let row = self.threads.row(part.row);
+            if member
+                .since
+                .is_some_and(|since| since.before == Before::Start)
+            {
+                row.begin.add(part.split);
+            }
             row.episodes += 1;
             row.work.add(part.work_ns);
             row.idle_ns = row.idle_ns.saturating_add(part.idle_ns);

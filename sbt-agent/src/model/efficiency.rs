@@ -14,7 +14,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::thread::Split;
 
 /// Of how many episodes more than one may be incomplete, before nothing can be said.
-const MOST_INCOMPLETE: u64 = 10;
+pub const MOST_INCOMPLETE: u64 = 10;
 
 /// Where a thread stands, as far as efficiency goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -168,6 +168,40 @@ mod tests {
     }
 
     #[test]
+    fn a_share_that_is_just_that_of_some_values_is_the_greatest_of_them() {
+        let of = |values: &[u64], q: f64| {
+            let mut histogram = Histogram::default();
+            for value in values {
+                histogram.add(*value);
+            }
+            histogram.quantile(q).unwrap()
+        };
+        // Values below 16 are kept exactly.
+        for (values, q, expected) in [
+            (&[3, 9][..], 0.5, 3.0),
+            (&[9, 3], 0.5, 3.0),
+            (&[3, 9], 0.51, 9.0),
+            (&[3, 9], 1.0, 9.0),
+            (&[3, 9], 0.0, 3.0),
+            (&[1, 2, 3, 4], 0.25, 1.0),
+            (&[1, 2, 3, 4], 0.5, 2.0),
+            (&[1, 2, 3, 4], 0.75, 3.0),
+            (&[7], 0.5, 7.0),
+        ] {
+            let found = of(values, q);
+            assert!((found - expected).abs() < 1e-9, "{values:?} {q}: {found}");
+        }
+        // A bucket's values are taken to be spread evenly over it: from 1024 to 1087.
+        for (q, expected) in [(0.25, 1039.75), (0.5, 1055.5), (1.0, 1087.0)] {
+            let found = of(&[1024, 1025, 1026, 1027], q);
+            assert!((found - expected).abs() < 1e-9, "{q}: {found}");
+        }
+        // Of two that are far apart it is near the lesser, and not near the greater.
+        let found = of(&[1_000, 1_000_000], 0.5);
+        assert!((1_000.0..1_063.0).contains(&found), "{found}");
+    }
+
+    #[test]
     fn a_narrow_stream_takes_one_octave_however_long_it_is() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.quantile(0.5), None);

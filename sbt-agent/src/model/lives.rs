@@ -36,6 +36,7 @@ impl Model {
                     row.worked_until_ns = clocks.time_ns;
                 }
                 row.split.add(split);
+                row.end.add(split);
                 if let Some(tracks) = &mut self.away {
                     let away = tracks.end(tid, Some(since.clocks.time_ns), clocks.time_ns);
                     row.away.add(away.as_deref());

@@ -123,6 +123,10 @@ pub struct Row {
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
+    /// Of `split`, the work before the thread's first barrier.
+    pub begin: SplitSum,
+    /// Of `split`, the work after the thread's last barrier.
+    pub end: SplitSum,
     /// Its normalised processor time: see [`super::busy`], ns.
     pub normalised_ns: f64,
     /// Its work where it came last, on which all others waited, ns.

@@ -74,12 +74,21 @@ impl Files {
 }
 
 /// Writes all that was asked for, and gives the report that it was made from. That none of
-/// it is what is read is for [`super::guard::check`] to say, first.
+/// it is what is read is for [`super::guard::check`] to say, first. Of a recording that is cut or
+/// damaged it writes what is there.
 ///
 /// # Errors
 /// The file is no recording, and what was asked for needs one; or something cannot be
 /// written. Then nothing is replaced.
 pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
+    write_if(file, exports, true)
+}
+
+/// The same; without `allow_incomplete` only of a recording in which nothing is missing.
+///
+/// # Errors
+/// Likewise, or something is missing.
+pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyhow::Result<Report> {
     let shown = printable(&file.to_string_lossy());
     let report = match record::open(file)? {
         Source::Recording(replay) => {
@@ -87,6 +96,7 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
             let mut progress = Progress::of(format!("reading {shown}"));
             let whole = replay.whole(&mut |share| progress.at(share))?;
             drop(progress);
+            is_to_be_written(&whole.report, exports, allow_incomplete, &shown)?;
             let report = of_recording(file, whole, &mut files)?;
             files.finish()?;
             report
@@ -103,6 +113,7 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
                      FILE` makes a recording"
                 );
             }
+            is_to_be_written(&report, exports, allow_incomplete, &shown)?;
             let mut files = Files::begin(exports)?;
             if let Some(out) = &mut files.html {
                 html::write(&report, &Told::Nothing, out)?;
@@ -117,6 +128,29 @@ pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
         .filter_map(|(_, path)| path)
         .for_each(tell);
     Ok(report)
+}
+
+/// Makes sure that nobody takes a part of a run for all of it: but for a page, the files have
+/// no room to say what is missing. `shown`: the recording.
+fn is_to_be_written(
+    report: &Report,
+    exports: &Exports,
+    allow_incomplete: bool,
+    shown: &str,
+) -> anyhow::Result<()> {
+    let mut silent = written(exports)
+        .into_iter()
+        .filter(|(option, path)| *option != "--html" && path.is_some());
+    if let (Some(missing), Some((option, _)), false) =
+        (report.incomplete.first(), silent.next(), allow_incomplete)
+    {
+        anyhow::bail!(
+            "{option} would not say that {shown} is not complete: {}; --allow-incomplete writes \
+             what is there",
+            missing.text
+        );
+    }
+    Ok(())
 }
 
 /// On a terminal one wants to know that something has happened.
@@ -366,5 +400,46 @@ mod tests {
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         assert!(page.contains("No timeline: the recording has statistics only"));
         assert!(!page.contains("id=\"tl-data\""));
+    }
+
+    #[test]
+    fn of_a_part_of_a_run_tables_are_written_only_if_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = Written::run(2 * S, None, Ending::Killed);
+        let all = exports(&folder);
+        let error = write_if(&written.path(), &all, false).err().unwrap();
+        let error = error.to_string();
+        assert!(error.starts_with("--perfetto would not say"), "{error}");
+        assert!(error.contains("the recording has no end"), "{error}");
+        assert!(error.contains("--allow-incomplete"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let report = write_if(&written.path(), &all, true).unwrap();
+        assert_eq!(rows(&folder).len() as u64, report.episodes * 3);
+        // A page says it by itself.
+        let page = Exports {
+            html: all.html.clone(),
+            ..Exports::default()
+        };
+        write_if(&written.path(), &page, false).unwrap();
+        let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
+        assert!(page.contains("Not complete: the recording has no end"));
+    }
+
+    #[test]
+    fn what_is_left_of_a_bounded_recording_can_be_drawn() {
+        let written = Written::run(
+            26 * S,
+            Some(Keep::Events(Duration::from_secs(4))),
+            Ending::Orderly,
+        );
+        let whole = fs::read(written.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let cut = folder.path().join("cut.sbt");
+        for part in 1..40 {
+            fs::write(&cut, &whole[..whole.len() * part / 40]).unwrap();
+            if let Ok(report) = write(&cut, &exports(&folder)) {
+                assert!(!report.is_complete());
+            }
+        }
     }
 }

@@ -1,37 +1,50 @@
 //! Files of which it is made sure that they can be written, before anything is in them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use crate::rights::Writing;
+use crate::access::{below::Below, typed};
 
 /// Files that are not there yet. When this goes away, those of them that are empty are
 /// removed: nothing was run, and so nothing was written.
-pub struct Fresh(Vec<PathBuf>);
+pub struct Fresh {
+    typed: Vec<PathBuf>,
+    /// What settings name.
+    below: Option<Below>,
+}
 
 impl Fresh {
     /// Of files that may be there already; those stay.
     pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let new = paths.into_iter().filter(|path| !path.exists());
-        Self(new.map(Path::to_owned).collect())
+        Self {
+            typed: new.map(Path::to_owned).collect(),
+            below: None,
+        }
+    }
+
+    /// The same with a file that settings name to be made.
+    #[must_use]
+    pub fn and(mut self, below: Option<Below>) -> Self {
+        self.below = below.filter(|below| !below.path().exists());
+        self
     }
 }
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        let _as_root = Writing::begin();
-        for path in &self.0 {
-            if fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.len() == 0) {
-                let _stays_empty = fs::remove_file(path);
-            }
+        for path in &self.typed {
+            let _stays_empty = typed::remove_if_empty(path);
+        }
+        if let Some(below) = &self.below {
+            below.remove_if_empty();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -41,7 +54,7 @@ mod tests {
         let (old, new, written) = (path("old"), path("new"), path("written"));
         fs::write(&old, "").unwrap();
         let none = path("none");
-        let fresh = Fresh::of([&*old, &new, &written, &none]);
+        let fresh = Fresh::of([&*old, &new, &written, &none]).and(None);
         fs::write(&new, "").unwrap();
         fs::write(&written, "report").unwrap();
         assert!(new.exists());

@@ -3,20 +3,22 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, Permissions},
     io::{self, BufWriter, Write},
-    os::{
-        fd::AsRawFd as _,
-        unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
-    },
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use anyhow::Context as _;
-use nix::fcntl::AtFlags;
 
-use crate::{place::printable, rights::Writing, target::launch::Invoker};
+use crate::{
+    access::{
+        caller,
+        typed::{self, Place},
+    },
+    place::printable,
+};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 18;
@@ -29,6 +31,9 @@ pub struct Replacement {
     out: BufWriter<File>,
     form: Form,
     path: PathBuf,
+    place: Place,
+    /// What is there already.
+    old: Option<File>,
 }
 
 /// What is written to.
@@ -36,7 +41,7 @@ enum Form {
     /// A file of the same folder without a name: if we are killed, nothing is left of it.
     Nameless,
     /// One with a name, where the file system has no others.
-    Named(PathBuf),
+    Named(Place),
     /// What is there itself: a pipe or a device, which cannot be replaced.
     Itself,
 }
@@ -54,54 +59,60 @@ impl Replacement {
     }
 
     fn open(path: &Path) -> io::Result<Self> {
-        let _as_root = Writing::begin();
-        // The program that was recorded is the user's, and may have left a link.
-        if Invoker::from_sudo().is_some() && path.is_symlink() && !super::is_link_of_root(path) {
-            return Err(io::Error::other(super::IS_LINK));
-        }
-        if let (Some(invoker), Ok(there)) = (Invoker::from_sudo(), fs::symlink_metadata(path))
-            && super::is_planted(path, &there, &invoker)
-        {
-            return Err(io::Error::other(super::IS_PLANTED));
-        }
-        // What a link points to is replaced, and not the link.
-        let path = behind_links(path)?;
-        if let Ok(there) = fs::metadata(&path) {
-            // Whether it may be written decides its owner, and not that of the folder.
-            let file = OpenOptions::new().write(true).open(&path)?;
-            if !there.is_file() {
-                return Ok(Self {
-                    out: BufWriter::with_capacity(BUFFER, file),
-                    form: Form::Itself,
-                    path,
-                });
+        // What a link points to is replaced, and not the link. Under sudo the program that was
+        // recorded is the user's, and may have left one.
+        let path = match caller() {
+            None => behind_links(path)?,
+            Some(_) => path.to_owned(),
+        };
+        Self::through(&path)
+    }
+
+    fn through(path: &Path) -> io::Result<Self> {
+        typed::at(path, |place| Self::at(path, place))
+    }
+
+    fn at(path: &Path, place: &Place) -> io::Result<Self> {
+        let with = |file, form, old| Self {
+            out: BufWriter::with_capacity(BUFFER, file),
+            form,
+            path: path.to_owned(),
+            place: place.clone(),
+            old,
+        };
+        // Whether it may be written decides its owner, and not that of the folder.
+        let old = match place.existing()? {
+            Some(file) if !file.metadata()?.is_file() => {
+                return Ok(with(file, Form::Itself, None));
             }
+            old => old,
+        };
+        if caller().is_some() && place.is_link() {
+            // One of root's own, or it would not have been followed.
+            return Self::through(&behind_links(path)?);
         }
-        let mut options = OpenOptions::new();
-        options.write(true).mode(0o666);
-        let nameless = options
-            .clone()
-            .custom_flags(libc::O_TMPFILE)
-            .open(folder(&path));
-        let (file, form) = match nameless {
-            Ok(file) => (file, Form::Nameless),
-            // So kernels and file systems answer that have none.
+        let (new, form) = Self::begun(place)?;
+        Ok(with(new, form, old))
+    }
+
+    /// The file that will be put there.
+    fn begun(place: &Place) -> io::Result<(File, Form)> {
+        match place.create_nameless() {
+            // A nameless file gets its name by /proc.
+            Ok(file) if Path::new("/proc/self/fd").exists() => return Ok((file, Form::Nameless)),
+            // Kernels and file systems without nameless files answer with these.
             Err(error)
-                if matches!(
+                if !matches!(
                     error.raw_os_error(),
                     Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
                 ) =>
             {
-                let name = beside(&path);
-                (options.create_new(true).open(&name)?, Form::Named(name))
+                return Err(error);
             }
-            Err(error) => return Err(error),
-        };
-        Ok(Self {
-            out: BufWriter::with_capacity(BUFFER, file),
-            form,
-            path,
-        })
+            _ => {}
+        }
+        let named = beside(place);
+        Ok((named.create_new()?, Form::Named(named)))
     }
 
     /// Puts all that was written in its place. Without this nothing changes, and nothing
@@ -123,39 +134,41 @@ impl Replacement {
     /// All of it is on the disk then, beside what it replaces, and is like that.
     fn settle(&mut self) -> io::Result<()> {
         self.out.flush()?;
-        let _as_root = Writing::begin();
-        let file = self.out.get_ref();
         if matches!(self.form, Form::Itself) {
             return Ok(());
         }
-        own(file, &self.path)?;
-        file.sync_all()?;
+        let file = self.out.get_ref();
+        let (place, old) = (&self.place, &self.old);
+        let named = place.act(|place| {
+            if let Some(old) = old {
+                be_like(file, old)?;
+            }
+            file.sync_all()?;
+            let named = beside(place);
+            if matches!(self.form, Form::Nameless) {
+                named.link(file)?;
+            }
+            io::Result::Ok(named)
+        })?;
         if matches!(self.form, Form::Nameless) {
-            let name = beside(&self.path);
-            let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
-            nix::unistd::linkat(
-                nix::fcntl::AT_FDCWD,
-                itself.as_str(),
-                nix::fcntl::AT_FDCWD,
-                &name,
-                AtFlags::AT_SYMLINK_FOLLOW,
-            )?;
-            self.form = Form::Named(name);
+            self.form = Form::Named(named);
         }
         Ok(())
     }
 
     fn put(&mut self) -> io::Result<()> {
-        let Form::Named(name) = &self.form else {
+        let Form::Named(named) = &self.form else {
             return Ok(());
         };
-        let _as_root = Writing::begin();
-        fs::rename(name, &self.path)?;
+        self.place.act(|place| {
+            named.replace(place)?;
+            // The name is on the disk as well then. Some file systems know no such thing.
+            if let Ok(folder) = place.folder() {
+                let _unknown = folder.sync_all();
+            }
+            io::Result::Ok(())
+        })?;
         self.form = Form::Itself;
-        // The name is on the disk as well then. Some file systems know no such thing.
-        if let Ok(folder) = File::open(folder(&self.path)) {
-            let _unknown = folder.sync_all();
-        }
         Ok(())
     }
 
@@ -179,9 +192,8 @@ impl Write for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if let Form::Named(name) = &self.form {
-            let _as_root = Writing::begin();
-            let _gone = fs::remove_file(name);
+        if let Form::Named(named) = &self.form {
+            let _gone = named.act(Place::remove);
         }
     }
 }
@@ -211,30 +223,23 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// A name in the same folder that nobody else uses.
-fn beside(path: &Path) -> PathBuf {
+fn beside(place: &Place) -> Place {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = OsString::from(".");
     // Names have 255 bytes at most.
-    let stem = path.file_name().filter(|name| name.len() < 200);
+    let stem = Some(place.name()).filter(|name| name.len() < 200);
     name.push(stem.unwrap_or("sbt".as_ref()));
     name.push(format!(".{}-{number}.tmp", std::process::id()));
-    folder(path).join(name)
+    place.beside(name)
 }
 
-/// Whose it is, and who may read it: as of the file that it replaces; of a new one, whoever
-/// called sudo.
-fn own(file: &File, path: &Path) -> io::Result<()> {
-    if let Ok(there) = fs::metadata(path) {
-        let mine = file.metadata()?;
-        if (mine.uid(), mine.gid()) != (there.uid(), there.gid()) {
-            fchown(file, Some(there.uid()), Some(there.gid()))?;
-        }
-        return file.set_permissions(Permissions::from_mode(there.mode() & 0o7777));
+/// Makes a new file belong to whom the old one does, with the same permissions.
+fn be_like(file: &File, old: &File) -> io::Result<()> {
+    let (mine, there) = (file.metadata()?, old.metadata()?);
+    if (mine.uid(), mine.gid()) != (there.uid(), there.gid()) {
+        fchown(file, Some(there.uid()), Some(there.gid()))?;
     }
-    if let Some(invoker) = Invoker::from_sudo() {
-        fchown(file, Some(invoker.uid.as_raw()), Some(invoker.gid.as_raw()))?;
-    }
-    Ok(())
+    file.set_permissions(Permissions::from_mode(there.mode() & 0o7777))
 }
 
 #[cfg(test)]
@@ -270,13 +275,19 @@ mod tests {
         file.write_all(&vec![7; 2 * BUFFER]).unwrap();
         drop(file);
         // The same where files need names.
-        let name = beside(&path);
-        let out = File::create_new(&name).unwrap();
-        drop(Replacement {
-            out: BufWriter::new(out),
-            form: Form::Named(name),
-            path,
-        });
+        typed::at(&path, |place| {
+            let named = beside(place);
+            let out = named.create_new()?;
+            drop(Replacement {
+                out: BufWriter::new(out),
+                form: Form::Named(named),
+                path: path.clone(),
+                place: place.clone(),
+                old: None,
+            });
+            Ok(())
+        })
+        .unwrap();
         assert_eq!(names(folder.path()), Vec::<OsString>::new());
     }
 

@@ -1,5 +1,7 @@
 //! One condition variable: what it is taken for, and what comes out of it.
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::{
     Code, Relation, Unclear,
     proof::{Proof, Record, Relations},
@@ -130,8 +132,7 @@ pub struct Candidate {
     round: Round,
     proof: Proof,
     record: Record,
-    /// Callers that have completed its rounds.
-    wakes: Vec<CallersId>,
+    wakes: Wakes,
     /// Waiters are woken one after the other.
     by_signals: bool,
     last_waker: Option<Tid>,
@@ -157,6 +158,39 @@ struct Fed {
     /// How many there were in the last round.
     size: u32,
     last: Option<Tid>,
+}
+
+/// Callers that have completed the rounds of a condition variable.
+#[derive(Debug, Default)]
+struct Wakes {
+    /// In the order in which they came.
+    all: Vec<CallersId>,
+    known: FxHashSet<CallersId>,
+    /// By the functions that they are in: see [`Code::functions`].
+    by_function: FxHashMap<(usize, u64), Vec<CallersId>>,
+}
+
+impl Wakes {
+    fn has(&self, callers: CallersId) -> bool {
+        self.known.contains(&callers)
+    }
+
+    /// Whether it is new.
+    fn add(&mut self, callers: CallersId) -> bool {
+        let is_new = self.known.insert(callers);
+        if is_new {
+            self.all.push(callers);
+        }
+        is_new
+    }
+
+    fn add_of(&mut self, function: (usize, u64), callers: CallersId) {
+        self.by_function.entry(function).or_default().push(callers);
+    }
+
+    fn of(&self, function: (usize, u64)) -> &[CallersId] {
+        self.by_function.get(&function).map_or(&[], Vec::as_slice)
+    }
 }
 
 impl Candidate {
@@ -268,8 +302,11 @@ impl Candidate {
     ) -> bool {
         match deed {
             Deed::Waits => {
-                let mut wakes = self.wakes.iter();
-                wakes.any(|wake| relations.get(part.callers, *wake, code) == Relation::Enters)
+                let mut functions = relations.functions(part.callers, code);
+                functions.any(|function| {
+                    let mut wakes = self.wakes.of(function).iter();
+                    wakes.any(|wake| relations.get(part.callers, *wake, code) == Relation::Enters)
+                })
             }
             Deed::Wakes(_) => {
                 let waiters = self.round.waiters();
@@ -287,13 +324,13 @@ impl Candidate {
 
     /// Whether a wake from there has completed rounds before.
     fn completes(&self, callers: CallersId) -> bool {
-        self.state == State::Barrier && self.wakes.contains(&callers)
+        self.state == State::Barrier && self.wakes.has(callers)
     }
 
     fn complete(&mut self, ended: &Ended, relations: &mut Relations, code: &mut dyn Code) -> Role {
         let Waiter { tid, callers, .. } = ended.waker;
         let is_barrier = self.state == State::Barrier;
-        if is_barrier && !self.proof.has(tid) && !self.wakes.contains(&callers) {
+        if is_barrier && !self.proof.has(tid) && !self.wakes.has(callers) {
             // Someone from outside lets all go.
             self.bad += 1;
             return Role::Breaks;
@@ -306,8 +343,10 @@ impl Candidate {
         if !same && !is_first && !is_barrier {
             self.bad += 1;
         }
-        if !self.wakes.contains(&callers) {
-            self.wakes.push(callers);
+        if self.wakes.add(callers) {
+            for function in relations.functions(callers, code) {
+                self.wakes.add_of(function, callers);
+            }
         }
         Role::Completes {
             count: u32::try_from(ended.waiters.len() + 1).unwrap_or(u32::MAX),
@@ -318,10 +357,8 @@ impl Candidate {
     pub fn decide(&mut self, at_end: bool, relations: &mut Relations) -> Option<Decision> {
         match self.state {
             State::Undecided => {
-                let is_proven = self
-                    .wakes
-                    .iter()
-                    .all(|callers| relations.proven.contains(callers));
+                let wakes = self.wakes.all.iter();
+                let is_proven = wakes.clone().all(|it| relations.proven.contains(it));
                 let suffices = self
                     .proof
                     .suffices(&self.record, at_end, self.tries, is_proven);
@@ -330,7 +367,7 @@ impl Candidate {
                     self.bad = 0;
                     self.fed.size = u32::try_from(self.proof.size()).unwrap_or(u32::MAX);
                     if self.proof.is_by_code() {
-                        relations.proven.extend(self.wakes.iter().copied());
+                        relations.proven.extend(self.wakes.all.iter().copied());
                     }
                     return Some(Decision::Barrier);
                 }
@@ -370,7 +407,8 @@ impl Candidate {
         Some(Unclear {
             of: self.of?,
             waits: self.proof.waits().to_vec(),
-            wakes: self.wakes.clone(),
+            wakes: self.wakes.all.clone(),
+            wakers_waited: self.proof.wakers_waited(),
         })
     }
 

@@ -48,7 +48,10 @@ pub enum Relation {
     /// common to both and the calls: as in a barrier, where the last one wakes
     /// and all others wait.
     Alternatives,
-    /// The same, but who is to wait first looks for a while without the mutex whether it must:
+    /// The same, but the test is not seen to count who has come. It may ask whose part a thread
+    /// plays, as where one makes what the other takes.
+    Either,
+    /// As [`Self::Alternatives`], but who is to wait first looks for a while without the mutex whether it must:
     /// some come without waiting, and nobody sees them.
     Lacking,
     /// The wait is part of what counts as a barrier anyway.
@@ -80,7 +83,19 @@ impl Relation {
 pub trait Code {
     /// How the calls stand to each other from which these chains of callers come.
     fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation;
+
+    /// Of a chain of callers, up to two functions: unless a wait and a wake have one in common,
+    /// their relation is neither [`Relation::Enters`] nor [`Relation::Leaves`]. So a program
+    /// with many places need not be asked about each pair of them.
+    fn functions(&mut self, callers: CallersId) -> Functions {
+        // All are one.
+        let _all = callers;
+        [Some((0, 0)), None]
+    }
 }
+
+/// See [`Code::functions`]: each by its file's number and its first address.
+pub type Functions = [Option<(usize, u64)>; 2];
 
 /// Nothing is known.
 #[derive(Debug, Default)]
@@ -111,6 +126,8 @@ pub struct Unclear {
     pub waits: Vec<CallersId>,
     /// Calls that wake.
     pub wakes: Vec<CallersId>,
+    /// Every thread that has woken the others has also waited there.
+    pub wakers_waited: bool,
 }
 
 /// What is held back.

@@ -6,8 +6,9 @@
 //! wanted, a worker that is given one piece after the other. What tells them
 //! apart, strongest first:
 //!
-//! - **The code.** In a barrier one test decides between waiting and waking
-//!   ([`Relation::Alternatives`]). A monitor wakes after it has waited
+//! - **The code.** In a barrier one test decides between waiting and waking, and it asks how
+//!   many have come ([`Relation::Alternatives`]). Where it asks something else, such as whose
+//!   part a thread plays ([`Relation::Either`]), the code says nothing. A monitor wakes after it has waited
 //!   ([`Relation::InTurn`]); queues, locks and pools wait in one function and wake
 //!   in another. With the first three rounds of the same members are enough.
 //! - **Who wakes.** Every waker has waited here in another round, and it is not
@@ -15,14 +16,14 @@
 //! - **Work.** Whoever is woken for nothing waits again at once. In a barrier of
 //!   working threads most have used the CPU between two waits.
 //!
-//! Without the code the last two are asked for together, in many rounds. So what
-//! stays unrecognised then is a barrier at which always the same thread is last,
-//! and one whose threads do nothing but sleep.
+//! Without the code the last two are asked for together, of three threads or more, in many
+//! rounds. So what stays unrecognised then is a barrier of two threads, one at which always the
+//! same thread is last, and one whose threads do nothing but sleep.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Code, Relation,
+    Code, Functions, Relation,
     round::{Ended, Waiter},
 };
 use crate::event::{CallersId, Tid};
@@ -38,6 +39,9 @@ const ROUNDS_UNKNOWN: u32 = 16;
 /// Rounds where the code is not that of a barrier, as far as it can be seen
 /// through functions of the program's own around those of the C library.
 const ROUNDS_APART: u32 = 32;
+/// Members where the code is not seen to be a barrier's: two threads that take turns, and sleep
+/// only if the other one is slow, cannot be told from two at a barrier by what they do.
+const MEMBERS_UNKNOWN: usize = 3;
 /// More rounds for each time that it was looked at in vain.
 const ROUNDS_MORE: u32 = 4;
 /// CPU time between two waits above which a thread has worked, ns: to wait
@@ -52,22 +56,50 @@ const MAX_WAIT_CALLERS: usize = 32;
 #[derive(Debug, Default)]
 pub struct Relations {
     known: FxHashMap<(CallersId, CallersId), Relation>,
+    /// With which others each chain of callers was compared.
+    compared: FxHashMap<CallersId, FxHashSet<CallersId>>,
+    functions: FxHashMap<CallersId, Functions>,
     /// Callers of wakes that have completed rounds of barriers.
     pub proven: FxHashSet<CallersId>,
 }
 
 impl Relations {
     pub fn get(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> Relation {
-        *self
-            .known
-            .entry((wait, wake))
-            .or_insert_with(|| code.relation(wait, wake))
+        if let Some(known) = self.known.get(&(wait, wake)) {
+            return *known;
+        }
+        let relation = code.relation(wait, wake);
+        self.known.insert((wait, wake), relation);
+        self.compared.entry(wait).or_default().insert(wake);
+        self.compared.entry(wake).or_default().insert(wait);
+        relation
+    }
+
+    /// See [`Code::functions`].
+    pub fn functions(
+        &mut self,
+        callers: CallersId,
+        code: &mut dyn Code,
+    ) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let known = self.functions.entry(callers);
+        let functions: Functions = *known.or_insert_with(|| code.functions(callers));
+        functions.into_iter().flatten()
+    }
+
+    /// Whether a wait and a wake may be those of a barrier that keeps threads out.
+    fn may_be_phases(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> bool {
+        let mut of_wait = self.functions(wait, code);
+        let of_wake: Vec<_> = self.functions(wake, code).collect();
+        of_wait.any(|function| of_wake.contains(&function))
     }
 
     /// The number of a chain of callers means another one from here on.
     pub fn forget(&mut self, callers: CallersId) {
-        self.known
-            .retain(|(wait, wake), _| *wait != callers && *wake != callers);
+        for other in self.compared.remove(&callers).into_iter().flatten() {
+            self.known.remove(&(callers, other));
+            self.known.remove(&(other, callers));
+        }
+        self.functions.remove(&callers);
         self.proven.remove(&callers);
     }
 
@@ -78,6 +110,7 @@ impl Relations {
             match self.get(*wait, wake, code) {
                 relation @ (Relation::InTurn | Relation::Counted) => return relation,
                 relation if relation.decides() => best = relation,
+                Relation::Either if !best.decides() => best = Relation::Either,
                 Relation::Apart if best == Relation::Unknown => best = Relation::Apart,
                 _ => {}
             }
@@ -173,7 +206,10 @@ impl Proof {
     ) -> bool {
         let now = waiters.iter().map(|waiter| waiter.callers);
         let mut waits = self.waits.iter().copied().chain(now);
-        waits.any(|wait| relations.get(wait, wake, code) == Relation::Leaves)
+        waits.any(|wait| {
+            relations.may_be_phases(wait, wake, code)
+                && relations.get(wait, wake, code) == Relation::Leaves
+        })
     }
 
     /// Whether the code of all its rounds is a barrier's, as far as it is known: who has called
@@ -219,7 +255,10 @@ impl Proof {
         }
         // Those of this round first: a barrier may be used from many places.
         let mut relation = relations.best(&waits, waker.callers, code);
-        if matches!(relation, Relation::Apart | Relation::Unknown) {
+        if matches!(
+            relation,
+            Relation::Either | Relation::Apart | Relation::Unknown
+        ) {
             let older = relations.best(&self.waits, waker.callers, code);
             if older != Relation::Unknown {
                 relation = older;
@@ -233,7 +272,7 @@ impl Proof {
         record.add(relation, waiters.len() + 1);
         match relation {
             relation if relation.decides() => self.of_code += 1,
-            Relation::Unknown => {}
+            Relation::Unknown | Relation::Either => {}
             _ => self.of_other_code += 1,
         }
         self.weigh(waiters, waker);
@@ -306,12 +345,12 @@ impl Proof {
             .filter(|member| member.has_woken)
             .count();
         let has_worked = self.worked >= WORKED && self.worked / 3 >= self.idled;
-        let (needed, size) = if self.of_other_code > 0 {
-            (ROUNDS_APART, 3)
+        let needed = if self.of_other_code > 0 {
+            ROUNDS_APART
         } else {
-            (ROUNDS_UNKNOWN, 2)
+            ROUNDS_UNKNOWN
         };
-        self.size() >= size
+        self.size() >= MEMBERS_UNKNOWN
             && self.rounds >= needed + more
             && wakers >= 2
             && self.wakers_waited()

@@ -6,7 +6,7 @@ mod none;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Code, MAX_HELD_NS, NoCode, Recogniser, Relation};
+use super::{Code, Functions, MAX_HELD_NS, NoCode, Recogniser, Relation, Relations};
 use crate::{
     event::{CallersId, Clocks, Event, Evidence, Kind, SPACE, Tid},
     model::Model,
@@ -168,6 +168,31 @@ fn a_barrier_of_working_threads_is_known_without_its_code() {
 }
 
 #[test]
+fn two_threads_are_no_barrier_without_its_code() {
+    let mut world = World::default();
+    for round in 0..200 {
+        // Neither always in turn nor always the same, and with work between.
+        world.busy_round(&rotated(2, round * round / 3), CV);
+    }
+    recognise(&world.events, &mut Always(Relation::Alternatives)).is(400, 200, 0);
+    for relation in [Relation::Unknown, Relation::Either, Relation::Apart] {
+        recognise(&world.events, &mut Always(relation)).is(0, 0, 0);
+    }
+}
+
+#[test]
+fn a_test_that_may_ask_for_roles_is_no_evidence() {
+    let (mut roles, mut turns) = (World::default(), World::default());
+    for round in 0..50 {
+        roles.round(&[1, 2, 3], CV);
+        turns.busy_round(&rotated(3, round * round), CV);
+    }
+    let mut code = Always(Relation::Either);
+    recognise(&roles.events, &mut code).is(0, 0, 0);
+    recognise(&turns.events, &mut code).is(150, 50, 0);
+}
+
+#[test]
 fn two_rounds_suffice_at_the_end_and_one_does_not() {
     for (rounds, episodes) in [(1, 0), (2, 2), (3, 3)] {
         let mut world = World::default();
@@ -270,6 +295,85 @@ fn who_is_kept_out_comes_when_it_is_let_in() {
         from(&mut world, LEAVES);
     }
     recognise(&world.events, &mut Parsec).is(200, 50, 0);
+}
+
+/// A program that comes to its barrier at many places, each in a function of its own, which
+/// counts what it is asked.
+struct Many {
+    asked: usize,
+    /// Whether it says in which functions its calls are.
+    is_told: bool,
+}
+
+impl Many {
+    fn calls(place: u32) -> [CallersId; 2] {
+        [CallersId(2 * place), CallersId(2 * place + 1)]
+    }
+}
+
+impl Code for Many {
+    fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
+        self.asked += 1;
+        if wait.0 / 2 == wake.0 / 2 {
+            Relation::Alternatives
+        } else {
+            Relation::Apart
+        }
+    }
+
+    fn functions(&mut self, callers: CallersId) -> Functions {
+        let function = if self.is_told { callers.0 / 2 } else { 0 };
+        [Some((0, function.into())), None]
+    }
+}
+
+#[test]
+fn a_program_with_many_places_is_not_asked_about_each_pair_of_them() {
+    let mut world = World::default();
+    let places = 300;
+    for round in 0..3 * places {
+        let begin = world.events.len();
+        world.round(&rotated(4, round), CV);
+        let [waits, wakes] = Many::calls(round % places);
+        for event in &mut world.events[begin..] {
+            match event {
+                Event::Wait { callers, .. } => *callers = waits,
+                Event::Wake { callers, .. } => *callers = wakes,
+                _ => {}
+            }
+        }
+    }
+    let [told, untold] = [true, false].map(|is_told| {
+        let mut code = Many { asked: 0, is_told };
+        let output = recognise(&world.events, &mut code);
+        output.is(u64::from(12 * places), u64::from(3 * places), 0);
+        code.asked
+    });
+    assert!(told < 4 * places as usize, "{told} pairs");
+    assert!(untold > (places * places / 4) as usize, "{untold} pairs");
+}
+
+/// What a number of callers meant is forgotten when it means others, and nothing else is.
+#[test]
+fn relations_are_asked_anew_where_numbers_mean_others() {
+    let mut relations = Relations::default();
+    let mut code = Many {
+        asked: 0,
+        is_told: true,
+    };
+    let all = || (0..9).flat_map(|wait| (0..9).map(move |wake| (wait, wake)));
+    for _ in 0..2 {
+        for (wait, wake) in all() {
+            let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
+        }
+        assert_eq!(code.asked, 81);
+    }
+    relations.forget(CallersId(4));
+    for (wait, wake) in all() {
+        let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
+    }
+    // Nine of it as a wait, and as many as a wake.
+    assert_eq!(code.asked, 81 + 17);
 }
 
 /// Threads look for a while before they wait, and some are let go without having waited.

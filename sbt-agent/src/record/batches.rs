@@ -9,11 +9,12 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::SchemaRef;
 
+use super::seal::Sound;
 use crate::panics::caught;
 
 /// The batches of a stream, in order.
 pub struct Batches<R: Read> {
-    stream: StreamReader<R>,
+    stream: StreamReader<Sound<R>>,
     /// Nothing is asked of it after a panic.
     broken: bool,
 }
@@ -21,7 +22,7 @@ pub struct Batches<R: Read> {
 impl<R: Read> Batches<R> {
     /// Reads the schema; `None` if there is none.
     pub fn open(input: R) -> Option<Self> {
-        let stream = caught(|| StreamReader::try_new(input, None).ok())??;
+        let stream = caught(|| StreamReader::try_new(Sound::new(input), None).ok())??;
         Some(Self {
             stream,
             broken: false,
@@ -35,7 +36,12 @@ impl<R: Read> Batches<R> {
 
     /// Where it reads from.
     pub fn input(&self) -> &R {
-        self.stream.get_ref()
+        self.stream.get_ref().input()
+    }
+
+    /// Whether a checksum did not fit.
+    pub fn is_damaged(&self) -> bool {
+        self.stream.get_ref().is_damaged()
     }
 }
 

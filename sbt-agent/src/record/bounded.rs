@@ -7,13 +7,13 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Seek as _, SeekFrom},
     os::{
         fd::AsRawFd as _,
         unix::fs::{MetadataExt as _, fchown},
     },
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -25,10 +25,10 @@ use super::{
     write::Stream,
 };
 use crate::{
+    access::typed,
     model::tape::Step,
     place::{Place, printable},
     report::{Report, Run},
-    rights::Writing,
 };
 
 /// A generation that has reports only is as old as that, ns.
@@ -53,8 +53,8 @@ pub enum Keep {
 /// What bounds a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The file itself, whatever it was called.
-    path: PathBuf,
+    /// The file itself, whatever it was called, in its folder, whatever is put in the place of that.
+    place: typed::Place,
     keep: Keep,
 }
 
@@ -66,15 +66,20 @@ impl Bound {
     pub fn new(path: &Path, keep: Keep) -> anyhow::Result<Self> {
         let shown = printable(&path.to_string_lossy());
         let path = fs::canonicalize(path).with_context(|| format!("cannot find {shown}"))?;
-        let this = Self { path, keep };
-        let made = this.next().and_then(|(next, _)| fs::remove_file(next));
+        let made = typed::at(&path, |place| {
+            // With rights that do for the file itself.
+            place.existing()?.ok_or(io::ErrorKind::NotFound)?;
+            let place = place.clone();
+            let this = Self { place, keep };
+            this.next()?.0.remove()?;
+            Ok(this)
+        });
         made.with_context(|| {
             format!(
                 "cannot keep the recording {shown} small: another file has to be written beside \
                  it, and its folder does not let us; name a file elsewhere"
             )
-        })?;
-        Ok(this)
+        })
     }
 
     /// Whether what happens is in the file.
@@ -83,8 +88,8 @@ impl Bound {
     }
 
     /// A new file that will be in its place, with a name that nobody else uses.
-    fn next(&self) -> io::Result<(PathBuf, File)> {
-        let stem = self.path.file_name().unwrap_or_default();
+    fn next(&self) -> io::Result<(typed::Place, File)> {
+        let stem = self.place.name();
         for number in 0.. {
             let mut name = OsString::from(".");
             // Names have 255 bytes at most.
@@ -94,12 +99,12 @@ impl Bound {
                     .unwrap_or("sbt".as_ref()),
             );
             name.push(format!(".{}-{number}.next", std::process::id()));
-            let path = self.path.with_file_name(name);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            let place = self.place.beside(name);
+            match place.create_new() {
                 // Of another machine, or of one with our number that was killed.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_NAMES => {}
-                made => return Ok((path, made?)),
+                made => return Ok((place, made?)),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
@@ -107,10 +112,9 @@ impl Bound {
 
     /// Whether a file is what is there.
     fn is(&self, file: &File) -> io::Result<bool> {
-        let identity = |it: &fs::Metadata| (it.dev(), it.ino());
-        let there = fs::metadata(&self.path);
         let mine = file.metadata()?;
-        Ok(there.is_ok_and(|it| identity(&it) == identity(&mine)))
+        let there = self.place.stat();
+        Ok(there.is_ok_and(|it| (it.st_dev, it.st_ino) == (mine.dev(), mine.ino())))
     }
 
     /// How old a generation gets, ns.
@@ -250,20 +254,21 @@ impl Generations {
         stream: &mut Stream,
         report: Option<&Row>,
     ) -> anyhow::Result<(Stream, u64)> {
-        let _as_root = Writing::begin();
-        let (path, file) = self.bound.next()?;
-        let made = self.make(stream, report, &path, file);
-        if made.is_err() {
-            let _is_not_there = fs::remove_file(&path);
-        }
-        made
+        self.bound.place.act(|_| {
+            let (next, file) = self.bound.next()?;
+            let made = self.make(stream, report, &next, file);
+            if made.is_err() {
+                let _is_not_there = next.remove();
+            }
+            made
+        })
     }
 
     fn make(
         &self,
         stream: &mut Stream,
         report: Option<&Row>,
-        path: &Path,
+        next_place: &typed::Place,
         file: File,
     ) -> anyhow::Result<(Stream, u64)> {
         // Whoever finds it in its place is to know that it is written.
@@ -295,7 +300,7 @@ impl Generations {
             self.bound.is(stream.file())?,
             "its file was removed, moved or replaced"
         );
-        fs::rename(path, &self.bound.path)?;
+        next_place.replace(&self.bound.place)?;
         Ok((next, length))
     }
 }

@@ -14,6 +14,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use super::{
     FORMAT, FORMAT_KEY, VERSION_KEY,
     rows::{Cells, KINDS},
+    seal,
 };
 use crate::event::Kind;
 
@@ -80,7 +81,9 @@ pub fn schema() -> Schema {
         Field::new("number_3", DataType::UInt64, true),
         Field::new("text", DataType::Utf8, true),
     ];
+    let (key, value) = seal::SCHEMA_ENTRY;
     let metadata = [
+        (key.to_owned(), value.to_owned()),
         (FORMAT_KEY.to_owned(), FORMAT.to_string()),
         (VERSION_KEY.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ];

@@ -28,8 +28,12 @@ pub struct Whole {
     pub head: u64,
     /// Where the last batch begins; `head` if there is none.
     pub last: u64,
+    /// How many batches there are.
+    pub batches: usize,
     /// Something follows them that is none, or ought to.
     pub torn: bool,
+    /// Bytes that follow the last whole message, where the stream does not end there.
+    pub rest: u64,
     /// Bytes after the end of the stream.
     pub behind: u64,
 }
@@ -44,7 +48,9 @@ pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
         bytes: 0,
         head: 0,
         last: 0,
+        batches: 0,
         torn: false,
+        rest: 0,
         behind: 0,
     };
     loop {
@@ -57,13 +63,17 @@ pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
                 }
                 whole.bytes = next;
             }
-            Some(Next::Batch(next)) => (whole.last, whole.bytes) = (at, next),
+            Some(Next::Batch(next)) => {
+                (whole.last, whole.bytes) = (at, next);
+                whole.batches += 1;
+            }
             Some(Next::End) => {
                 whole.behind = length.saturating_sub(at + 8);
                 return Ok(whole);
             }
             None => {
                 whole.torn = true;
+                whole.rest = length.saturating_sub(at);
                 return Ok(whole);
             }
         }
@@ -164,16 +174,18 @@ mod tests {
     #[test]
     fn what_is_no_message_is_not_whole() {
         let of = |bytes: &[u8]| whole(&mut Cursor::new(bytes.to_vec())).unwrap();
-        let torn = |bytes| Whole {
-            bytes,
+        let torn = |rest| Whole {
+            bytes: 0,
             head: 0,
             last: 0,
+            batches: 0,
             torn: true,
+            rest,
             behind: 0,
         };
         assert_eq!(of(b""), torn(0));
-        assert_eq!(of(b"PAR1 and so on, something else"), torn(0));
-        assert_eq!(of(&[0xff; 64]), torn(0));
+        assert_eq!(of(b"PAR1 and so on, something else"), torn(30));
+        assert_eq!(of(&[0xff; 64]), torn(64));
         // The end of a stream in which nothing is.
         let mut end = vec![0xff; 4];
         end.extend([0; 4]);
@@ -187,6 +199,6 @@ mod tests {
         // A description that is none.
         end[4] = 16;
         end.extend([7; 16]);
-        assert_eq!(of(&end), torn(0));
+        assert_eq!(of(&end), torn(24));
     }
 }

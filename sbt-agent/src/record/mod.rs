@@ -7,9 +7,8 @@
 //! has the columns.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -18,8 +17,10 @@ use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 
 use crate::{
+    access::typed,
     place::printable,
-    report::{Report, SCHEMA},
+    report::{Report, SCHEMA, sound},
+    verdict,
 };
 
 mod batches;
@@ -28,11 +29,13 @@ mod bounds;
 mod clean;
 mod columns;
 mod frames;
+mod lately;
 pub mod pace;
 mod read;
 mod recap;
 mod replay;
 mod rows;
+pub mod seal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod write;
@@ -72,8 +75,7 @@ pub fn report(path: &Path) -> anyhow::Result<Report> {
 
 /// Opens a file that may be anything: a pipe is not waited for until somebody writes to it.
 fn open_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    typed::read(path)
 }
 
 /// Opens a recording, or reads a report in JSON.
@@ -105,9 +107,10 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
          sbt knows up to {SCHEMA}); take that sbt, or one as new",
         newer.unwrap_or_default()
     );
-    let report = clean::read(&text)
+    let report: Report = clean::read(&text)
         .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
-    Ok(Source::Report(Box::new(report)))
+    // An older sbt may have told what this one would not.
+    Ok(Source::Report(Box::new(verdict::again(sound(report)))))
 }
 
 /// The version of a report's fields, if it is newer than those that are known.

@@ -36,7 +36,9 @@ pub enum ReadError {
         path: String,
     },
     /// It is something else.
-    #[error("{path} is no recording of sbt; `sbt run -o FILE` makes one")]
+    #[error(
+        "{path} is no recording of sbt, or its beginning is damaged; `sbt run -o FILE` makes one"
+    )]
     Foreign {
         /// Which.
         path: String,
@@ -67,6 +69,19 @@ pub enum ReadError {
         version: String,
         /// Counted from 1.
         batch: usize,
+    },
+    /// A batch is not as it was written.
+    #[error(
+        "{path} is damaged: the checksum of batch {batch} of {of} does not match the batch; copy \
+             the file anew, or record the run again"
+    )]
+    Altered {
+        /// Which.
+        path: String,
+        /// Counted from 1.
+        batch: usize,
+        /// How many batches there are.
+        of: usize,
     },
 }
 
@@ -129,7 +144,7 @@ impl Reader {
         match this.next().transpose()? {
             Some(Row::Begin(begin)) => Ok((this, begin)),
             Some(_) => Err(this.damaged()),
-            None => Err(ReadError::Empty { path: this.path }),
+            None => Err(this.empty()),
         }
     }
 
@@ -143,6 +158,11 @@ impl Reader {
     /// it was not copied as a whole.
     pub const fn is_torn(&self) -> bool {
         self.whole.torn
+    }
+
+    /// Bytes behind the last whole batch of a file that breaks off.
+    pub const fn rest(&self) -> u64 {
+        self.whole.rest
     }
 
     /// Something follows its end that is no part of it, bytes.
@@ -175,8 +195,21 @@ impl Reader {
         facts.or(latest)
     }
 
+    /// Nothing was recorded in it.
+    pub fn empty(&self) -> ReadError {
+        let path = self.path.clone();
+        ReadError::Empty { path }
+    }
+
     /// What has been read last cannot be.
     pub fn damaged(&self) -> ReadError {
+        if self.batches.is_damaged() {
+            return ReadError::Altered {
+                path: self.path.clone(),
+                batch: self.read,
+                of: self.whole.batches,
+            };
+        }
         ReadError::Damaged {
             path: self.path.clone(),
             version: self.version.clone(),

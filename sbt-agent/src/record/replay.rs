@@ -2,16 +2,17 @@
 
 use std::{path::Path, rc::Rc};
 
-use super::{ReadError, Reader, Row, bounds::Bounds};
+use super::{ReadError, Reader, Row, bounds::Bounds, lately::Lately};
 use crate::{
     model::{
         Model, Present,
+        tape::Step,
         thread::ThreadId,
         told::{Telling, Told},
     },
     place::Place,
-    report::{Report, Run, order::Order},
-    verdict,
+    report::{IncompleteReport, Report, Run, order::Order, sound},
+    verdict::{self, words::time},
 };
 
 /// What a recording has told so far.
@@ -21,11 +22,15 @@ pub struct Replay {
     bounds: Bounds,
     /// As it was after the last row.
     pub model: Model,
+    /// What was told since the facts were written down.
+    lately: Lately,
     places: Vec<Rc<Place>>,
     /// What was known beside the model when it was last written down.
     pub facts: Run,
     /// The report, if the file has it because it has not all that happened.
     summary: Option<Box<Report>>,
+    /// Events are told from the beginning of the run on.
+    from_begin: bool,
     /// When what is told begins, ns.
     start_ns: u64,
     /// What comes next is told again, for those who have not heard it.
@@ -109,9 +114,11 @@ impl Replay {
             reader,
             bounds: Bounds::default(),
             model,
+            lately: Lately::default(),
             places: Vec::new(),
             facts: Run::default(),
             summary: None,
+            from_begin: false,
             start_ns: begin.start_ns,
             repeats: false,
             has_told: false,
@@ -157,6 +164,10 @@ impl Replay {
             Row::Step(step) => {
                 self.has_told = true;
                 self.model.take(step);
+                self.lately.step(step, self.at_ns);
+                if let Step::Reset { time_ns } = step {
+                    self.count_from(*time_ns);
+                }
                 if !self.tells {
                     // They are among the facts.
                     drop(self.model.take_told());
@@ -166,9 +177,17 @@ impl Replay {
                 self.has_told = true;
                 self.places.push(Rc::new((**place).clone()));
             }
-            Row::Facts(facts) => self.facts = self.facts_of(facts),
+            Row::Facts(facts) => {
+                self.from_begin = self.start_ns <= facts.start_ns;
+                self.facts = self.facts_of(facts);
+                self.lately.written(self.at_ns);
+            }
             Row::Recap(begins) => self.repeats = *begins && self.has_told,
-            Row::Report(report) => self.summary = Some(report.clone()),
+            Row::Report(report) => {
+                // An older sbt may have told what this one would not.
+                let report = verdict::again(sound((**report).clone()));
+                self.summary = Some(Box::new(report));
+            }
             Row::End => self.ended = true,
             Row::Begin(_) => {}
         }
@@ -212,6 +231,15 @@ impl Replay {
         facts
     }
 
+    /// All counts from `time_ns` on, as the next facts will say.
+    const fn count_from(&mut self, time_ns: u64) {
+        let facts = &mut self.facts;
+        let passed_ns = time_ns.saturating_sub(facts.start_ns);
+        facts.start_ns += passed_ns;
+        facts.start_unix_ns = facts.start_unix_ns.saturating_add(passed_ns);
+        facts.wall_ns = facts.wall_ns.saturating_sub(passed_ns);
+    }
+
     /// The places so far.
     pub fn places(&self) -> &[Rc<Place>] {
         &self.places
@@ -248,30 +276,81 @@ impl Replay {
     /// # Errors
     /// `stopped`, if nothing was read of which anything could be said.
     pub fn finish(&mut self, stopped: Option<ReadError>) -> Result<(), ReadError> {
-        let note = match stopped {
-            // Without those nobody knows when it was.
-            Some(error) if self.facts.pid == 0 && self.summary.is_none() => return Err(error),
-            Some(error) => Some(format!("{error}; what comes before was read")),
-            None if !self.ended => Some(
-                "the recording has no end: whoever wrote it was killed or had no room for it, or \
-                 it was not copied as a whole; all that is there was read"
-                    .into(),
-            ),
-            None if self.reader.behind() > 0 => Some(format!(
+        // Without those nobody knows when it was.
+        if self.facts.pid == 0 && self.summary.is_none() {
+            return Err(stopped.unwrap_or_else(|| self.reader.empty()));
+        }
+        if stopped.is_some() || !self.ended {
+            self.break_off(stopped.as_ref());
+        } else if self.reader.behind() > 0 {
+            let note = format!(
                 "{} bytes follow the end of the recording and were not read: something else was \
                  written into the same file, or several recordings were put into one",
                 self.reader.behind()
-            )),
-            None => None,
-        };
-        if let Some(summary) = &mut self.summary {
-            summary.notes.extend(note.clone());
+            );
+            if let Some(summary) = &mut self.summary {
+                summary.notes.push(note.clone());
+            }
+            self.facts.notes.push(note);
         }
-        self.facts.notes.extend(note);
         // Whoever still waits does so for whoever looks on, and is no longer in an episode.
         self.stood = Some(self.model.present().collect());
         self.model.finish();
         Ok(())
+    }
+
+    /// The rest is missing: what was known beside the model goes on to the last event that was
+    /// read. `stopped`: why not all of the file was read, if so.
+    fn break_off(&mut self, stopped: Option<&ReadError>) {
+        if self.facts.pid > 0 {
+            self.lately.settle(&mut self.facts, self.at_ns);
+            if self.from_begin {
+                // The model knows more than the last report that was written down.
+                self.summary = None;
+            }
+            let missing = self.missing(stopped, self.facts.wall_ns);
+            self.facts.notes.push(missing.text.clone());
+            self.facts.incomplete = vec![missing];
+        }
+        if let Some(mut summary) = self.summary.take() {
+            let missing = self.missing(stopped, summary.wall_ns);
+            summary.notes.push(missing.text.clone());
+            summary.break_off(vec![missing]);
+            self.summary = Some(Box::new(verdict::with(sound(*summary))));
+        }
+    }
+
+    /// What is missing, where the report is about the first `wall_ns`.
+    fn missing(&self, stopped: Option<&ReadError>, wall_ns: u64) -> IncompleteReport {
+        let about = format!("this report is about the first {}", time(wall_ns));
+        let (kind, text) = match stopped {
+            Some(ReadError::Altered { batch, of, .. }) => (
+                "damaged",
+                format!(
+                    "the recording is damaged: the checksum of batch {batch} of {of} does not match, \
+                     so that batch and all behind it were left out; {about}; copy the file anew, \
+                     or record the run again"
+                ),
+            ),
+            Some(error) => (
+                "damaged",
+                format!("{error}; that batch and all behind it were left out; {about}"),
+            ),
+            None => {
+                let rest = match self.reader.rest() {
+                    0 => String::new(),
+                    rest => format!(" (the last {rest} bytes are no whole batch)"),
+                };
+                (
+                    "no-end",
+                    format!(
+                        "the recording has no end{rest}: sbt still writes it, was killed or had no \
+                         room for it, or the file was cut or damaged later; {about}"
+                    ),
+                )
+            }
+        };
+        IncompleteReport { kind, text }
     }
 
     /// What the threads do; at the end what they did before all that was open was settled.

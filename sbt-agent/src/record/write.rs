@@ -2,7 +2,8 @@
 
 use std::{
     fs::{File, TryLockError},
-    io::{Seek as _, Write as _},
+    io::{self, Seek as _, Write as _},
+    mem,
     os::unix::fs::MetadataExt as _,
     path::Path,
     sync::Arc,
@@ -18,6 +19,7 @@ use super::{
     bounded::{Bound, Generations, Keep},
     columns::{self, Columns},
     rows::{Begin, Row},
+    seal::Sums,
 };
 use crate::{
     model::tape::Step,
@@ -65,7 +67,10 @@ fn plain(error: ArrowError) -> anyhow::Error {
 
 /// Rows that become batches of a file.
 pub struct Stream {
-    writer: StreamWriter<File>,
+    file: File,
+    /// What it makes is sealed before it goes to the file.
+    writer: StreamWriter<Vec<u8>>,
+    sums: Sums,
     schema: Arc<Schema>,
     columns: Columns,
 }
@@ -79,12 +84,22 @@ impl Stream {
         let schema = Arc::new(columns::schema());
         let options =
             IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME))?;
-        let writer = StreamWriter::try_new_with_options(file, &schema, options).map_err(plain)?;
-        Ok(Self {
-            writer,
+        let writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options);
+        let mut this = Self {
+            file,
+            writer: writer.map_err(plain)?,
+            sums: Sums::default(),
             schema,
             columns: Columns::new(),
-        })
+        };
+        this.hand_over()?;
+        Ok(this)
+    }
+
+    /// Writes what has been made to the file, each batch with its checksum.
+    fn hand_over(&mut self) -> io::Result<()> {
+        let made = mem::take(self.writer.get_mut());
+        self.file.write_all(&self.sums.seal(&made))
     }
 
     /// Adds a row.
@@ -104,13 +119,14 @@ impl Stream {
         if self.columns.rows() > 0 {
             let batch = self.columns.finish(&self.schema)?;
             self.writer.write(&batch).map_err(plain)?;
+            self.hand_over()?;
         }
         Ok(())
     }
 
     /// Makes sure that what was written is still there, and nothing else.
     fn check(&mut self) -> anyhow::Result<()> {
-        let file = self.writer.get_mut();
+        let file = &mut self.file;
         let is = file.metadata()?;
         anyhow::ensure!(is.nlink() > 0, "its file was removed or replaced");
         anyhow::ensure!(
@@ -126,8 +142,8 @@ impl Stream {
     /// Those of the file.
     pub fn flush(&mut self) -> anyhow::Result<u64> {
         self.write()?;
-        self.writer.get_mut().flush()?;
-        Ok(self.writer.get_mut().stream_position()?)
+        self.file.flush()?;
+        Ok(self.file.stream_position()?)
     }
 
     /// Ends it in order.
@@ -136,12 +152,13 @@ impl Stream {
     /// Those of the file.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.write()?;
-        self.writer.finish().map_err(plain)
+        self.writer.finish().map_err(plain)?;
+        Ok(self.hand_over()?)
     }
 
     /// The file: whole batches may be added to it.
     pub fn file(&mut self) -> &mut File {
-        self.writer.get_mut()
+        &mut self.file
     }
 }
 

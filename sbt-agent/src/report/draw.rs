@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::{
     BarrierReport, RecognisedReport, Report, Run, SCHEMA, StatReport, StatesReport, TrendReport,
-    UnfinishedReport, locks, order::Order, spin::SpinReport,
+    UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
 };
 use crate::{
     event::address,
@@ -82,7 +82,7 @@ impl Report {
         let because = run.none_found_because.clone();
         let spins = run.spins.as_ref();
         let spins = spins.map(|found| found.iter().map(SpinReport::of).collect::<Vec<_>>());
-        Self {
+        let mut report = Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             arrivals: totals.arrivals + totals.unseen,
@@ -115,6 +115,7 @@ impl Report {
             watched_omitted: run.watched_omitted,
             unfinished,
             efficiency: draw.efficiency(),
+            withheld: run.withheld.clone(),
             parallelism: usage::parallelism(model.busy()),
             sampling: run.sampled.as_ref().map(|it| it.0.clone()),
             functions: run.sampled.as_ref().map(|it| it.1.clone()),
@@ -138,6 +139,7 @@ impl Report {
             departures: run.departures,
             had_children: run.had_children,
             none_found_because: because.clone(),
+            incomplete: Vec::new(),
             notes: run
                 .notes
                 .into_iter()
@@ -146,7 +148,9 @@ impl Report {
                 .chain(beyond_bounds(model.sites()))
                 .map(|note| without_codes(&note))
                 .collect(),
-        }
+        };
+        report.break_off(run.incomplete);
+        sound(report)
     }
 }
 

@@ -16,6 +16,8 @@ pub mod counters;
 mod draw;
 mod functions;
 mod hang;
+mod identities;
+mod incomplete;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -23,11 +25,13 @@ mod run;
 #[cfg(test)]
 pub(crate) mod schema;
 mod sites;
+mod sound;
 pub mod spin;
 mod standstill;
 mod states;
 mod usage;
 mod verdict;
+mod withheld;
 mod word;
 
 pub use asked::{
@@ -41,15 +45,18 @@ pub use hang::{
     BlockedOn, HangAlsoReport, HangBarrierReport, HangLinkReport, HangReport, HangThreadReport,
     HangWho, LookReport,
 };
+pub use incomplete::IncompleteReport;
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
     SiteThreadReport, StatReport, StragglerReport, TrendReport,
 };
+pub use sound::{WORTH, lost_pct, sound};
 pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
+pub use withheld::{Reason, Withheld, WithheldReport};
 pub use word::Word;
 
 /// Version of the JSON fields.
@@ -78,11 +85,11 @@ pub struct Report {
     pub command: Vec<String>,
     /// The target, as numbered in sbt's process namespace.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC`.
+    /// When watching began, `CLOCK_MONOTONIC`: of a program that sbt started, its first exec.
     pub start_ns: u64,
     /// When that was by the clock on the wall, ns since 1970 (UTC).
     pub start_unix_ns: u64,
-    /// How long it was watched.
+    /// How long it was watched: until its last thread ended, or until sbt left it.
     pub wall_ns: u64,
     /// Whether the target had ended when the report was made.
     pub ended: bool,
@@ -150,8 +157,13 @@ pub struct Report {
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
     /// How well the threads were used; null where too little was seen: no episode, more
-    /// than a tenth as many incomplete as complete ones, or watching interrupted.
+    /// than a tenth as many incomplete as complete ones, watching interrupted, or events
+    /// lost; and where a recording is cut. `withheld` says which.
     pub efficiency: Option<EfficiencyReport>,
+    /// Figures of this report that are null because too little was seen to know them, or
+    /// because they contradicted others.
+    #[serde(default)]
+    pub withheld: Vec<WithheldReport>,
     /// Over all episodes; null if of none all beginnings were seen.
     pub parallelism: Option<ParallelismReport>,
     /// Samples of where threads were; null without `--sample`.
@@ -193,6 +205,10 @@ pub struct Report {
     /// Why no barrier could be found; null if some were, or if none is known to
     /// be hidden. Also among `notes`.
     pub none_found_because: Option<String>,
+    /// What is missing in the recording that the report was made of; empty if nothing is. The
+    /// sentences are among `notes` too.
+    #[serde(default)]
+    pub incomplete: Vec<IncompleteReport>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -301,6 +317,15 @@ pub struct ThreadReport {
     pub ready_ns: Option<u64>,
     /// Of `work_ns`, neither: asleep in the kernel.
     pub blocked_ns: Option<u64>,
+    /// Of `running_ns`, before its first barrier.
+    #[serde(default)]
+    pub begin_running_ns: Option<u64>,
+    /// Of `blocked_ns`, before its first barrier: a thread that waits until there is work.
+    #[serde(default)]
+    pub begin_blocked_ns: Option<u64>,
+    /// Of `blocked_ns`, after its last barrier: a thread that waits for the end of others.
+    #[serde(default)]
+    pub end_blocked_ns: Option<u64>,
     /// What it did in `work_ns` while it was on no CPU; null without `--states full`, and
     /// if it is known of none of its work.
     pub away: Option<AwayReport>,

@@ -45,7 +45,11 @@ impl Order {
             .map(|(_, thread)| thread.index())
             .collect();
         let mut born: Vec<usize> = (0..rows.len())
-            .filter(|index| rows[*index].arrivals > 0 || marked.contains(index))
+            .filter(|index| {
+                // After a reset a thread may end an episode to which it has come before.
+                let row = &rows[*index];
+                row.arrivals > 0 || row.episodes > 0 || marked.contains(index)
+            })
             .collect();
         born.sort_by_key(|index| {
             let row = &rows[*index];

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FunctionReport, SamplingReport, StandstillReport, locks, spin};
+use super::{
+    FunctionReport, IncompleteReport, SamplingReport, StandstillReport, WithheldReport, locks, spin,
+};
 use crate::{
     counters::Plan,
     model::{cost::Tariff, site::SiteId, told::Told},
@@ -22,11 +24,11 @@ pub struct Run {
     pub command: Vec<String>,
     /// Its process id.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC` ns.
+    /// When watching began, `CLOCK_MONOTONIC` ns: of a program that sbt started, its first exec.
     pub start_ns: u64,
     /// The same moment, ns since 1970.
     pub start_unix_ns: u64,
-    /// For how long it was watched, ns.
+    /// For how long it was watched, ns: until its last thread ended, or until sbt left it.
     pub wall_ns: u64,
     /// Whether it had ended by then.
     pub ended: bool,
@@ -60,6 +62,12 @@ pub struct Run {
     pub watched: Option<Vec<Told>>,
     /// How many came before those.
     pub watched_omitted: u64,
+    /// What is missing in the recording that was read; told by nobody who watches.
+    #[serde(skip)]
+    pub incomplete: Vec<IncompleteReport>,
+    /// Figures that cannot be known from what was read, and why.
+    #[serde(default)]
+    pub withheld: Vec<WithheldReport>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Locks, if anybody looked.

@@ -17,7 +17,8 @@ pub struct StandstillReport {
     /// From the last arrival until threads came or ran again, or as long as it was watched.
     pub lasted_ns: u64,
     /// `lasts`: still so when the report was made, or when the target ended. `over`: threads
-    /// came, or ran again. `unknown`: it was no longer watched, since the probes went off.
+    /// came, or ran again. `unknown`: it was no longer watched, since the probes went off
+    /// or the recording breaks off.
     #[serde(deserialize_with = "super::word::read")]
     pub outcome: Word,
 }

@@ -33,6 +33,19 @@ pub struct EfficiencyReport {
     pub path_ns: u64,
 }
 
+impl EfficiencyReport {
+    /// Useful work of all threads, ns, in a run of `wall_ns`.
+    pub fn useful_ns(&self, wall_ns: u64) -> f64 {
+        // If the program has executed another, the efficiencies are those of the latter alone.
+        let their_wall_ns = if self.transfer > 0.0 {
+            self.path_ns as f64 / self.transfer
+        } else {
+            wall_ns as f64
+        };
+        self.speedup * their_wall_ns
+    }
+}
+
 /// How many threads were busy at a time: between barriers, and not waiting in one. Of each
 /// episode's members alone.
 #[derive(Clone, Debug, Serialize, Deserialize)]

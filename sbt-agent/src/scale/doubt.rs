@@ -31,7 +31,10 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
         ));
     }
     if runs.iter().any(|run| run.lost_events > 0) {
-        notes.push(format!("with {with} events were lost"));
+        notes.push(format!(
+            "with {with} events were lost: the efficiency is unknown, and times of phases are \
+             those of the other runs"
+        ));
     }
     if runs.iter().any(|run| run.estimated) {
         notes.push(format!(

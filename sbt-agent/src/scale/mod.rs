@@ -96,7 +96,8 @@ pub struct AtCount {
     /// `speedup` against the ideal one: 1 if as many times the threads make it as many
     /// times faster.
     pub scaling_efficiency: Option<f64>,
-    /// As `efficiency.parallel` of a report: what threads did of what they could have done.
+    /// As `efficiency.parallel` of a report: what threads did of what they could have done;
+    /// null if it is unknown in any of the runs.
     pub parallel_efficiency: Option<f64>,
     /// As `efficiency.load_balance` of a report.
     pub load_balance: Option<f64>,
@@ -204,7 +205,11 @@ fn typical<'a>(runs: &[&'a Report]) -> Option<&'a Report> {
 fn at_count(threads: u32, runs: &[&Report]) -> Option<AtCount> {
     let walls = || runs.iter().map(|run| run.wall_ns);
     let efficiencies = |f: fn(&crate::report::EfficiencyReport) -> f64| {
-        median_of_real(runs.iter().filter_map(|run| run.efficiency.as_ref()).map(f))
+        let known: Option<Vec<f64>> = runs
+            .iter()
+            .map(|run| run.efficiency.as_ref().map(f))
+            .collect();
+        median_of_real(known?.into_iter())
     };
     let seen = typical(runs)?.threads.iter().map(|thread| thread.threads);
     Some(AtCount {
@@ -257,7 +262,11 @@ fn phases(
 ) -> Vec<PhaseScaling> {
     let found: Vec<Vec<HashMap<Ends, &PhaseReport>>> = by_count
         .iter()
-        .map(|runs| runs.iter().map(|run| by_ends(run, reference)).collect())
+        .map(|runs| {
+            // Of a run that lost events the times of all phases are not known.
+            let whole = runs.iter().filter(|run| run.lost_events == 0);
+            whole.map(|run| by_ends(run, reference)).collect()
+        })
         .collect();
     let name = |id: u32| {
         reference
@@ -335,7 +344,7 @@ fn outside(
             .iter()
             .filter_map(|phase| phase.phase_ns.as_ref());
         let inside = stats.fold(0_u64, |sum, stat| sum.saturating_add(stat.sum));
-        (!run.estimated)
+        (!run.estimated && run.lost_events == 0)
             .then(|| run.wall_ns.checked_sub(inside))
             .flatten()
     };

@@ -6,7 +6,9 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    fs::File,
     io::{IsTerminal as _, Write as _},
+    os::fd::AsRawFd as _,
     path::Path,
     process::{Child, Command, ExitStatus},
     time::Duration,
@@ -14,6 +16,7 @@ use std::{
 
 use anyhow::Context as _;
 use nix::{
+    sys::memfd::{MFdFlags, memfd_create},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -29,7 +32,10 @@ use crate::{
     record,
     report::Report,
     session::signals::{Heard, Signals},
-    target::{launch::Invoker, libraries},
+    target::{
+        launch::{self, Invoker},
+        libraries,
+    },
     usage::Usage,
     views::table::{Style, duration},
     words::command_line,
@@ -171,15 +177,19 @@ impl Series {
         patience: Option<Duration>,
         signals: &mut Signals,
     ) -> anyhow::Result<Ended> {
-        let into = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+        // In memory, and so without a name that the program could put something else in the place of.
+        let into =
+            memfd_create(c"sbt", MFdFlags::empty()).context("cannot make a file in memory")?;
+        let into = File::from(into);
         let mut command = Command::new(binary);
         command
             .args(["scale", "--one", &threads.to_string()])
             .args(["--run", &repeat.to_string()])
             .arg("--into")
-            .arg(into.path())
+            .arg(into.as_raw_fd().to_string())
             // Of the command line all that comes after `scale`.
             .args(std::env::args_os().skip(2));
+        launch::as_called(&mut command);
         for variable in &self.variables {
             command.env(&variable.name, put(OsStr::new(&variable.value), threads));
         }
@@ -201,12 +211,12 @@ impl Series {
             let what = format!("interrupted in the run with {which}");
             return Ok(Ended::Badly(128 + number, Some(what)));
         }
-        let is_empty = into.as_file().metadata().is_ok_and(|it| it.len() == 0);
+        let is_empty = into.metadata().is_ok_and(|it| it.len() == 0);
         if is_empty {
             // Why it could not has been said by whoever could not.
             return Ok(Ended::Badly(code.max(1), None));
         }
-        let report = record::report(into.path())?;
+        let report = record::report(Path::new(&format!("/proc/self/fd/{}", into.as_raw_fd())))?;
         Ok(match failure(&report, code, &which) {
             Some((status, what)) => Ended::Badly(status, Some(what)),
             None => Ended::Well(Box::new(Run { threads, report })),

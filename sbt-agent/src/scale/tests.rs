@@ -167,6 +167,60 @@ fn what_scales_has_no_limit() {
 }
 
 #[test]
+fn the_median_of_two_values_is_their_mean() {
+    assert_eq!(median([]), None);
+    assert_eq!(median([7]), Some(7));
+    assert_eq!(median([10, 4]), Some(7));
+    assert_eq!(median([1, 100, 10]), Some(10));
+    assert_eq!(median([1000, 1, 10, 20]), Some(15));
+    let of = |values: &[f64]| median_of_real(values.iter().copied());
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[0.5]), Some(0.5));
+    assert_eq!(of(&[1.0, 0.5]), Some(0.75));
+    assert_eq!(of(&[9.0, 0.5, 1.0]), Some(1.0));
+    assert_eq!(of(&[9.0, 0.5, 1.0, 2.0]), Some(1.5));
+    // Of two runs the faster one is looked at, of three that in the middle.
+    let of = |walls: &[u64]| {
+        let of = |wall_ns: &u64| run(2, &[(10, 0)], *wall_ns).report;
+        let runs: Vec<Report> = walls.iter().map(of).collect();
+        typical(&runs.iter().collect::<Vec<_>>()).map(|run| run.wall_ns)
+    };
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[20, 10]), Some(10));
+    assert_eq!(of(&[20, 10, 15]), Some(15));
+    assert_eq!(of(&[20, 10, 15, 5]), Some(10));
+}
+
+#[test]
+fn what_is_unknown_in_one_run_is_unknown() {
+    let efficiency = crate::gate::samples::uneven().efficiency;
+    let runs = |lost: [u64; 2]| {
+        lost.map(|lost_events| {
+            let mut one = run(2, &[(10, MS)], 0);
+            one.report.efficiency = efficiency.filter(|_| lost_events == 0);
+            one.report.lost_events = lost_events;
+            one
+        })
+    };
+    let whole = of(&runs([0, 0]));
+    assert_eq!(whole.counts[0].parallel_efficiency, Some(0.66));
+    assert_eq!(whole.phases[0].at[0].sum_ns, Some(100 * MS));
+    let one = of(&runs([0, 7]));
+    assert_eq!(one.counts[0].parallel_efficiency, None);
+    assert_eq!(one.counts[0].load_balance, None);
+    assert_eq!(one.phases[0].at[0].sum_ns, Some(100 * MS));
+    assert!(
+        one.notes
+            .iter()
+            .any(|note| note.contains("events were lost"))
+    );
+    let both = of(&runs([7, 7]));
+    assert_eq!(both.phases[0].at[0].sum_ns, None);
+    // Nor is it known what lies outside of all phases.
+    assert!(both.phases.iter().all(|phase| phase.to.is_some()));
+}
+
+#[test]
 fn medians_stand_for_the_runs() {
     let runs = [9, 1, 2].map(|ms| run(2, &[(10, ms * MS)], 0));
     let all = of(&runs);

@@ -269,7 +269,11 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
 
 /// The efficiency and its factors, in more words and fewer; `None` if it is not known.
 fn efficiency(snapshot: &Snapshot, look: Look) -> Option<[String; 2]> {
-    let it = snapshot.report.efficiency?;
+    let Some(it) = snapshot.report.efficiency else {
+        // What is on its way is no news; the log has the reason.
+        let is_lossy = snapshot.report.lost_events > 0;
+        return is_lossy.then(|| ["efficiency ?".into(), "efficiency ?".into()]);
+    };
     let times = look.pick("×", "x");
     let factors = format!(
         "balance {:.2} {times} serial {:.2} {times} transfer {:.2}",
@@ -292,7 +296,10 @@ fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let dot = look.dot();
     let rest = room.saturating_sub(width(&text) + width(dot));
     if rest < SENTENCE_AT_LEAST {
-        return text;
+        return match snapshot.report.efficiency {
+            Some(_) => text,
+            None => where_time_goes(snapshot, room, look),
+        };
     }
     format!("{text}{dot}{}", where_time_goes(snapshot, rest, look))
 }

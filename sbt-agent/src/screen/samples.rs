@@ -11,10 +11,10 @@ use crate::{
     },
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
-        OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
+        OwnCost, PhaseReport, Reason, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
         StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
-        UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, counters::Counts,
-        locks::LockReport,
+        UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, Withheld, WithheldReport,
+        counters::Counts, locks::LockReport,
     },
     session::States,
 };
@@ -79,6 +79,7 @@ pub fn empty() -> Snapshot {
             parallelism: None,
             sampling: None,
             functions: None,
+            withheld: Vec::new(),
             verdicts: None,
             no_verdict_because: None,
             hang: None,
@@ -109,6 +110,8 @@ pub fn empty() -> Snapshot {
             children: false,
             cpus: Some(8),
             none_found_because: None,
+            incomplete: Vec::new(),
+            withheld: Vec::new(),
             notes: Vec::new(),
         },
         now_ns: 400 * MS,
@@ -307,6 +310,11 @@ pub fn lossy() -> Snapshot {
     let mut snapshot = calm();
     let report = &mut snapshot.report;
     report.lost_events = 12_345;
+    report.withheld = vec![WithheldReport::new(
+        Withheld::Efficiency,
+        Reason::EventsLost,
+        "12345 of 99999 events were lost (12 %)".into(),
+    )];
     report.incomplete_episodes = 87;
     report.sites[0].incomplete = 87;
     report.sites[0].phase_ns = None;

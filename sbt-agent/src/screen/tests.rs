@@ -473,6 +473,19 @@ fn the_efficiency_stands_in_the_header_as_long_as_there_is_room() {
 }
 
 #[test]
+fn an_efficiency_that_a_loss_has_spoilt_is_a_question_mark_and_the_log_says_why() {
+    let mut shown = Shown::new(samples::lossy(), (100, 24), LOOK);
+    let line = shown.text().lines().nth(1).unwrap().to_owned();
+    assert!(line.contains("efficiency ?"), "{line}");
+    shown.keys("6");
+    let text = shown.text();
+    assert!(
+        text.contains("efficiency ?: 12345 of 99999 events were lost"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_chosen_row_and_tab_are_reversed() {
     let shown = Shown::new(samples::calm(), (80, 24), LOOK);
     let buffer = shown.terminal.backend().buffer();

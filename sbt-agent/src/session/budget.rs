@@ -443,6 +443,91 @@ mod tests {
         assert!(governor.is_young(ms(999)) && !governor.is_young(ms(1000)));
     }
 
+    /// Thinned since a time, and off after a span; the costs until then were looked at.
+    fn off(budget: f64) -> (Governor, u64) {
+        let mut governor = Governor::new(Some(budget), 0);
+        let nearly = TICK as f64 * 0.2;
+        assert_eq!(
+            governor.tick(TICK, costs(nearly, 0.0), false),
+            Some(Step::Thin)
+        );
+        // What was paid before is forgotten, so that nothing is to be made up for.
+        governor.reset(1000 * TICK);
+        governor.begun_ns = 0;
+        governor.came_on(1000 * TICK);
+        let off_ns = 1000 * TICK + ON_NS;
+        assert_eq!(governor.turn(off_ns, costs(0.0, 0.0)), Some(Step::Off));
+        (governor, off_ns)
+    }
+
+    #[test]
+    fn it_is_cheap_again_below_nine_tenths_of_the_budget() {
+        // Of 50 ms, 2 % are 1 ms; nine tenths of that are 0.9 ms.
+        for (paid_ns, expected) in [
+            (899_000.0, Some(Step::Whole)),
+            (901_000.0, Some(Step::On)),
+            (950_000.0, Some(Step::On)),
+            (1_000_001.0, Some(Step::On)),
+        ] {
+            let (mut governor, off_ns) = off(2.0);
+            let now_ns = off_ns + OFF_NS;
+            let step = governor.turn(now_ns, costs(paid_ns, 0.0));
+            assert_eq!(step, expected, "{paid_ns}");
+            assert_eq!(governor.is_thinning(), expected == Some(Step::On));
+        }
+    }
+
+    #[test]
+    fn the_pause_leaves_a_tenth_of_the_budget() {
+        // 5 ms in 50: to be 1.8 % of the whole they need 277.8 ms, from when it came on.
+        let (mut governor, off_ns) = off(2.0);
+        assert_eq!(governor.turn(off_ns + OFF_NS, costs(5e6, 0.0)), None);
+        let period_ns = governor.due_ns().unwrap() - (off_ns - ON_NS);
+        assert!(period_ns.abs_diff(277_777_777) <= 1, "{period_ns}");
+        // So over the period it is nine tenths of the budget.
+        let share_pct = 5e6 / period_ns as f64 * 100.0;
+        assert!((share_pct - 1.8).abs() < 1e-6, "{share_pct}");
+    }
+
+    #[test]
+    fn what_was_paid_too_much_is_made_up_for_with_a_tenth_to_spare() {
+        let (mut governor, off_ns) = off(2.0);
+        // Over the run until now 1.9 % were paid: within the budget, but not below nine
+        // tenths of it. The last span alone, of 2 %, needs no pause that is longer than it was.
+        let before = off_ns as f64 * 0.019;
+        governor.last.1 = vec![before];
+        let now_ns = off_ns + OFF_NS;
+        assert_eq!(governor.turn(now_ns, costs(before + 1e6, 0.0)), None);
+        assert_eq!(governor.due_ns(), Some(off_ns + REPAY_NS));
+        governor.last.1 = vec![off_ns as f64 * 0.018];
+        let repaid_ns = governor.repaid_ns(2.0);
+        assert!(repaid_ns.abs_diff(off_ns) <= 2, "{repaid_ns} {off_ns}");
+    }
+
+    #[test]
+    fn at_the_budget_nothing_is_left_out() {
+        let mut governor = Governor::new(Some(2.0), 0);
+        for tick in 1..20_u64 {
+            let paid = tick as f64 * TICK as f64 * 0.02;
+            assert_eq!(governor.tick(tick * TICK, costs(paid, 0.0), true), None);
+            assert!(!governor.is_over());
+        }
+        let before = 19.0 * TICK as f64 * 0.02;
+        let paid = before + TICK as f64 * 0.0201;
+        let step = governor.tick(20 * TICK, costs(paid, 0.0), true);
+        assert_eq!(step, Some(Step::DropDepartures));
+        assert!(governor.is_over());
+    }
+
+    #[test]
+    fn far_above_begins_above_five_times_the_budget() {
+        for (share, expected) in [(0.1, None), (0.1001, Some(Step::Thin))] {
+            let mut governor = Governor::new(Some(2.0), 0);
+            let paid = TICK as f64 * share;
+            assert_eq!(governor.tick(TICK, costs(paid, 0.0), false), expected);
+        }
+    }
+
     #[test]
     fn who_stops_watching_ends_the_spans() {
         let mut governor = Governor::new(Some(2.0), 0);

@@ -1,12 +1,7 @@
 //! A program that hangs is ended where nobody is there to do it: see
 //! [`crate::settings::Settings::end_hangs`].
 
-use std::{
-    os::fd::{AsFd as _, OwnedFd},
-    time::Duration,
-};
-
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::{os::fd::OwnedFd, time::Duration};
 
 use super::Session;
 use crate::{
@@ -52,10 +47,7 @@ impl End {
     }
 
     fn all_have_ended(&self) -> bool {
-        self.told.iter().all(|fd| {
-            let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
-            poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-        })
+        self.told.iter().all(launch::has_ended)
     }
 
     fn send(&self, signal: i32) {

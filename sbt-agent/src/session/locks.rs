@@ -54,6 +54,15 @@ pub struct Locks {
     unlisted: u64,
     /// Waits that were counted in some that are not kept.
     dropped: u64,
+    /// Waits in programs that are no more, of which it is not known what they were for.
+    undecided: u64,
+}
+
+impl Known {
+    /// Whether it is known what its threads wait for: a lock, or something else.
+    const fn is_decided(&self) -> bool {
+        self.kind.is_some() || self.place.is_some()
+    }
 }
 
 impl Locks {
@@ -157,6 +166,9 @@ impl Locks {
         let gone = self.known.extract_if(|(of, _), _| *of == process);
         for ((_, address), new) in gone {
             let Some(kind) = new.kind else {
+                if !new.is_decided() {
+                    self.undecided += new.before.waits + new.now.waits;
+                }
                 continue;
             };
             let key = (kind, new.place);
@@ -207,6 +219,19 @@ impl Locks {
             })
         });
         self.watched.then(|| found.collect())
+    }
+
+    /// Where events were lost: how many waits may have been for locks that are not listed.
+    pub fn note_of_loss(&self) -> Option<String> {
+        let known = self.known.values().filter(|known| !known.is_decided());
+        let waits: u64 = known.map(|it| it.before.waits + it.now.waits).sum();
+        let waits = waits + self.undecided;
+        (waits > 0).then(|| {
+            format!(
+                "{waits} waits on futexes are not among the locks: events were lost, and with them \
+                 what these waits were for"
+            )
+        })
     }
 
     /// What the user should know.
@@ -337,6 +362,35 @@ mod tests {
         };
         locks.known.insert((7, 64), other);
         assert!(locks.report().unwrap().is_empty());
+    }
+
+    #[test]
+    fn waits_of_which_nothing_is_known_are_counted() {
+        let mut locks = Locks::default();
+        locks.watch();
+        assert_eq!(locks.note_of_loss(), None);
+        // A lock, and what is known to be none.
+        locks.known.insert((7, 64), known(counted(3, 30, 10)));
+        let barrier = Known {
+            kind: None,
+            place: Some(PlaceId(1)),
+            ..known(counted(9, 9, 9))
+        };
+        locks.known.insert((7, 128), barrier);
+        assert_eq!(locks.note_of_loss(), None);
+        for (process, waits) in [(7, 5), (8, 2)] {
+            let unknown = Known {
+                kind: None,
+                ..known(counted(waits, 9, 9))
+            };
+            locks.known.insert((process, 192), unknown);
+        }
+        let has = |locks: &Locks, words| locks.note_of_loss().unwrap().starts_with(words);
+        assert!(has(&locks, "7 waits"));
+        // Their programs have ended.
+        locks.put_by(7);
+        assert!(has(&locks, "7 waits"));
+        assert_eq!(locks.report().unwrap().len(), 1);
     }
 
     #[test]

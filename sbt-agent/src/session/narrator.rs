@@ -74,6 +74,11 @@ impl Narrator {
         }
     }
 
+    /// The run begins later than it was said to.
+    pub const fn begin_at(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+    }
+
     /// What stands in front of what is told of hangs; `None` if nothing is told of them.
     pub fn before_hangs(&self) -> Option<String> {
         match &self.run {

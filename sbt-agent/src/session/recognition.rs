@@ -12,7 +12,7 @@ use crate::{
         site::{PlaceId, Roles},
     },
     place::printable,
-    recognise::{Code, Recogniser, Relation},
+    recognise::{Code, Functions, Recogniser, Relation},
     source::Source,
     target::sites::{Resolver, SystemCaller},
     words::command_line,
@@ -104,6 +104,14 @@ impl Code for Asking<'_> {
             }
             _ => Relation::Unknown,
         }
+    }
+
+    fn functions(&mut self, callers: CallersId) -> Functions {
+        let Some((process, chain)) = self.addresses.get(&callers) else {
+            return [None; 2];
+        };
+        self.resolver.turn_to(*process);
+        self.resolver.phase_functions(chain)
     }
 }
 
@@ -297,14 +305,23 @@ impl Recognition {
                 .iter()
                 .flat_map(|wait| it.wakes.iter().map(move |wake| (wait, wake)));
             // How far their callers are followed is learned on the way.
+            let mut wrapper = None;
             let meeting = pairs.by_ref().take(looks).find_map(|(wait, wake)| {
                 looks -= 1;
                 let (process, wait) = self.addresses.get(wait)?;
                 let (other, wake) = self.addresses.get(wake)?;
                 resolver.turn_to(*process);
-                (process == other).then(|| resolver.meets_in(wait, wake))?
+                if process != other {
+                    return None;
+                }
+                if it.wakers_waited && wrapper.is_none() {
+                    wrapper = resolver.wrapper_of(wait, wake);
+                }
+                resolver.meets_in(wait, wake)
             });
             let Some(meeting) = meeting else {
+                let hint = wrapper.map(|function| through(&function, it.of));
+                hints.extend(hint.filter(|hint| printable(hint) == *hint && !hints.contains(hint)));
                 continue;
             };
             let option = command_line(&["--barrier".to_owned(), meeting.barrier]);
@@ -329,6 +346,16 @@ impl Recognition {
         notes.extend(self.watch.note());
         notes
     }
+}
+
+/// What to say where one function makes the calls of all others.
+fn through(function: &str, of: Evidence) -> String {
+    format!(
+        "threads wait for each other at a {} through {function}, and it is not known which functions \
+         call that: a barrier among them is not recognised, and `--barrier NAME` watches one that \
+         you name",
+        of.name()
+    )
 }
 
 /// Whether condition variables are worth watching: a pure decision.

@@ -41,7 +41,7 @@ impl Session {
         let mut run = Run {
             watched,
             watched_omitted,
-            ended: ended || self.exit_status.is_some(),
+            ended: ended || self.has_ended || self.exit_status.is_some(),
             none_found_because,
             folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
@@ -66,8 +66,50 @@ impl Session {
         notes.extend(self.note_of_budget(until_ns));
         notes.extend(self.futexes.note());
         notes.extend(self.locks.note());
+        if self.lost_so_far() > 0 {
+            notes.extend(self.locks.note_of_loss());
+        }
         notes.extend(self.sampling.as_ref().and_then(Sampling::note));
         notes
+    }
+
+    /// The target has executed a program for the first time. What sbt has started begins then,
+    /// and not when sbt let it go.
+    pub(super) fn begin_program(&mut self, time_ns: u64) {
+        // The user may have begun to count anew meanwhile.
+        if self.running.is_some() && time_ns > self.start_ns {
+            self.start_ns = time_ns;
+            self.narrator.begin_at(time_ns);
+        }
+    }
+
+    /// Watching ends when the program did, and not when sbt noticed the end. To be called when
+    /// all events have been taken in. `lost`: some were lost.
+    pub(super) fn settle_end(&mut self, lost: bool) {
+        if !self.has_ended {
+            return;
+        }
+        match self.lifetime.end_ns(lost) {
+            Some(end_ns) => self.end_ns = self.end_ns.min(end_ns).max(self.start_ns),
+            None => self.notes.push(
+                "the end of the program was not seen: the wall time runs until sbt noticed that \
+                 the program had ended, and may be too long"
+                    .into(),
+            ),
+        }
+        if self.running.is_some() && !self.lifetime.has_begun() {
+            self.notes.push(
+                "the start of the program was not seen: the wall time runs from when sbt let the \
+                 program start, and may be too long"
+                    .into(),
+            );
+        }
+    }
+
+    /// Events lost until now.
+    fn lost_so_far(&self) -> u64 {
+        let source = self.source.as_ref();
+        source.map_or(self.lost, |source| source.lost())
     }
 
     /// What was left out for the budget.
@@ -145,10 +187,7 @@ impl Session {
             had_children: self.had_children,
             children: self.children,
             cpus: self.cpus.number,
-            lost: self
-                .source
-                .as_ref()
-                .map_or(self.lost, |source| source.lost()),
+            lost: self.lost_so_far(),
             departures: self.governor.summary(),
             locks: self.locks.report(),
             hang: self.hang_report(until_ns),

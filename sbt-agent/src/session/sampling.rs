@@ -43,13 +43,13 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
             );
         }
     }
-    let Some(path) = &settings.folded else {
+    let Some(named) = &settings.folded else {
         return Ok(None);
     };
     if settings.sample == 0 {
         return Err(Usage("--folded needs samples: add --sample 200".into()).into());
     }
-    output::for_stacks(path).map(Some)
+    output::for_stacks(named).map(Some)
 }
 
 /// See the module.
@@ -193,7 +193,9 @@ impl Session {
     /// Writes the folded stacks, if they were asked for.
     pub(super) fn write_folded(&mut self) -> anyhow::Result<()> {
         match (&self.sampling, &self.folded, &self.settings.folded) {
-            (Some(sampling), Some(file), Some(path)) => sampling.write(file, path, &self.model),
+            (Some(sampling), Some(file), Some(named)) => {
+                sampling.write(file, &named.path, &self.model)
+            }
             _ => Ok(()),
         }
     }

@@ -1,6 +1,9 @@
 //! Signals as data: which, and whether the terminal sent it to everyone.
 
-use std::io;
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use nix::sys::{
     signal::{SigSet, SigmaskHow, Signal},
@@ -118,18 +121,52 @@ impl Signals {
         };
         loop {
             let mut ready = fd.readable().await?;
-            if let Some(info) = fd.get_ref().read_signal()? {
-                let number = info.ssi_signo.cast_signed();
-                return Ok(Heard {
-                    number,
-                    // SI_KERNEL: the terminal driver, to its foreground group.
-                    // That it is gone it tells the session's leader alone.
-                    from_terminal: info.ssi_code == libc::SI_KERNEL && number != libc::SIGHUP,
-                });
+            if let Some(heard) = read(fd.get_ref())? {
+                return Ok(heard);
             }
             ready.clear_ready();
         }
     }
+
+    /// Where another thread may hear the same signals, while nobody waits for [`Self::next`].
+    pub fn ear(&self) -> io::Result<Ear> {
+        let fd = match &self.fd {
+            AsyncFdLater::Raw(raw) => raw.as_ref().ok_or(io::ErrorKind::NotConnected)?,
+            AsyncFdLater::Async(fd) => fd.get_ref(),
+        };
+        let fd = fd.as_fd().try_clone_to_owned()?;
+        // SAFETY: a copy of a descriptor that is one for signals.
+        Ok(Ear(unsafe { SignalFd::from_owned_fd(fd) }))
+    }
+}
+
+/// See [`Signals::ear`].
+pub struct Ear(SignalFd);
+
+impl Ear {
+    /// The next signal; `None` if there is none now.
+    pub fn next(&self) -> io::Result<Option<Heard>> {
+        read(&self.0)
+    }
+}
+
+impl AsFd for Ear {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn read(fd: &SignalFd) -> io::Result<Option<Heard>> {
+    let info = fd.read_signal()?;
+    Ok(info.map(|info| {
+        let number = info.ssi_signo.cast_signed();
+        Heard {
+            number,
+            // SI_KERNEL: the terminal driver, to its foreground group.
+            // That it is gone it tells the session's leader alone.
+            from_terminal: info.ssi_code == libc::SI_KERNEL && number != libc::SIGHUP,
+        }
+    }))
 }
 
 fn is_ignored(signal: Signal) -> bool {

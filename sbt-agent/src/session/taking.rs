@@ -23,6 +23,9 @@ impl Session {
         let mut first_ended = false;
         let mut first_replaced = false;
         for event in batch {
+            if let Some(time_ns) = self.lifetime.push(event) {
+                self.begin_program(time_ns);
+            }
             match event {
                 Event::Exit { tid, .. } => {
                     someone_ended = true;
@@ -56,7 +59,8 @@ impl Session {
                         self.first_ends = false;
                     }
                 }
-                // At once, too: it may have ended before all the places are found.
+                // At once: it may have ended before all the places are found. All that the batch
+                // tells of has happened: to look once shows it.
                 Event::Mapped { process, .. } if maps_changed.insert(*process) => {
                     self.look_at_maps(*process);
                 }
@@ -96,9 +100,6 @@ impl Session {
         self.narrate();
         self.write_down();
         View::heard(&mut self.view);
-        for process in maps_changed {
-            self.look_at_maps(process);
-        }
         self.first_ends |= first_ended;
         self.follow_up(has_forked, first_replaced, someone_ended);
     }

@@ -17,6 +17,7 @@ use crate::{
     report::Report,
     screen,
     terminal::{Ends, Relay, Terminal, stop_ourselves},
+    words::without_codes,
 };
 
 /// How often it is decided about departures.
@@ -148,6 +149,7 @@ impl Session {
             // It is stopped wherever watching ends.
             None => anyhow::bail!("the source has not been stopped"),
         };
+        self.settle_end(totals.lost > 0 || self.model.totals().lost > 0);
         if told_to_end || self.interrupted {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }
@@ -155,8 +157,12 @@ impl Session {
         let mut report = self.report(totals, ending == Some(Ending::Target));
         report.notes.extend(self.recording_note().await);
         // What cannot be written is no reason to leave the program alone, nor the other files.
-        let delivered = self.aside(|| deliver(&report)).await;
-        let delivered = delivered.and(self.write_folded()).and_then(|()| {
+        let told_to_end = told_to_end || self.interrupted;
+        let delivery = self.delivery(told_to_end).context("hearing signals")?;
+        let delivered = self.aside(|| delivery.write(|| deliver(&report))).await;
+        let delivery = self.delivery(told_to_end).context("hearing signals")?;
+        let stacks = delivery.write(|| self.write_folded());
+        let delivered = delivered.and(stacks).and_then(|()| {
             let is_lost = ending == Some(Ending::Lost);
             anyhow::ensure!(!is_lost, "watching ended before the program did");
             Ok(())
@@ -173,7 +179,8 @@ impl Session {
         match (delivered, self.exit_status) {
             // That it failed is what its caller must know, whatever else did.
             (Err(error), Some(status)) if status != 0 => {
-                self.tell(&format!("sbt: {}\n", printable(&format!("{error:#}"))));
+                let text = without_codes(&format!("{error:#}"));
+                self.tell(&format!("sbt: {}\n", printable(&text)));
                 Ok(Some(status))
             }
             (delivered, status) => delivered.map(|()| status),

@@ -14,7 +14,7 @@ use super::{
     find::{self, NAME, Trust},
     spec,
 };
-use crate::{rights::Writing, target::launch::Invoker};
+use crate::access;
 
 /// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one
 /// there. Returns the name as it will be read, and the file. Fails, with a line,
@@ -52,9 +52,13 @@ fn with_name(text: &str, site: &str, name: &str) -> Result<String, String> {
     Ok(document.to_string())
 }
 
-/// The file never is half written: a new one takes the place of the old.
+/// The file never is half written: a new one takes the place of the old. It is made with the rights of the caller, whose
+/// folder it is.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let _as_root = Writing::begin();
+    access::as_caller(|| replace(path, text))?
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension(format!("toml.{}", std::process::id()));
     let old = fs::metadata(path).ok();
     // Whoever else may write to the folder may have put something there, as a link.
@@ -63,20 +67,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         .create_new(true)
         .open(&new)?;
     let result = file.write_all(text.as_bytes()).and_then(|()| {
-        match (&old, Invoker::from_sudo()) {
-            (Some(old), _) => {
+        if let Some(old) = &old {
+            let mine = file.metadata()?;
+            if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {
                 fchown(&file, Some(old.uid()), Some(old.gid()))?;
-                file.set_permissions(old.permissions())?;
             }
-            // What sbt writes under sudo belongs to who called sudo.
-            (None, Some(invoker)) => {
-                fchown(
-                    &file,
-                    Some(invoker.uid.as_raw()),
-                    Some(invoker.gid.as_raw()),
-                )?;
-            }
-            (None, None) => {}
+            file.set_permissions(old.permissions())?;
         }
         fs::rename(&new, path)
     });

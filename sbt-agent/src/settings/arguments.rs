@@ -1,7 +1,7 @@
 //! The command line as a source of settings.
 
 use super::layer::{Given, Layer};
-use crate::{cli::Options, counters::Counter, gate::Asked};
+use crate::{access, cli::Options, counters::Counter, gate::Asked};
 
 /// What the command line says.
 pub fn layer(options: &Options) -> Layer {
@@ -37,7 +37,7 @@ pub fn layer(options: &Options) -> Layer {
             Given::new(all, "--events")
         }),
         sample: one(options.sample, "--sample"),
-        folded: one(options.folded.clone(), "--folded"),
+        folded: one(options.folded.clone().map(access::Named::typed), "--folded"),
         // They are no options of `run`.
         check: Asked::default(),
     }

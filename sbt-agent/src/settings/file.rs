@@ -1,6 +1,6 @@
 //! The text of a `sbt.toml` as a source of settings. Pure.
 
-use std::{ops::Range, path::PathBuf};
+use std::{ops::Range, path::Path};
 
 use toml::{
     Spanned,
@@ -13,6 +13,7 @@ use super::{
     spec, value,
 };
 use crate::{
+    access::Named,
     counters::{self, Counter},
     pattern::nearest,
     place::printable,
@@ -219,9 +220,11 @@ impl File<'_> {
         }
     }
 
-    pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<PathBuf>, String> {
+    pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<Named>, String> {
         let text = self.text_of(name, value, "the name of a file")?;
-        Ok(self.given(value, text.into()))
+        let line = self.line(&value.span());
+        let named = Named::in_settings(text.into(), Path::new(self.shown), line);
+        Ok(self.given(value, named))
     }
 
     fn flag(&self, key: &str, value: &Value) -> Result<Given<bool>, String> {

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::target::launch::Invoker;
+use crate::access;
 
 /// What the file is called.
 pub const NAME: &str = "sbt.toml";
@@ -39,7 +39,7 @@ impl Trust {
     pub fn of_this_process() -> Self {
         Self {
             user: nix::unistd::Uid::effective().as_raw(),
-            invoker: Invoker::from_sudo().map(|invoker| invoker.uid.as_raw()),
+            invoker: access::caller().map(|caller| caller.uid),
         }
     }
 
@@ -60,8 +60,12 @@ impl Trust {
 
 /// Looks for the file in `folder` and, if there is none, in each one above.
 /// `None` if there is none at all. Fails, with a line, if the nearest cannot be
-/// read.
+/// read. It is read with the rights of the caller: a link of that name may lead anywhere.
 pub fn nearest(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
+    access::as_caller(|| find(folder, trust)).map_err(|error| error.to_string())?
+}
+
+fn find(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
     for above in folder.ancestors() {
         let path = above.join(NAME);
         let shown = if above == folder {

@@ -1,9 +1,10 @@
 //! What one source says: the file, the environment or the command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use super::{Conceptual, Mark, Named, UserBarrier};
 use crate::{
+    access,
     counters::Counter,
     gate::Asked,
     pattern::Pattern,
@@ -72,7 +73,7 @@ pub struct Layer {
     /// A second.
     pub sample: Option<Given<u32>>,
     /// For flame graphs.
-    pub folded: Option<Given<PathBuf>>,
+    pub folded: Option<Given<access::Named>>,
     /// Rules; those of a stronger source replace those that speak of the same.
     pub check: Asked,
 }

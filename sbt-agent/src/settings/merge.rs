@@ -5,10 +5,9 @@ use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     fmt::Display,
     hash::Hash,
-    path::PathBuf,
 };
 
-use crate::counters::MAX_NAMED;
+use crate::{access, counters::MAX_NAMED};
 
 use super::{
     Settings, known,
@@ -229,12 +228,12 @@ impl Table {
     fn file(
         &mut self,
         setting: &'static str,
-        given: Option<Given<PathBuf>>,
-        default: Option<PathBuf>,
-    ) -> Option<PathBuf> {
+        given: Option<Given<access::Named>>,
+        default: Option<access::Named>,
+    ) -> Option<access::Named> {
         let given = given.map(|given| Given::new(Some(given.value), given.origin));
         self.one(setting, given, default, |path| match path {
-            Some(path) => path.to_string_lossy().into_owned(),
+            Some(named) => named.path.to_string_lossy().into_owned(),
             None => NONE.into(),
         })
     }

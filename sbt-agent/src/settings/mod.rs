@@ -4,9 +4,10 @@
 //! Each source becomes a [`layer::Layer`]; [`merge`] makes one [`Settings`] of
 //! them, and a table that tells where each value came from.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{
+    access,
     counters::Counter,
     gate::Asked,
     pattern::Pattern,
@@ -89,7 +90,7 @@ pub struct Settings {
     /// Samples a second of a thread's time on a CPU; 0: none.
     pub sample: u32,
     /// Where folded stacks of the samples go.
-    pub folded: Option<PathBuf>,
+    pub folded: Option<access::Named>,
     /// The rules of `sbt check`.
     pub check: Asked,
 }

@@ -13,15 +13,21 @@
 //! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
 
 use std::{
+    cell::OnceCell,
     collections::{HashMap, VecDeque},
-    iter::repeat,
+    rc::Rc,
 };
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::debuginfo::Symbol;
-use super::elf::{Segment, code_at, imported_at};
+use super::elf::{Imports, Segment, code_at};
 use crate::recognise::Relation;
+
+mod counted;
+mod graphs;
+
+pub(super) use graphs::Graphs;
 
 /// Of longer functions not all is read, bytes.
 const MAX_FUNCTION: u64 = 1 << 16;
@@ -119,12 +125,16 @@ struct Node {
 #[derive(Debug)]
 struct Graph {
     nodes: Vec<Node>,
+    /// What the nodes are.
+    instructions: Vec<Instruction>,
     /// Which may come right before each.
     before: Vec<Vec<usize>>,
     /// Those that take a mutex, rising.
     locks: Vec<usize>,
     /// Those that give one back, or try to take it, rising.
     yields: Vec<usize>,
+    /// See [`Graph::with_yields_free`].
+    yields_free: OnceCell<Box<Graph>>,
 }
 
 /// What is known of what is called.
@@ -171,53 +181,73 @@ impl Known {
 pub(super) struct Code<'a> {
     pub(super) image: &'a [u8],
     pub(super) segments: &'a [Segment],
+    pub(super) imports: &'a Imports,
+    /// What of it has been decoded.
+    pub(super) graphs: &'a Graphs,
     /// Which function an address is in.
     pub(super) function: &'a dyn Fn(u64) -> Option<Symbol>,
-    /// The same of many addresses, which must rise, where they have names; or nothing.
-    pub(super) names: &'a dyn Fn(&[u64]) -> Vec<Option<Symbol>>,
+    /// The same where it has a name.
+    pub(super) named: &'a dyn Fn(u64) -> Option<Symbol>,
+}
+
+impl Code<'_> {
+    /// The function around a call, by its return address.
+    fn around(&self, returns: u64) -> Option<Symbol> {
+        (self.function)(returns.wrapping_sub(1))
+    }
+
+    fn imported_at(&self, address: u64) -> Option<String> {
+        self.imports.at(self.image, self.segments, address)
+    }
+
+    /// A function's instructions, decoded once for all that is asked of it.
+    fn graph(&self, symbol: &Symbol) -> Option<Rc<Graph>> {
+        self.graphs.get(symbol.start, || {
+            let size = symbol.size.min(MAX_FUNCTION);
+            let code = code_at(self.image, self.segments, symbol.start, size)?;
+            let of = |to: u64| {
+                let own = || Some((self.named)(to).filter(|named| named.start == to)?.name);
+                let name = self.imported_at(to).or_else(own);
+                (to, name.map_or(Known::Nothing, |name| Known::of(&name)))
+            };
+            let known = |targets: &[u64]| targets.iter().map(|to| of(*to)).collect();
+            Some(Graph::new(code.bytes, symbol.start, known))
+        })
+    }
+}
+
+/// Where the function begins around a call of a wait or a wake, by its return address, if it is
+/// one of which [`relation`] may say that threads are kept out there, or let in.
+pub(super) fn with_phases(code: &Code<'_>, returns: u64) -> Option<u64> {
+    let symbol = code.around(returns)?;
+    let graph = code.graph(&symbol)?;
+    let call = graph.call_before(returns)?;
+    (graph.calls_of(graph.nodes[call].flow).len() <= MAX_PAIRS).then_some(symbol.start)
 }
 
 /// How a call of a function that wakes stands to one of a function that waits, by
 /// the addresses to which they return in the numbering of the file. `until`: the function
 /// waits until its condition is true, however often it is woken.
 pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Relation {
-    let Code {
-        image,
-        segments,
-        function,
-        names,
-    } = *code;
-    let around = |address: u64| function(address.wrapping_sub(1));
-    let (Some(waits), Some(wakes)) = (&around(wait), &around(wake)) else {
+    let (Some(waits), Some(wakes)) = (&code.around(wait), &code.around(wake)) else {
         return Relation::Unknown;
     };
     if NAMED.contains(&waits.name.as_str()) {
         return Relation::Counted;
     }
-    let read = |symbol: &Symbol| {
-        let size = symbol.size.min(MAX_FUNCTION);
-        let code = code_at(image, segments, symbol.start, size)?;
-        let known = |targets: &[u64]| {
-            let named = names(targets).into_iter().chain(repeat(None));
-            let of = |(to, named): (&u64, Option<Symbol>)| {
-                let own = || Some(named.filter(|named| named.start == *to)?.name);
-                let name = imported_at(image, segments, *to).or_else(own);
-                (*to, name.map_or(Known::Nothing, |name| Known::of(&name)))
-            };
-            targets.iter().zip(named).map(of).collect()
-        };
-        Some(Graph::new(code.bytes, symbol.start, known))
-    };
-    let Some(around_wake) = read(wakes) else {
+    let Some(around_wake) = code.graph(wakes) else {
         return Relation::Unknown;
     };
     if waits.start == wakes.start {
         return match (around_wake.call_before(wait), around_wake.call_before(wake)) {
-            (Some(wait), Some(wake)) => around_wake.relation(wait, wake, until),
+            (Some(wait), Some(wake)) => {
+                let relation = around_wake.relation(wait, wake, until);
+                around_wake.checked(relation, &[wait], &[wake], until)
+            }
             _ => Relation::Unknown,
         };
     }
-    let Some(around_wait) = read(waits) else {
+    let Some(around_wait) = code.graph(waits) else {
         return Relation::Unknown;
     };
     let (Some(wait), Some(wake)) = (around_wait.call_before(wait), around_wake.call_before(wake))
@@ -228,15 +258,16 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     // seems to come from where it was called.
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
-            return around_wait.compare(&[wait], &around_wait.jumps_out(|_| true), until);
+            return around_wait.decided(&[wait], &around_wait.jumps_out(|_| true), until);
         }
         // Through a pointer anything may have been called.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
             let wakes = around_wait.jumps_out(|to| {
-                imported_at(image, segments, to).is_some_and(|name| WAKING.contains(&name.as_str()))
+                code.imported_at(to)
+                    .is_some_and(|name| WAKING.contains(&name.as_str()))
             });
             if !wakes.is_empty() {
-                return around_wait.compare(&[wait], &wakes, until);
+                return around_wait.decided(&[wait], &wakes, until);
             }
         }
         _ => {}
@@ -246,7 +277,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     if others.is_empty() {
         Relation::Apart
     } else {
-        around_wake.compare(&others, &[wake], until)
+        around_wake.decided(&others, &[wake], until)
     }
 }
 
@@ -254,6 +285,7 @@ impl Graph {
     /// `known`: what is known of functions at addresses, which rise.
     fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
         let mut nodes = Vec::new();
+        let mut instructions = Vec::new();
         for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
             if instruction.is_invalid() {
                 break;
@@ -274,12 +306,15 @@ impl Graph {
                 flow,
                 locks: instruction.has_lock_prefix() && instruction.mnemonic() == Mnemonic::Cmpxchg,
             });
+            instructions.push(instruction);
         }
         let mut this = Self {
             before: vec![Vec::new(); nodes.len()],
             locks: Vec::new(),
             yields: Vec::new(),
+            yields_free: OnceCell::new(),
             nodes,
+            instructions,
         };
         let calls = this.nodes.iter().filter_map(|node| match node.flow {
             Flow::Call(Callee::At(to)) => Some(to),
@@ -447,28 +482,87 @@ impl Graph {
     }
 
     /// The same function, of which calls that yield a mutex do not count.
-    fn with_yields_free(&self) -> Self {
-        let mut nodes = self.nodes.clone();
-        for index in &self.yields {
-            nodes[*index].flow = Flow::Next;
-        }
-        Self {
-            nodes,
-            before: self.before.clone(),
-            locks: self.locks.clone(),
-            yields: Vec::new(),
+    fn with_yields_free(&self) -> &Self {
+        self.yields_free.get_or_init(|| {
+            let mut nodes = self.nodes.clone();
+            for index in &self.yields {
+                nodes[*index].flow = Flow::Next;
+            }
+            Box::new(Self {
+                nodes,
+                instructions: self.instructions.clone(),
+                before: self.before.clone(),
+                locks: self.locks.clone(),
+                yields: Vec::new(),
+                yields_free: OnceCell::new(),
+            })
+        })
+    }
+
+    /// The same of several, and of those that a test decides between whether it counts.
+    fn decided(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+        self.checked(self.compare(waits, wakes, until), waits, wakes, until)
+    }
+
+    /// What a relation is, whatever the test between the two asks.
+    fn checked(
+        &self,
+        relation: Relation,
+        waits: &[usize],
+        wakes: &[usize],
+        until: bool,
+    ) -> Relation {
+        let is_counted = match relation {
+            Relation::Alternatives => self.is_counted(waits, wakes, until),
+            Relation::Lacking => self.with_yields_free().is_counted(waits, wakes, until),
+            _ => return relation,
+        };
+        if is_counted {
+            relation
+        } else {
+            Relation::Either
         }
     }
 
-    /// `until`: see [`relation`].
-    fn compare(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+    /// Whether a test that decides between waiting and waking asks how many have come: from
+    /// there the one way leads only to the one and the other only to the other, and who has
+    /// woken others does not go on in the same way as who need not.
+    fn is_counted(&self, waits: &[usize], wakes: &[usize], until: bool) -> bool {
+        let (to_wait, to_wake) = self.ways(waits, wakes, until);
+        let after_wake = self.after(wakes, &to_wait);
+        let past = [waits, wakes].concat();
+        let decides = |wake: usize, wait: usize| {
+            let between = to_wake[wake].saturating_add(to_wait[wait]);
+            between <= MAX_BETWEEN
+                && to_wait[wake] == FAR
+                && to_wake[wait] == FAR
+                && after_wake > to_wait[wait]
+        };
+        self.nodes.iter().enumerate().any(|(index, node)| {
+            let Flow::Branch(to) = node.flow else {
+                return false;
+            };
+            let (Some(next), Some(to)) = (self.find(node.next), self.find(to)) else {
+                return false;
+            };
+            (decides(next, to) || decides(to, next)) && counted::is_counted(self, index, &past)
+        })
+    }
+
+    /// From each instruction, how many calls there are on the way to a wait, and to a wake.
+    fn ways(&self, waits: &[usize], wakes: &[usize], until: bool) -> (Vec<u8>, Vec<u8>) {
         // Who waits until something is true, and then takes the mutex, has come to its next
         // round: what it does there does not follow from the waiting. Who takes it to look
         // once more, and waits by that, has not.
         let again = self.calls_between(waits, wakes, true);
         let walls = until || self.after(waits, &again) <= MAX_BETWEEN;
         let to_wake = self.calls_between(wakes, waits, walls);
-        let to_wait = self.calls_between(waits, wakes, walls);
+        (self.calls_between(waits, wakes, walls), to_wake)
+    }
+
+    /// `until`: see [`relation`].
+    fn compare(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
+        let (to_wait, to_wake) = self.ways(waits, wakes, until);
         if self.after(waits, &to_wake) <= MAX_BETWEEN || self.after(wakes, &to_wait) == 0 {
             return Relation::InTurn;
         }

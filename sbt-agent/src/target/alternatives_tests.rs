@@ -2,7 +2,8 @@ use super::*;
 
 /// Assembles a function from one letter an instruction, each padded to eight bytes: `w`
 /// waits, `b` wakes, `l` takes a mutex, `a` does so by itself, `y` yields it, `c` calls
-/// something else, `x` something that does not return, `r` returns, `.` does nothing; a digit
+/// something else, `x` something that does not return, `r` returns, `.` does nothing; `n` adds to
+/// what all threads have, `t` tests a register, `m` tests what all threads have; a digit
 /// jumps to the place of that digit in brackets if a test says so, a digit after `!` always.
 fn compare(source: &str) -> Relation {
     let graph = graph(source);
@@ -47,6 +48,12 @@ fn graph(source: &str) -> Graph {
             // lock cmpxchg [rdi], ecx
             'a' => code.extend_from_slice(&[0xf0, 0x0f, 0xb1, 0x0f]),
             'l' => near(&[0xe8], 50_000),
+            // lock add dword ptr [rdi], 1
+            'n' => code.extend_from_slice(&[0xf0, 0x83, 0x07, 0x01]),
+            // test esi, esi
+            't' => code.extend_from_slice(&[0x85, 0xf6]),
+            // cmp dword ptr [rdi], 5
+            'm' => code.extend_from_slice(&[0x83, 0x3f, 0x05]),
             'r' => code.push(0xc3),
             '.' => code.push(0x90),
             '!' => {
@@ -63,6 +70,10 @@ fn graph(source: &str) -> Graph {
             code.push(0x90);
         }
     }
+    of_code(&code)
+}
+
+fn of_code(code: &[u8]) -> Graph {
     let known = |targets: &[u64]| {
         let of = |to: &u64| match to {
             40_000 => Known::NeverReturns,
@@ -72,7 +83,81 @@ fn graph(source: &str) -> Graph {
         };
         targets.iter().map(|to| (*to, of(to))).collect()
     };
-    Graph::new(&code, 0, known)
+    Graph::new(code, 0, known)
+}
+
+/// The same as [`compare`], with a look at what the test asks.
+fn decided(source: &str) -> Relation {
+    decided_by(&graph(source))
+}
+
+fn decided_by(graph: &Graph) -> Relation {
+    let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
+    graph.decided(&of(10_000), &of(20_000), false)
+}
+
+#[test]
+fn the_test_of_a_barrier_counts_who_has_come() {
+    use Relation::{Alternatives, Either, InTurn};
+    // Add one; if last goto 1; do wait while not 2; return; 1: wake; return
+    assert_eq!(decided("n1(2)w2r(1)br"), Alternatives);
+    assert_eq!(decided("n.1(2)w2r(1)br"), Alternatives);
+    // Whose part the thread plays; what others have left there.
+    assert_eq!(decided("t1(2)w2r(1)br"), Either);
+    assert_eq!(decided("m1(2)w2r(1)br"), Either);
+    assert_eq!(decided("nt1(2)w2r(1)br"), Either);
+    // What is counted and then looked at; in a function that is called between it is not known.
+    assert_eq!(decided("nm1(2)w2r(1)br"), Alternatives);
+    assert_eq!(decided("nc1(2)w2r(1)br"), Either);
+    // One part wakes others if they sleep, which it counts; what it does next is the same then.
+    assert_eq!(decided("(0)t1ccn2b(2)c!0(1)wcc!0"), Either);
+    assert_eq!(decided("(0)t1ccn2b(2)!0(1)wcc!0"), InTurn);
+}
+
+/// A function with such a test: `je` to the wake, else a wait.
+fn with_test(test: &[u8]) -> Relation {
+    let mut code = test.to_vec();
+    code.extend_from_slice(&[0x74, 6]);
+    for (to, wakes) in [(10_000, false), (20_000, true)] {
+        let end = i32::try_from(code.len()).unwrap() + 5;
+        code.push(0xe8);
+        code.extend_from_slice(&(to - end).to_le_bytes());
+        if !wakes {
+            code.push(0xc3);
+        }
+    }
+    code.push(0xc3);
+    decided_by(&of_code(&code))
+}
+
+#[test]
+fn to_read_add_and_write_is_to_count() {
+    use Relation::{Alternatives, Either};
+    // mov eax, [rdi]; lea edx, [rax+1]; mov [rdi], edx; cmp edx, esi
+    let counts = [0x8b, 0x07, 0x8d, 0x50, 0x01, 0x89, 0x17, 0x39, 0xf2];
+    assert_eq!(with_test(&counts), Alternatives);
+    // To another place: mov [rdi+8], edx
+    let elsewhere = [0x8b, 0x07, 0x8d, 0x50, 0x01, 0x89, 0x57, 0x08, 0x39, 0xf2];
+    assert_eq!(with_test(&elsewhere), Either);
+    // mov eax, 1; lock xadd [rdi], eax; add eax, 1; cmp eax, esi
+    let adds = [
+        0xb8, 1, 0, 0, 0, 0xf0, 0x0f, 0xc1, 0x07, 0x83, 0xc0, 0x01, 0x39, 0xf0,
+    ];
+    assert_eq!(with_test(&adds), Alternatives);
+    // Without optimisation, each through a pointer on the stack: mov rax, [rbp-8]; mov eax,
+    // [rax]; lea edx, [rax+1]; mov rax, [rbp-8]; mov [rax], edx; mov rax, [rbp-8]; mov edx,
+    // [rax]; cmp edx, esi
+    let plain = [
+        0x48, 0x8b, 0x45, 0xf8, 0x8b, 0x00, 0x8d, 0x50, 0x01, 0x48, 0x8b, 0x45, 0xf8, 0x89, 0x10,
+        0x48, 0x8b, 0x45, 0xf8, 0x8b, 0x10, 0x39, 0xf2,
+    ];
+    assert_eq!(with_test(&plain), Alternatives);
+    // A variable of the thread's own: push rbp; mov rbp, rsp; add dword ptr [rbp-4], 1
+    let own = [0x55, 0x48, 0x89, 0xe5, 0x83, 0x45, 0xfc, 0x01];
+    assert_eq!(with_test(&own), Either);
+    // One of the thread alone: lock add dword ptr fs:[0x10], 1
+    let of_thread = [0xf0, 0x64, 0x83, 0x04, 0x25, 0x10, 0, 0, 0, 0x01];
+    assert_eq!(with_test(&of_thread), Either);
 }
 
 /// Each wait with each wake, in their order.

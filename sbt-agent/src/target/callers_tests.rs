@@ -14,17 +14,23 @@ const HEAD: &str = "
     volatile long cell;
     ";
 
+/// From where is walked in a program, and its calls.
+fn search(source: &str) -> (Vec<At>, Rc<Calls>) {
+    let options = ["-O2", "-pthread", "-fno-optimize-sibling-calls"];
+    let calls = Calls::of(Rc::new(Unwind::of(map(&options, source)).unwrap())).unwrap();
+    let calls = Rc::new(calls);
+    let mut callers = Callers::default();
+    callers.add(0, Rc::clone(&calls));
+    let names = HashSet::from(["pthread_barrier_wait".to_owned()]);
+    (callers.walked(&[], &names), calls)
+}
+
 /// The functions from which is walked, by name, each as often as it is.
 fn walked(body: &str) -> Vec<String> {
     let source = format!("{HEAD}{body}");
     let options = ["-O2", "-pthread", "-fno-optimize-sibling-calls"];
     let image = map(&options, &source);
-    let calls = Calls::of(Rc::new(Unwind::of(map(&options, &source)).unwrap())).unwrap();
-    let calls = Rc::new(calls);
-    let mut callers = Callers::default();
-    callers.add(0, Rc::clone(&calls));
-    let names = HashSet::from(["pthread_barrier_wait".to_owned()]);
-    let found = callers.walked(&[], &names);
+    let (found, calls) = search(&source);
     let function = |at: &At| {
         let start = calls.function(at.1 - 1).unwrap();
         let names: Vec<&str> = body
@@ -154,4 +160,109 @@ fn calls_through_pointers_take_no_room_from_direct_ones() {
     let found = walked(&format!("{body}{MAIN}"));
     assert!(found.contains(&"wrapper".to_owned()));
     assert!(found.len() <= MAX_WALKED);
+}
+
+/// A library of a source, whose calls are read when they are asked for: how often is counted.
+fn library(
+    source: &str,
+) -> (
+    Arc<ProbedFile>,
+    Rc<Cell<usize>>,
+    impl Fn() -> Option<Read> + 'static,
+) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("lib.so");
+    let options = [
+        "-O2",
+        "-pthread",
+        "-fno-optimize-sibling-calls",
+        "-shared",
+        "-fPIC",
+    ];
+    std::fs::write(&path, &map(&options, source)[..]).unwrap();
+    let file = Arc::new(ProbedFile::open(&path, &path).unwrap());
+    let times = Rc::new(Cell::new(0));
+    let (of, counted) = (Arc::clone(&file), Rc::clone(&times));
+    let read = move || {
+        counted.set(counted.get() + 1);
+        let unwind = Rc::new(Unwind::of(of.image().ok()?)?);
+        Some(Read {
+            calls: Rc::new(Calls::of(unwind)?),
+            of_libraries: HashSet::new(),
+        })
+    };
+    (file, times, read)
+}
+
+#[test]
+fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
+    let sources = [
+        // Calls a barrier, and is called from two places of the next.
+        "#include <pthread.h>
+         extern pthread_barrier_t b; extern volatile long cell;
+         void outer(void) { pthread_barrier_wait(&b); cell++; }",
+        "void outer(void); extern volatile long cell;
+         void first(void) { outer(); cell++; }
+         void second(void) { outer(); cell++; }",
+        "extern volatile long cell; void other(void); void third(void) { other(); cell++; }",
+        "#include <math.h>
+         double fourth(double x) { return sin(x) + cos(x); }",
+    ];
+    let names = HashSet::from(["pthread_barrier_wait".to_owned()]);
+    let mut lazy = Callers::default();
+    let mut eager = Callers::default();
+    let mut times = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        let (file, read_times, read) = library(source);
+        eager.add(number, read().unwrap().calls);
+        read_times.set(0);
+        times.push(read_times);
+        assert_eq!(lazy.concerns(&file, &names), number == 0 || number == 1);
+        lazy.expect(number, &file, read);
+        // As after each library that is loaded.
+        let _found = lazy.walked(&[], &names);
+    }
+    let found = lazy.walked(&[], &names);
+    assert_eq!(found, eager.walked(&[], &names));
+    assert_eq!(found.len(), 1, "only from the one that two call");
+    let times: Vec<usize> = times.iter().map(|times| times.get()).collect();
+    assert_eq!(times, [1, 1, 0, 0]);
+}
+
+#[test]
+fn the_nearest_callers_come_first_where_there_are_more_than_there_is_room_for() {
+    use std::fmt::Write as _;
+    // 40 functions that call a barrier, each called from 40 places of as many functions.
+    let mut body = String::new();
+    for inner in 0..40 {
+        write!(
+            body,
+            "F void near{inner}(void) {{ cell += {inner}; pthread_barrier_wait(&b); cell++; }}\n"
+        )
+        .unwrap();
+    }
+    for outer in 0..60 {
+        write!(body, "F void far{outer}(void) {{ ").unwrap();
+        for inner in 0..40 {
+            write!(body, "near{inner}(); cell += {outer}; ").unwrap();
+        }
+        body += "}\n";
+    }
+    body += "F void *work(void *p) { ";
+    for outer in 0..60 {
+        write!(body, "far{outer}(); cell++; far{outer}(); cell++; ").unwrap();
+    }
+    body += "return p; }";
+    let source = format!("{HEAD}{body}{MAIN}");
+    let (found, calls) = search(&source);
+    assert_eq!(found.len(), MAX_WALKED);
+    let image = map(&["-O2", "-pthread", "-fno-optimize-sibling-calls"], &source);
+    let found: HashSet<u64> = found
+        .iter()
+        .filter_map(|at| calls.function(at.1 - 1))
+        .collect();
+    for inner in 0..40 {
+        let near = format!("near{inner}");
+        assert!(found.contains(&symbol(&image, &near)), "{near}");
+    }
 }

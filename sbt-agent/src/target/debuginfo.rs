@@ -33,7 +33,8 @@ pub use self::lookup::{Line, Spot};
 use self::sections::Lines;
 use self::symbols::{ByAddress, Symbols};
 pub use self::symbols::{Symbol, TooMany};
-use crate::target::elf::{ElfError, load_segments, map, open_regular};
+use crate::access::target::open_as_sbt;
+use crate::target::elf::{ElfError, load_segments, map};
 
 /// Deeper inlining than this is not shown.
 const MAX_FRAMES: usize = 64;
@@ -80,15 +81,15 @@ pub struct DebugInfo {
 impl DebugInfo {
     /// Opens a file, and what separate debug files there are for it.
     ///
-    /// `path` is how sbt can open the file, for example `/proc/PID/map_files/…`
-    /// or `/proc/self/fd/N`; `logical` is its path as the target sees it, beside
+    /// `path` opens the file with the rights of sbt: a link of the kernel, as
+    /// `/proc/self/fd/N` is, to what was opened before; `logical` is its path as the target sees it, beside
     /// which debug files lie; `root` is where the target's `/` is, for example
     /// `/proc/PID/root`.
     ///
     /// # Errors
     /// The file cannot be read or is not a 64-bit x86 ELF file.
     pub fn open(path: &Path, logical: &Path, root: &Path) -> Result<Self, OpenError> {
-        let opened = open_regular(path)?;
+        let opened = open_as_sbt(path)?;
         let file = map(&opened)?;
         load_segments(&file)?;
         let place = separate::Place { logical, root };
@@ -100,7 +101,7 @@ impl DebugInfo {
             separate: None,
             supplementary: None,
         };
-        let mut path = place.in_root(logical);
+        let mut path = logical.to_owned();
         if !sections::has_lines(&info.file)
             && let Some(separate) = place.separate(&info.file, &opened.metadata()?)
         {
@@ -148,9 +149,12 @@ impl DebugInfo {
 
     /// By the symbol tables: where the function begins that spans the address, and its name.
     fn symbol_at(&self, vaddr: u64) -> Option<(u64, String)> {
-        let symbols = self.symbols();
-        let functions = self.functions.get_or_init(|| symbols.by_address());
-        symbols.at(vaddr, functions)
+        self.symbols().at(vaddr, self.by_address())
+    }
+
+    /// Where the functions of the symbol tables are: the tables are read for it once.
+    fn by_address(&self) -> &ByAddress {
+        self.functions.get_or_init(|| self.symbols().by_address())
     }
 
     /// The file that DWARF is read from.

@@ -286,7 +286,9 @@ fn ask(image: &[u8], addresses: &[u64]) {
             let _ = info.first_is_pointer(address);
             let _ = info.register(address, 1);
         }
-        let _ = info.spanning(&[0, addresses[0], u64::MAX]);
+        for address in [0, addresses[0], u64::MAX] {
+            let _ = info.spanning(address);
+        }
         for name in ["work", "wrapper", "main"] {
             let _ = info.functions(name);
             let _ = info.functions_exactly(name);

@@ -10,15 +10,15 @@ mod dynamic;
 mod imports;
 mod layout;
 pub(super) mod names;
+mod offered;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::hash::BuildHasher;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use memmap2::Mmap;
 use object::elf::{self, FileHeader64, ProgramHeader64};
@@ -26,13 +26,15 @@ use object::read::elf::{
     ElfFile64, FileHeader, ProgramHeader, SectionHeader as _, Sym, SymbolTable,
 };
 use object::{LittleEndian, Object, ObjectSymbol as _};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sbt_common::layout as objects;
+
+pub use crate::access::target::open as open_regular;
 
 use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at, data_at, is_after_call, is_after_direct_call};
 pub(super) use dynamic::Dynamic;
-pub(super) use imports::{imported_at, imported_through, jumps_through};
+pub(super) use imports::{Imports, jumps_through};
+pub(super) use offered::DynamicNames;
 
 /// More points than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;
@@ -221,41 +223,6 @@ pub enum ElfError {
     /// It would take a time or memory out of all proportion to read it.
     #[error("damaged ELF file: {0}")]
     Excessive(&'static str),
-}
-
-/// Opens a regular file for reading. A path that a target names may lead to a
-/// pipe or a device: opening must neither wait nor set anything off.
-///
-/// # Errors
-/// It cannot be opened, or is something else than a regular file.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
-    only_regular(file)
-}
-
-/// The same for a path below another root: links in it lead nowhere else.
-///
-/// # Errors
-/// As above.
-pub fn open_regular_below(root: &Path, path: &Path) -> io::Result<File> {
-    let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let file = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
-    only_regular(File::from(file))
-}
-
-fn only_regular(file: File) -> io::Result<File> {
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "not a regular file",
-        ));
-    }
-    Ok(file)
 }
 
 /// Maps the whole of a file, to be given to the other functions as an image.

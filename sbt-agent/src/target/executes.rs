@@ -5,7 +5,7 @@
 use std::{
     collections::HashSet,
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs,
     io::Read,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
@@ -124,7 +124,7 @@ fn is_elf(path: &Path) -> bool {
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0);
     let mut start = [0; 4];
     is_file
-        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
+        && elf::open_regular(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
         && start == *b"\x7fELF"
 }
 

@@ -8,6 +8,7 @@ use std::{
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use memmap2::Mmap;
@@ -15,7 +16,7 @@ use sbt_common::layout;
 
 use super::{
     debuginfo::DebugInfo,
-    elf::{self, ElfError, Function, Point},
+    elf::{self, DynamicNames, ElfError, Function, Point},
     wanted::{Binary, Offer, Wanted},
 };
 
@@ -63,6 +64,8 @@ pub struct ProbedFile {
     /// Where sbt finds the target's `/`.
     root: PathBuf,
     file: File,
+    /// See [`Self::dynamic_names`].
+    dynamic_names: OnceLock<DynamicNames>,
 }
 
 impl ProbedFile {
@@ -94,6 +97,7 @@ impl ProbedFile {
             inlined: Vec::new(),
             root: PathBuf::from("/"),
             file,
+            dynamic_names: OnceLock::new(),
         })
     }
 
@@ -178,8 +182,24 @@ impl ProbedFile {
 
     /// Whether it uses a function of another file that has one of these names.
     pub fn imports_any(&self, names: &HashSet<String>) -> bool {
-        self.image()
-            .is_ok_and(|image| elf::imports_any(&image, names))
+        let known = self.dynamic_names();
+        let mut numbers = names.iter().map(|name| DynamicNames::number(name));
+        // Another name may have the same number.
+        numbers.any(|number| known.may_import(number))
+            && self
+                .image()
+                .is_ok_and(|image| elf::imports_any(&image, names))
+    }
+
+    /// The names of its symbols for the dynamic linker, read once.
+    pub(super) fn dynamic_names(&self) -> &DynamicNames {
+        self.dynamic_names.get_or_init(|| {
+            let image = self.image();
+            image.map_or_else(
+                |_| DynamicNames::default(),
+                |image| DynamicNames::of(&image),
+            )
+        })
     }
 
     /// Whether it is a library that has barriers of its own: a C library, or the

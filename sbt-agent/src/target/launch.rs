@@ -6,16 +6,18 @@ use std::{
     fs::File,
     io::{self, Read as _},
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-        unix::ffi::OsStrExt as _,
+        fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::{ffi::OsStrExt as _, process::CommandExt as _},
     },
     path::Path,
+    process::Command,
 };
 
 use anyhow::Context as _;
 use nix::{
     errno::Errno,
     fcntl::OFlag,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     unistd::{ForkResult, Gid, Pid, Uid, User, fork, pipe2},
 };
 use thiserror::Error;
@@ -108,6 +110,16 @@ impl Invoker {
             return format!("user {}", self.uid);
         }
         self.name.to_string_lossy().into_owned()
+    }
+
+    /// All groups of this user.
+    pub fn groups(&self) -> Vec<Gid> {
+        let all = if self.name.is_empty() {
+            None
+        } else {
+            nix::unistd::getgrouplist(&self.name, self.gid).ok()
+        };
+        all.unwrap_or_else(|| vec![self.gid])
     }
 
     /// Becomes this user for good. Between fork and exec only.
@@ -327,6 +339,17 @@ fn execute_as(
     execute(path, arguments).into()
 }
 
+/// Has a command find signals as sbt's own caller left them.
+pub fn as_called(command: &mut Command) {
+    // SAFETY: nothing but system calls is done between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            dispositions::restore();
+            Ok(())
+        });
+    }
+}
+
 /// Executes a program as a shell would: a text without `#!` is a script for
 /// the shell, but what is no text is not, whatever execvp makes of it.
 fn execute(path: Option<&CString>, arguments: &[CString]) -> Errno {
@@ -489,6 +512,12 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     // SAFETY: the kernel has just given this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether the process of a descriptor has ended, with all of its threads.
+pub fn has_ended(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::access::target;
+
 use super::{
     elf,
     gain::{self, Who},
@@ -100,7 +102,13 @@ pub fn well_known() -> Vec<PathBuf> {
 /// Finds a program as execvp does: `name` itself if it has a slash, else in the
 /// folders of `path`, the value of `PATH`. `None` if there is no such file that
 /// somebody may execute.
+///
+/// It is looked for with the rights of the user that will execute it.
 pub fn find_program(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    target::act(|| find_executable(name, path)).ok()?
+}
+
+fn find_executable(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let executable = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
         (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then_some(())

@@ -30,6 +30,7 @@ use super::{
     elf::{self, Dynamic},
     files::FileId,
 };
+use crate::access::target;
 use cache::Cache;
 use cpu::Cpu;
 use walk::{Files, Found, Object, TooMuch};
@@ -103,7 +104,7 @@ pub fn libraries(
         return None;
     };
     // $ORIGIN is where the file lies, whatever links lead to it.
-    let program = fs::canonicalize(program).ok()?;
+    let program = target::act(|| fs::canonicalize(program)).ok()?.ok()?;
     let (program, linker) = ((&*program, of_program), (interpreter, of_linker));
     let image = elf::open_regular(interpreter).and_then(|file| elf::map(&file));
     let image = image.ok()?;
@@ -261,7 +262,7 @@ impl Files for Disk<'_> {
             Err(error) => {
                 if let Some(folder) = folder
                     && error.kind() == ErrorKind::NotFound
-                    && !folder.is_dir()
+                    && target::act(|| !folder.is_dir()).unwrap_or_default()
                 {
                     self.absent.insert(folder.to_owned());
                 }

@@ -401,10 +401,7 @@ fn endless_lists_are_given_up() {
     let program = build(folder.path(), "program", MAIN, &options);
     let image = fs::read(&program).unwrap();
     let interpreter = elf::interpreter(&image).unwrap();
-    assert_eq!(
-        libraries(&program, &interpreter, false, &plain()),
-        None
-    );
+    assert_eq!(libraries(&program, &interpreter, false, &plain()), None);
 }
 
 proptest! {

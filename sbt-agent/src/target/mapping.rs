@@ -9,8 +9,9 @@ use std::{
 
 use thiserror::Error;
 
+use crate::access::target;
+
 use super::{
-    elf,
     files::{FileId, ProbedFile},
     process::folder,
     vdso,
@@ -47,11 +48,11 @@ impl Mapping {
     /// deleted files and other namespaces but not for everyone, else by path.
     pub fn file(&self, pid: u32) -> Result<File, Closed> {
         if vdso::is(&self.path) {
-            let file = vdso::path().and_then(|path| elf::open_regular(&path));
+            let file = vdso::path().and_then(|path| target::open_as_sbt(&path));
             return file.map_err(|_| Closed::Gone);
         }
         let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
-        elf::open_regular(Path::new(&link)).or_else(|by_link| {
+        target::open_as_sbt(Path::new(&link)).or_else(|by_link| {
             let by_path = self.by_path(pid);
             by_path.map_err(|by_path| {
                 let root = fs::read_link(folder(pid).join("root"));
@@ -63,14 +64,15 @@ impl Mapping {
 
     /// By its path below the target's root; of one that has changed its root, the kernel
     /// tells the path below ours. What was put in the file's place since is another file.
+    ///
+    /// The very file is in the process's memory, so sbt's own rights are good enough to read it. With them nothing else
+    /// is opened that a path leads to.
     fn by_path(&self, pid: u32) -> io::Result<File> {
         let root = folder(pid).join("root");
-        let below = elf::open_regular_below(&root, &self.path).and_then(|file| self.check(file));
-        below.or_else(|error| {
-            let here = elf::open_regular(&self.path).ok();
-            let is_it = |file: &File| FileId::of(file).is_ok_and(|id| id == self.id);
-            here.filter(is_it).ok_or(error)
-        })
+        let is_it = |device, inode| FileId { device, inode } == self.id;
+        target::open_known(Some(&root), &self.path, is_it)
+            .or_else(|_| target::open_known(None, &self.path, is_it))
+            .or_else(|_| target::open_below(&root, &self.path).and_then(|file| self.check(file)))
     }
 
     /// Some file systems have a number of the device for mappings and another for files;

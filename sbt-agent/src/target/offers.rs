@@ -20,7 +20,7 @@ use super::{
     walks::Owner,
     wanted::Wanted,
 };
-use crate::{event::Kind, place::printable};
+use crate::{access, event::Kind, place::printable};
 
 /// Functions of a program that are looked through for its own barriers, at most.
 const MOST_LOOKED_AT: usize = 200_000;
@@ -53,6 +53,7 @@ pub fn files(of: &str) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
 
 fn of_process(pid: u32) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
     let found = process::find(pid)?;
+    access::target::is_process(found.pid);
     let mappings = process::mappings(found.pid);
     if mappings.is_empty() {
         bail!("not permitted to look at process {pid}; run sbt as its user, or with sudo");

@@ -28,6 +28,15 @@ pub fn folder(pid: u32) -> PathBuf {
     tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
 }
 
+/// What to say of /proc where it is not mounted.
+pub const NO_PROC: &str = "is not mounted, and sbt reads there what processes do; mount it: mount -t \
+    proc proc /proc";
+
+/// Whether /proc is mounted, and tells of this process.
+pub fn has_proc() -> bool {
+    Path::new("/proc/self/stat").exists()
+}
+
 /// A file of /proc. The name of a thread in it may hold any bytes: the kernel cuts it after the
 /// 15th, which may be within a character.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {

@@ -110,9 +110,7 @@ impl Resolver {
     /// nothing in it, addresses mean something else.
     pub fn new_rules(&mut self) -> Option<Vec<Change>> {
         let modules = self.modules.iter();
-        let files: Vec<_> = modules
-            .map(|module| (&*module.file, module.owner))
-            .collect();
+        let files: Vec<_> = modules.map(|module| (&module.file, module.owner)).collect();
         self.walks.seed(&files);
         self.walks.take()
     }
@@ -318,9 +316,7 @@ impl Resolver {
         place.drop_outer_library();
         if links.len() == addresses.len() && (!place.of_runtime || is_all_c(&links)) {
             let modules = self.modules.iter();
-            let files: Vec<_> = modules
-                .map(|module| (&*module.file, module.owner))
-                .collect();
+            let files: Vec<_> = modules.map(|module| (&module.file, module.owner)).collect();
             self.walks.consider(&files, &links);
         }
         place
@@ -333,10 +329,7 @@ impl Resolver {
             let owner = self.modules[found.0].owner;
             owner != Owner::User
         });
-        found.is_some_and(|(module, vaddr)| {
-            let frames = self.frames(module, vaddr);
-            frames.last().is_some_and(relation::is_condition_of_c)
-        })
+        found.is_some_and(|(module, vaddr)| self.in_condition(module, vaddr).is_of_c)
     }
 
     fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {
@@ -366,7 +359,7 @@ impl Resolver {
         let function = function.and_then(|unwind| Some(unwind.function(vaddr)?.start));
         let said = function.and_then(|function| {
             let segments = &self.modules[module].segments;
-            ident::said(&file.image().ok()?, segments, function, vaddr + 1)
+            ident::said(self.modules[module].image(), segments, function, vaddr + 1)
         });
         if let Some(said) = said {
             let named = frames.pop().and_then(|frame| frame.function);

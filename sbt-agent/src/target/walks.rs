@@ -5,15 +5,17 @@
 //! not have gone on.
 
 use std::{
+    cell::RefCell,
     collections::{HashMap, HashSet},
     path::Path,
     rc::Rc,
+    sync::Arc,
 };
 
 use sbt_common::{Code, Cookie, MAX_CALLERS, Rule, layout};
 
 use super::{
-    callers::{At, Callers},
+    callers::{At, Callers, Read},
     calls::Calls,
     elf::{Function, Point},
     files::ProbedFile,
@@ -116,11 +118,21 @@ pub(super) struct Link {
     pub(super) is_own: bool,
 }
 
+/// The files of a process by their numbers, and whose each is.
+pub(super) type Files<'a> = [(&'a Arc<ProbedFile>, Owner)];
+
+/// How the functions of each file are left: read when it is first asked for.
+type Unwinds = Rc<RefCell<HashMap<usize, Option<Rc<Unwind>>>>>;
+
 /// The rules in force and their reasons.
 #[derive(Default)]
 pub(super) struct Walks {
     callers: Callers,
-    unwinds: HashMap<usize, Option<Rc<Unwind>>>,
+    unwinds: Unwinds,
+    /// The names of functions that are barriers, or may be part of one.
+    names: HashSet<String>,
+    /// Whether the program's own files use any of them.
+    is_concerned: bool,
     /// Of each return address that is walked from, by what it is known.
     learned: HashMap<At, Vec<Code>>,
     /// The rule of each of these, or none where two places look alike and are
@@ -150,11 +162,7 @@ impl Walks {
     }
 
     pub(super) fn unwind(&mut self, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
-        let unwind = self
-            .unwinds
-            .entry(number)
-            .or_insert_with(|| Some(Rc::new(Unwind::of(file.image().ok()?)?)));
-        unwind.clone()
+        unwind_of(&self.unwinds, number, file)
     }
 
     /// Goes on from system calls, too.
@@ -172,7 +180,7 @@ impl Walks {
     }
 
     /// Learns to go on from the functions for system calls, before any is made.
-    fn seed_system_calls(&mut self, files: &[(&ProbedFile, Owner)]) {
+    fn seed_system_calls(&mut self, files: &Files<'_>) {
         let Some(seeded) = self.system_calls else {
             return;
         };
@@ -187,51 +195,59 @@ impl Walks {
     }
 
     /// Learns what the files tell, if there are more than the last time.
-    pub(super) fn seed(&mut self, files: &[(&ProbedFile, Owner)]) {
+    pub(super) fn seed(&mut self, files: &Files<'_>) {
         self.seed_system_calls(files);
-        if self.seeded == files.len() {
+        let seeded = self.seeded;
+        if seeded == files.len() {
             return;
         }
         self.seeded = files.len();
-        let mut names: HashSet<String> = HashSet::new();
-        for (file, _) in files {
-            names.extend(barriers(file).flat_map(names_of));
+        let before = self.names.len();
+        for (file, _) in &files[seeded..] {
+            self.names.extend(barriers(file).flat_map(names_of));
         }
         self.seed_libraries(files);
         if self.follows_system_calls() {
-            names.insert(SYSCALL.to_owned());
+            self.names.insert(SYSCALL.to_owned());
         }
-        let users = || {
-            (0..)
-                .zip(files)
-                .filter(|(_, (_, owner))| *owner == Owner::User)
-        };
-        let concerned = users()
-            .any(|(_, (file, _))| barriers(file).next().is_some() || file.imports_any(&names));
-        if !concerned {
+        let all = (0..).zip(files);
+        let users = || all.clone().filter(|(_, (_, owner))| *owner == Owner::User);
+        let has_new_names = self.names.len() > before;
+        if !self.is_concerned {
+            let from = if has_new_names { 0 } else { seeded };
+            self.is_concerned =
+                users()
+                    .skip_while(|(number, _)| *number < from)
+                    .any(|(_, (file, _))| {
+                        barriers(file).next().is_some() || file.imports_any(&self.names)
+                    });
+            if !self.is_concerned {
+                return;
+            }
+        }
+        // What a file that is new calls may be of no concern.
+        let mut is_changed = seeded == 0 || has_new_names;
+        for (number, (file, _)) in users() {
+            if number >= seeded {
+                is_changed |=
+                    barriers(file).next().is_some() || self.callers.concerns(file, &self.names);
+            }
+            let (unwinds, read) = (Rc::clone(&self.unwinds), Arc::clone(file));
+            self.callers
+                .expect(number, file, move || read_file(&unwinds, number, &read));
+        }
+        if !is_changed {
             return;
         }
         let mut starts = Vec::new();
         for (number, (file, _)) in users() {
-            let Some(unwind) = self.unwind(number, file) else {
-                continue;
-            };
-            if self.callers.file(number).is_none() {
-                let Some(calls) = Calls::of(Rc::clone(&unwind)) else {
-                    continue;
-                };
-                self.callers.add(number, Rc::new(calls));
-                if let Ok(image) = file.image() {
-                    let functions = runtimes::functions_of_libraries(&image);
-                    self.callers.add_of_libraries(number, &functions);
-                }
-            }
             starts.extend(barriers(file).filter_map(|point| {
+                let unwind = unwind_of(&self.unwinds, number, file)?;
                 let start = unwind.function(unwind.address(point.entry_offset)?)?.start;
                 Some((number, start))
             }));
         }
-        for (file, address) in self.callers.walked(&starts, &names) {
+        for (file, address) in self.callers.walked(&starts, &self.names) {
             self.learn(files, (file, address));
         }
         for (number, (file, _)) in users() {
@@ -241,7 +257,7 @@ impl Walks {
 
     /// Learns to go on from libraries of a language that call barriers for the program,
     /// as those of MPI for Fortran do: who has called them is the place.
-    fn seed_libraries(&mut self, files: &[(&ProbedFile, Owner)]) {
+    fn seed_libraries(&mut self, files: &Files<'_>) {
         let whole = |point: &&Point| {
             matches!(
                 point.function,
@@ -280,7 +296,7 @@ impl Walks {
 
     /// Learns to go on from barriers that are inlined into a function with
     /// several callers: they are in it as if they had been called there.
-    fn learn_inlined(&mut self, files: &[(&ProbedFile, Owner)], number: usize, file: &ProbedFile) {
+    fn learn_inlined(&mut self, files: &Files<'_>, number: usize, file: &ProbedFile) {
         for point in barriers(file).filter(|point| point.layout == layout::STD_INLINED) {
             let Some(address) = self
                 .unwind(number, file)
@@ -296,7 +312,7 @@ impl Walks {
         }
     }
 
-    fn learn(&mut self, files: &[(&ProbedFile, Owner)], at: At) {
+    fn learn(&mut self, files: &Files<'_>, at: At) {
         if self.learned.contains_key(&at) || self.learned.len() >= MAX_LEARNED {
             return;
         }
@@ -328,7 +344,7 @@ impl Walks {
 
     /// Looks at a new chain, innermost first, in which all addresses are known:
     /// whether it should have gone on, or not have gone so far.
-    pub(super) fn consider(&mut self, files: &[(&ProbedFile, Owner)], chain: &[Link]) {
+    pub(super) fn consider(&mut self, files: &Files<'_>, chain: &[Link]) {
         let Some((last, inner)) = chain.split_last() else {
             return;
         };
@@ -367,7 +383,7 @@ impl Walks {
         }
     }
 
-    fn learn_library(&mut self, files: &[(&ProbedFile, Owner)], link: &Link) {
+    fn learn_library(&mut self, files: &Files<'_>, link: &Link) {
         let at = (link.file, link.address);
         self.of_libraries.insert(at);
         self.learn(files, at);
@@ -393,7 +409,7 @@ impl Walks {
         Some(name.to_owned())
     }
 
-    fn function(&mut self, files: &[(&ProbedFile, Owner)], link: &Link) -> Option<At> {
+    fn function(&mut self, files: &Files<'_>, link: &Link) -> Option<At> {
         let (file, _) = files.get(link.file)?;
         self.calls(link.file, file)?;
         self.callers.function_of(link.file, link.address)
@@ -422,7 +438,7 @@ impl Walks {
 /// What is learned of a program's file alone: from its barriers on, and then from each
 /// of its first functions, at most `limit`, as if every one had been seen in a chain of
 /// callers. With nothing else to ask, it is how foreign bytes are tried out.
-pub fn of_program(file: &ProbedFile, limit: usize) -> Vec<Change> {
+pub fn of_program(file: &Arc<ProbedFile>, limit: usize) -> Vec<Change> {
     let files = [(file, Owner::User)];
     let mut walks = Walks::default();
     walks.follow_system_calls();
@@ -453,6 +469,24 @@ pub fn of_program(file: &ProbedFile, limit: usize) -> Vec<Change> {
         }
     }
     walks.take().unwrap_or_default()
+}
+
+fn unwind_of(unwinds: &Unwinds, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
+    let mut unwinds = unwinds.borrow_mut();
+    let unwind = unwinds
+        .entry(number)
+        .or_insert_with(|| Some(Rc::new(Unwind::of(file.image().ok()?)?)));
+    unwind.clone()
+}
+
+/// The calls of a file of the program's own.
+fn read_file(unwinds: &Unwinds, number: usize, file: &ProbedFile) -> Option<Read> {
+    let unwind = unwind_of(unwinds, number, file)?;
+    let of_libraries = runtimes::functions_of_libraries(unwind.image());
+    Some(Read {
+        calls: Rc::new(Calls::of(unwind)?),
+        of_libraries: of_libraries.into_iter().collect(),
+    })
 }
 
 /// Whether the way has not left the C library.

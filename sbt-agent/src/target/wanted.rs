@@ -8,11 +8,12 @@ mod missing;
 mod mpi;
 mod parts;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::debuginfo::DebugInfo;
-use super::elf::{self, Code, Function, Point, Segment, code_at};
+use super::elf::{self, Code, Function, Imports, Point, Segment, code_at};
 use super::files::ProbedFile;
 use crate::pattern::Pattern;
 use crate::place::{printable, short};
@@ -158,6 +159,7 @@ pub(super) struct Binary<'a> {
     image: &'a [u8],
     segments: Vec<Segment>,
     debug: &'a DebugInfo,
+    imports: OnceCell<Imports>,
 }
 
 impl<'a> Binary<'a> {
@@ -169,6 +171,7 @@ impl<'a> Binary<'a> {
             image,
             segments: elf::load_segments(image).ok()?,
             debug,
+            imports: OnceCell::new(),
         })
     }
 
@@ -178,6 +181,13 @@ impl<'a> Binary<'a> {
 
     fn code(&self, vaddr: u64, size: u64) -> Option<Code<'a>> {
         code_at(self.image, &self.segments, vaddr, size)
+    }
+
+    /// The function of another library that the code at an address goes on to: see
+    /// [`Imports::at`].
+    fn imported_at(&self, vaddr: u64) -> Option<String> {
+        let imports = self.imports.get_or_init(|| Imports::of(self.image));
+        imports.at(self.image, &self.segments, vaddr)
     }
 
     /// Of an instruction inside of a function.

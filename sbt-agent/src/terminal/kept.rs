@@ -9,6 +9,8 @@ use std::{
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
 };
 
+use crate::access;
+
 /// What is kept in memory when it cannot be in a file, bytes.
 const MEMORY: usize = 16 << 20;
 
@@ -30,12 +32,16 @@ pub struct Kept {
 impl Kept {
     /// None yet. The file is made in the folder for temporary files.
     pub fn new() -> Self {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(libc::O_TMPFILE)
-            .open(std::env::temp_dir());
+        // The environment names the folder.
+        let file = access::as_caller(|| {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .mode(0o600)
+                .custom_flags(libc::O_TMPFILE)
+                .open(std::env::temp_dir())
+        });
+        let file = file.and_then(|file| file);
         let (file, full) = match file {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error)),

@@ -5,7 +5,7 @@
 //! it: a cause before a shape, since whoever sleeps or has no CPU looks like
 //! imbalance. Of all that is found, what explains most thread time comes first.
 
-use crate::report::{Figure, Report, SiteReport, StandstillReport, VerdictReport};
+use crate::report::{Figure, Report, SiteReport, StandstillReport, VerdictReport, WORTH, Withheld};
 
 mod away;
 mod counted;
@@ -15,20 +15,13 @@ mod shape;
 mod short;
 mod start;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod unaccounted;
 pub(crate) mod words;
 
 /// Complete episodes below which nothing is said, of the run or of a site: as with
 /// patterns of stragglers, fewer show nothing that chance does not.
 const FEW: u64 = 4;
-
-/// What explains less of the threads' time, per cent, is not worth changing a program
-/// for: as much as runs of one program differ by on a quiet machine.
-const WORTH: f64 = 2.0;
-
-/// Where threads wait more than this, per cent of their time, and nothing was found,
-/// it would be wrong to say that all is well.
-const MUCH: f64 = 10.0;
 
 /// More than so many sentences nobody reads.
 const MOST: usize = 5;
@@ -66,9 +59,42 @@ pub fn with(mut report: Report) -> Report {
     report
 }
 
+/// A report that was written before, perhaps by an older sbt: without the verdict that
+/// there is no problem, if its figures do not support that.
+pub fn again(mut report: Report) -> Report {
+    let denies = |verdict: &VerdictReport| verdict.kind == "no-problem";
+    if report.verdicts.iter().flatten().any(denies)
+        && let Err(because) = measured(&report).and_then(|()| no_problem(&report))
+    {
+        report.verdicts = None;
+        report.no_verdict_because = Some(because);
+    }
+    report
+}
+
 /// All verdicts of a report, what explains most thread time first; `no-problem` if
 /// there is nothing to say. Why not, if too little was measured.
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
+    measured(report)?;
+    let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
+    let at_sites = report.sites.iter().filter_map(|site| {
+        let mut kinds = AT_A_SITE.iter();
+        kinds.find_map(|kind| kind(report, site))
+    });
+    let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
+    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
+    found.truncate(MOST);
+    if found.is_empty() {
+        found.push(no_problem(report)?);
+    }
+    Ok(found)
+}
+
+/// Whether enough was measured for any verdict. If not, why.
+fn measured(report: &Report) -> Result<(), String> {
+    if let Some(withheld) = report.why_withheld(Withheld::Shares) {
+        return Err(withheld.because.clone());
+    }
     if report.episodes < FEW {
         return Err(format!(
             "{} complete {}: too few to tell",
@@ -87,18 +113,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             report.incomplete_episodes + report.episodes
         ));
     }
-    let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
-    let at_sites = report.sites.iter().filter_map(|site| {
-        let mut kinds = AT_A_SITE.iter();
-        kinds.find_map(|kind| kind(report, site))
-    });
-    let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
-    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
-    found.truncate(MOST);
-    if found.is_empty() {
-        found.push(no_problem(report)?);
-    }
-    Ok(found)
+    Ok(())
 }
 
 /// The share of the threads' time that a verdict explains, per cent.
@@ -110,22 +125,22 @@ fn explained(verdict: &VerdictReport) -> f64 {
 }
 
 fn no_problem(report: &Report) -> Result<VerdictReport, String> {
+    if let Some(missing) = report.incomplete.first() {
+        return Err(format!(
+            "nothing was found in what was recorded, but {}",
+            missing.text
+        ));
+    }
     if report.hang.as_ref().is_some_and(StandstillReport::is_hang) {
         return Err(
             "its threads stood still at a barrier: the hang is what there is to say".into(),
         );
     }
-    let time = &report.thread_time;
-    let Some(idle_pct) = time.idle_pct else {
-        return Err("it is not known how the threads spent their time".into());
-    };
-    let waiting_pct = idle_pct + time.release_pct.unwrap_or(0.0);
-    if waiting_pct >= MUCH {
-        return Err(format!(
-            "the threads wait {waiting_pct:.0} % of their time, but at no site often enough or \
-             in such a way that it could be told why"
-        ));
+    let lost = unaccounted::of(report)?;
+    if lost.pct() > WORTH {
+        return Err(lost.sentence());
     }
+    let waiting_pct = lost.waiting_pct();
     Ok(VerdictReport {
         kind: "no-problem",
         site: None,

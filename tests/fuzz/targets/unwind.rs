@@ -2,6 +2,7 @@
 #![no_main]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use sbt::target::{files::ProbedFile, walks};
@@ -11,5 +12,5 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(file) = ProbedFile::open(&path, Path::new("program")) else {
         return;
     };
-    drop(walks::of_program(&file, 64));
+    drop(walks::of_program(&Arc::new(file), 64));
 });

@@ -19,6 +19,7 @@ pub fn head(report: &Report) -> Markup {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
         None if report.ended => "has ended".into(),
+        None if !report.is_complete() => "end not recorded".into(),
         None => "was still running".into(),
     };
     let threads = report.threads.iter().map(|thread| thread.threads).sum();
@@ -41,6 +42,12 @@ pub fn head(report: &Report) -> Markup {
                 (fact("own cost", &percent(report.own_cost.share_pct)))
             }
             @if let Some(it) = &report.efficiency { (efficiency(it)) }
+            @for missing in &report.incomplete {
+                p class="note" { "Not complete: " (missing.text) "." }
+            }
+            @if let Err(because) = report.known_efficiency() && !report.sites.is_empty() {
+                p class="note" { "Efficiency and speed-up: ? (" (marked(because)) ")." }
+            }
             @if report.estimated {
                 p class="note" { "Estimated: the probes were on for spans of time only, so that watching stays cheap. Times and shares are of what was seen." }
             }
@@ -147,7 +154,7 @@ fn lasted(it: &StandstillReport) -> String {
         "lasts" => format!("It had lasted {time} when watching ended, and was not over."),
         "over" => format!("It lasted {time} and was over then."),
         _ => {
-            format!("It had lasted {time} when the probes went off; what came of it is not known.")
+            format!("It had lasted {time} when it was last seen; what came of it is not known.")
         }
     }
 }

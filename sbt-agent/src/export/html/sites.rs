@@ -22,7 +22,11 @@ pub fn barriers(report: &Report) -> Markup {
     if report.sites.is_empty() {
         let body = html! {
             p {
-                "No barrier was used in " (time(report.wall_ns)) " that could be found."
+                @if report.is_complete() {
+                    "No barrier was used in " (time(report.wall_ns)) " that could be found."
+                } @else {
+                    "No barrier was seen in the " (time(report.wall_ns)) " that the recording has."
+                }
                 @if let Some(because) = &report.none_found_because { " " (because) "." }
             }
         };

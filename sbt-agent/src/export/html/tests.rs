@@ -47,6 +47,14 @@ fn timeline(report: &mut Report, episodes: u64) -> Timeline {
 }
 
 #[test]
+fn an_efficiency_that_is_unknown_has_its_reason_on_the_page() {
+    let page = from_report(&samples::lossy());
+    let words = "Efficiency and speed-up: ? (12345 of 99999 events were lost (12 %)).";
+    assert!(page.contains(words), "{page}");
+    assert!(!from_report(&samples::empty()).contains("Efficiency and speed-up"));
+}
+
+#[test]
 fn it_has_all_its_sections_and_loads_nothing() {
     let mut snapshot = samples::imbalanced();
     let timeline = timeline(&mut snapshot.report, 100);

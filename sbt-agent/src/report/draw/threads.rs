@@ -103,6 +103,9 @@ fn thread(
         running_ns: running.get(),
         ready_ns: ready.get(),
         blocked_ns: blocked.get(),
+        begin_running_ns: row.begin.running.get(),
+        begin_blocked_ns: row.begin.blocked.get(),
+        end_blocked_ns: row.end.blocked.get(),
         away: AwayReport::of(&row.away),
         path_ns: row.path_ns,
         path_pct: pct(row.path_ns as f64, path),
@@ -159,5 +162,51 @@ pub(super) fn thread_time(
         between_pct: between_ns.and_then(pct),
         waits: waits(all_waits),
         unfinished_ns: sum(&mut unfinished.iter().map(|open| open.idle_ns)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        report::Report,
+        verdict::tests::{MS, Program, runs},
+    };
+
+    /// The path through each thread, and that through all sites, ns.
+    fn paths(report: &Report) -> (Vec<u64>, u64) {
+        let threads = report.threads.iter().map(|thread| thread.path_ns);
+        let sites = report.sites.iter().map(|site| site.path_ns);
+        (threads.collect(), sites.sum())
+    }
+
+    #[test]
+    fn the_path_runs_through_the_work_of_whoever_came_last() {
+        let mut program = Program::new(3);
+        program.meet(0, &[runs(1), runs(2), runs(3)]);
+        program.meet(0, &[runs(7), runs(5), runs(6)]);
+        program.meet(0, &[runs(4), runs(9), runs(8)]);
+        program.meet(1, &[runs(20), runs(19), runs(18)]);
+        let report = program.report();
+        // What is work for one is work less the time that it took to get going again.
+        let (threads, sites_ns) = paths(&report);
+        assert_eq!(threads, [27, 9, 3].map(|ms| ms * MS));
+        assert_eq!(sites_ns, 39 * MS);
+        let shares: Vec<f64> = report.threads.iter().filter_map(|it| it.path_pct).collect();
+        for (share, expected) in shares.iter().zip([27.0, 9.0, 3.0]) {
+            assert!((share - expected / 39.0 * 100.0).abs() < 1e-9, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_thread_works_alone_between_regions_is_on_its_path() {
+        let mut program = Program::new(2);
+        program.alone_ns = Some(5 * MS);
+        program.meet(0, &[runs(1), runs(2)]);
+        program.meet(0, &[runs(1), runs(3)]);
+        program.meet(0, &[runs(4), runs(1)]);
+        let (threads, sites_ns) = paths(&program.report());
+        // Before the first region nobody was kept waiting.
+        assert_eq!(threads, [2 * 5 + 4, 2 + 3].map(|ms| ms * MS));
+        assert_eq!(sites_ns, 19 * MS);
     }
 }

@@ -11,6 +11,7 @@ use super::{Tab, View, site};
 use crate::{
     live::Request,
     place::printable,
+    report::Withheld,
     screen::{
         keys::Action,
         look::Look,
@@ -80,9 +81,13 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
             since(*from)
         ));
     }
+    let withheld = report.why_withheld(Withheld::Efficiency);
+    if let Some(withheld) = withheld.filter(|_| !report.sites.is_empty()) {
+        facts.push(format!("efficiency ?: {}", withheld.because));
+    }
     if report.lost_events > 0 {
         facts.push(format!(
-            "lost {} events; the episodes they belonged to count as incomplete",
+            "lost {} events: there were more arrivals and episodes than are told",
             count(report.lost_events)
         ));
     }

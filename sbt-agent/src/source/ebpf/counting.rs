@@ -47,6 +47,11 @@ impl Counting {
         }
     }
 
+    /// The program that sbt has started begins only now, ns.
+    pub fn begin_at(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+    }
+
     fn is_off(&self) -> bool {
         self.plan.0.is_empty()
     }

@@ -9,6 +9,7 @@ use sbt_common::{
 };
 
 mod chains;
+mod losses;
 mod team_rounds;
 
 use super::{
@@ -18,6 +19,7 @@ use super::{
     spaces::{Lookup, Spaces},
     switches::Switches,
 };
+use losses::{Course, Losses, Seen};
 use team_rounds::TeamRounds;
 
 use crate::{
@@ -57,6 +59,8 @@ struct Known {
     process: u32,
     /// That one's number: see [`crate::event::SPACE`].
     space: u16,
+    /// Which records it sends, by which lost ones are told apart.
+    course: Course,
 }
 
 /// What arrivals call their callers: whose they are, what they are called, and
@@ -91,6 +95,7 @@ pub struct Decoder {
     counting: Counting,
     switches: Switches,
     team_rounds: TeamRounds,
+    losses: Losses,
     callers: FxHashMap<Called, CallersId>,
     /// What chains are, by key and epoch. Processes that were forked have the same
     /// addresses, and a chain is told once.
@@ -127,20 +132,23 @@ impl Decoder {
         }
     }
 
-    fn check(&mut self, tid: Tid, seq: u32, out: &mut Vec<Event>) -> Known {
+    fn check(&mut self, tid: Tid, seq: u32, seen: Seen, out: &mut Vec<Event>) -> Known {
         let known = self.threads.entry(tid).or_insert(Known {
             seq: 0,
             process: self.start.pid,
             space: 0,
+            course: Course::default(),
         });
-        // Backwards: the thread has begun anew, and its announcement is lost.
-        let count = match seq.wrapping_sub(known.seq) {
-            gap if gap > u32::MAX / 2 => 1,
-            gap => gap,
-        };
+        let gap = seq.wrapping_sub(known.seq);
         known.seq = seq.wrapping_add(1);
-        if count != 0 {
-            out.push(Event::Lost { tid, count });
+        // What is lost beside an event is none itself. Backwards: the thread has begun anew.
+        let events = if gap > u32::MAX / 2 {
+            self.losses.anew(&mut known.course)
+        } else {
+            self.losses.gap(&mut known.course, gap, seen)
+        };
+        if events != 0 {
+            out.push(Event::Lost { tid, count: events });
         }
         *known
     }
@@ -156,6 +164,7 @@ impl Decoder {
             seq: 0,
             process: shown.1,
             space,
+            course: Course::default(),
         };
         self.threads.insert(record.head.tid, known);
         let since = if record.start_ns >= self.start.time_ns {
@@ -192,7 +201,7 @@ impl Decoder {
 
     fn evidence(&mut self, record: &Condvar, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, out);
+        let thread = self.check(tid, record.seq, Seen::Other, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
@@ -234,6 +243,18 @@ impl Decoder {
         });
     }
 
+    /// How many of the records that found no room were events, by the kernel's count of
+    /// records.
+    pub fn lost_events(&self, records: u64) -> u64 {
+        let courses = self.threads.values().map(|known| known.course);
+        self.losses.events(records, courses)
+    }
+
+    /// How many of the records that are missing in the threads' numbers were no events.
+    pub const fn lost_readings(&self) -> u64 {
+        self.losses.readings()
+    }
+
     /// What the user should know.
     pub fn note(&self) -> Option<String> {
         self.communicators.note()
@@ -260,7 +281,11 @@ impl Decoder {
                 if record.head.kind == kind::CALIBRATE {
                     return;
                 }
-                self.check(tid, record.seq, out);
+                let seen = match record.head.kind {
+                    kind::EXIT | kind::MARK => Seen::Other,
+                    _ => Seen::Departure,
+                };
+                self.check(tid, record.seq, seen, out);
                 let clocks = self.clocks(&record.clocks);
                 self.counting.at(tid, record.seq, clocks, out);
                 if record.head.kind == kind::MARK && record.head.detail != 0 {
@@ -297,7 +322,7 @@ impl Decoder {
             Raw::Memory(record) => self.memory(record, out),
             Raw::Init(record) => {
                 let tid = record.head.tid;
-                let thread = self.check(tid, record.seq, out);
+                let thread = self.check(tid, record.seq, Seen::Other, out);
                 self.spaces.forget(thread.space, record.object);
                 if record.head.detail != 0 {
                     self.spaces
@@ -321,7 +346,7 @@ impl Decoder {
 
     fn memory(&mut self, record: &Memory, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, out);
+        let thread = self.check(tid, record.seq, Seen::Memory, out);
         if record.head.layout == layout::MPI {
             // The arrival that comes next says so.
             let of = (thread.space, thread.process);
@@ -364,7 +389,8 @@ impl Decoder {
 
     fn arrive(&mut self, record: &Arrive, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, out);
+        let reads = [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
+        let thread = self.check(tid, record.seq, Seen::Arrival { reads }, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let time_ns = record.clocks.time_ns;
         let object = if record.head.layout == layout::MPI {
@@ -472,6 +498,11 @@ impl Decoder {
                 let space = self.spaces.of(process);
                 self.forget(space);
                 self.spaces.executed(space);
+                if [0, self.start.pid].contains(&process) && self.threads.is_empty() {
+                    // The program that sbt has started: its first thread begins here.
+                    self.start.time_ns = self.start.time_ns.max(time_ns);
+                    self.counting.begin_at(self.start.time_ns);
+                }
                 Event::Exec {
                     time_ns,
                     process,

@@ -1,6 +1,11 @@
 //! The thread that reads the rings: at its own pace, never woken per event.
 
-use std::{io::PipeReader, os::fd::AsRawFd as _, time::Duration};
+use std::{
+    io::PipeReader,
+    os::fd::AsRawFd as _,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use sbt_common::Mpi;
 use tokio::sync::mpsc::error::TrySendError;
@@ -43,15 +48,16 @@ impl Pace {
 
 /// Reads until nobody can write into `stop` any more, then what is left; closes the sink by
 /// dropping it. What it
-/// learns of Open MPI's memory it hands to `teach`. Gives the rings back, and what the user
-/// should know.
+/// learns of Open MPI's memory it hands to `teach`, and how many of the records that were lost are
+/// known to be no events it puts into `no_events`. Gives the rings and the decoder back.
 pub fn run(
     mut rings: Rings,
     start: Start,
     sink: &Sink,
     stop: &PipeReader,
+    no_events: &AtomicU64,
     teach: impl FnOnce(Mpi),
-) -> (Rings, Option<String>) {
+) -> (Rings, Decoder) {
     let mut decoder = Decoder::new(start);
     let mut teach = Some(teach);
     let mut raws: Vec<Raw> = Vec::new();
@@ -74,11 +80,12 @@ pub fn run(
             }
             hand_over(sink, &mut batch, last);
         }
+        no_events.store(decoder.lost_readings(), Ordering::Relaxed);
         raws.clear();
         raws.shrink_to(4 * BATCH);
         if last {
             hand_over(sink, &mut batch, last);
-            return (rings, decoder.note());
+            return (rings, decoder);
         }
         last = sleep(&rings, pace.next(bytes), stop);
     }

@@ -4,6 +4,10 @@ use std::{
     collections::HashMap,
     io::{self, PipeWriter},
     os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::JoinHandle,
 };
 
@@ -37,7 +41,7 @@ pub mod trial;
 use attach::detach;
 use bpf::ProgramKind;
 use configure::configure;
-use decode::{Baselines, Start};
+use decode::{Baselines, Decoder, Start};
 use loader::{LoadError, Loaded};
 use raw::Raw;
 use ring::Rings;
@@ -102,7 +106,9 @@ pub struct Ebpf {
     run_offset: Option<u64>,
     placement: Placement,
     rings: Option<Rings>,
-    drain: Option<JoinHandle<(Rings, Option<String>)>>,
+    drain: Option<JoinHandle<(Rings, Decoder)>>,
+    /// How many of the records that found no room are known to be no events.
+    lost_no_events: Arc<AtomicU64>,
     /// While it is open, that goes on.
     reading: Option<PipeWriter>,
     notes: Vec<String>,
@@ -194,6 +200,7 @@ impl Ebpf {
             placement: Placement::default(),
             rings: Some(rings),
             drain: None,
+            lost_no_events: Arc::default(),
             reading: None,
             notes: opened.notes.iter().cloned().chain(states.1).collect(),
             counters: opened,
@@ -399,18 +406,21 @@ impl Ebpf {
         let (stop, reading) = io::pipe().context("making a pipe")?;
         self.reading = Some(reading);
         let teach = self.loaded.maps.mpi_teacher()?;
+        let no_events = Arc::clone(&self.lost_no_events);
         self.drain = Some(
             std::thread::Builder::new()
                 .name("sbt-drain".into())
-                .spawn(move || drain::run(rings, start, &sink, &stop, teach))
+                .spawn(move || drain::run(rings, start, &sink, &stop, &no_events, teach))
                 .context("starting the thread that reads the ring buffers")?,
         );
         Ok(())
     }
 
-    /// Records lost for want of room so far.
+    /// Events lost for want of room so far; too many for moments, while it is not known which
+    /// of the lost records were events.
     pub fn lost(&self) -> u64 {
-        self.loaded.maps.lost().unwrap_or(0)
+        let records = self.loaded.maps.lost().unwrap_or(0);
+        records.saturating_sub(self.lost_no_events.load(Ordering::Relaxed))
     }
 }
 
@@ -429,13 +439,17 @@ impl Ebpf {
         links.extend(self.switches.take());
         detach(links);
         self.reading = None;
-        let mut unreadable = 0;
-        if let Some(drain) = self.drain.take() {
-            let (rings, note) = drain
-                .join()
-                .map_err(|_| anyhow::anyhow!("the thread that reads the ring buffers failed"))?;
-            unreadable = rings.unreadable();
-            self.notes.extend(note);
+        let read = self.drain.take().map(JoinHandle::join).transpose();
+        let read =
+            read.map_err(|_| anyhow::anyhow!("the thread that reads the ring buffers failed"))?;
+        let mut lost = self
+            .loaded
+            .maps
+            .lost()
+            .context("reading the loss counter")?;
+        if let Some((rings, decoder)) = read {
+            lost = decoder.lost_events(lost + rings.unreadable());
+            self.notes.extend(decoder.note());
         }
         let mut notes = std::mem::take(&mut self.notes);
         if self.placement.slow > 0 {
@@ -448,14 +462,6 @@ impl Ebpf {
         if self.run_offset.is_none() && self.states != States::Off {
             notes.push("this kernel does not tell how long threads ran: no run times".into());
         }
-        Ok(Totals {
-            lost: self
-                .loaded
-                .maps
-                .lost()
-                .context("reading the loss counter")?
-                + unreadable,
-            notes,
-        })
+        Ok(Totals { lost, notes })
     }
 }

@@ -65,9 +65,9 @@ impl DebugInfo {
         self.symbols().exactly(written)
     }
 
-    /// The function around each of the addresses, which must rise.
-    pub fn spanning(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
-        self.symbols().spanning(addresses)
+    /// The function around an address.
+    pub fn spanning(&self, vaddr: u64) -> Option<Symbol> {
+        self.symbols().spanning(vaddr, self.by_address())
     }
 
     /// The parts of the functions of these names, as in a symbol table, that

@@ -12,7 +12,8 @@ use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object};
 
-use crate::target::elf::{build_id, load_segments, map, open_regular};
+use crate::access::target;
+use crate::target::elf::{build_id, load_segments, map};
 
 /// The global folder of debug files, below the target's root.
 const DEBUG: &str = "usr/lib/debug";
@@ -29,18 +30,19 @@ pub(super) struct Place<'a> {
 /// A debug file that was found.
 pub(super) struct Separate {
     pub(super) map: Mmap,
-    /// As sbt can open it.
+    /// Its path in the target.
     pub(super) path: PathBuf,
 }
 
 impl Separate {
-    /// Maps a file if it is the wanted one and not the one that `stripped` is.
+    /// Maps a file below `root` if it is the wanted one and not the one that `stripped` is.
     fn open(
+        root: &Path,
         path: PathBuf,
         stripped: Option<&Metadata>,
         wanted: impl Fn(&[u8]) -> bool,
     ) -> Option<Self> {
-        let file = open_regular(&path).ok()?;
+        let file = target::open_below(root, &path).ok()?;
         let metadata = file.metadata().ok()?;
         // A debug link may lead to the very file that has it.
         let itself = stripped.is_some_and(|stripped| {
@@ -56,9 +58,13 @@ impl Separate {
 }
 
 impl Place<'_> {
-    /// A path of the target's, as sbt can open it. Links in it that are
-    /// absolute lead into sbt's own root: so what is found must be checked.
-    pub(super) fn in_root(&self, path: &Path) -> PathBuf {
+    /// Where the link at a path of the target's leads, as far as sbt sees it there.
+    fn leads(&self, path: &Path) -> Option<PathBuf> {
+        fs::read_link(self.in_root(path)).ok()
+    }
+
+    /// A path of the target's, as sbt sees it. Links in it that are absolute lead into sbt's own root.
+    fn in_root(&self, path: &Path) -> PathBuf {
         let inside = path
             .components()
             .filter(|part| matches!(part, Component::Normal(_)));
@@ -69,7 +75,7 @@ impl Place<'_> {
     pub(super) fn separate(&self, image: &[u8], stripped: &Metadata) -> Option<Separate> {
         let id = build_id(image);
         let by_id = id.as_deref().and_then(|id| {
-            Separate::open(self.by_build_id(id)?, Some(stripped), |found| {
+            Separate::open(self.root, by_build_id(id)?, Some(stripped), |found| {
                 build_id(found).as_deref() == Some(id)
             })
         });
@@ -86,12 +92,13 @@ impl Place<'_> {
             return None;
         }
         let folder = self.logical.parent()?;
-        let global = Path::new(DEBUG).join(folder.strip_prefix("/").unwrap_or(folder));
+        let global = Path::new("/")
+            .join(DEBUG)
+            .join(folder.strip_prefix("/").unwrap_or(folder));
         [folder, &folder.join(".debug"), &global]
             .into_iter()
             .find_map(|folder| {
-                let path = self.in_root(folder).join(name);
-                Separate::open(path, Some(stripped), |found| {
+                Separate::open(self.root, folder.join(name), Some(stripped), |found| {
                     // The id says as much as the checksum and does not need all
                     // of what may be gigabytes to be read.
                     match (id, build_id(found)) {
@@ -103,47 +110,40 @@ impl Place<'_> {
     }
 
     /// The file that dwz moved a part of `image` to: `.gnu_debugaltlink`.
-    /// `path` is that of `image`.
+    /// `path` is that of `image` in the target.
     pub(super) fn supplementary(&self, image: &[u8], path: &Path) -> Option<Mmap> {
         let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
         let (name, id) = file.gnu_debugaltlink().ok()??;
         let name = Path::new(OsStr::from_bytes(name));
-        let mut candidates = Vec::from_iter(self.by_build_id(id));
-        if name.is_absolute() {
-            candidates.push(self.in_root(name));
-        } else {
-            let folder = path.parent()?;
-            candidates.push(folder.join(name));
+        let mut candidates = Vec::from_iter(by_build_id(id));
+        let folder = path.parent()?;
+        // One that is absolute takes the place of the folder.
+        candidates.push(folder.join(name));
+        if name.is_relative() {
             // The name is relative to the debug file, to which the path by
             // build id is only a link.
-            let real = fs::read_link(path).ok();
-            candidates.extend(real.and_then(|real| {
-                let real = if real.is_absolute() {
-                    self.in_root(&real)
-                } else {
-                    folder.join(real)
-                };
-                Some(real.parent()?.join(name))
-            }));
+            let real = self.leads(path).map(|leads| folder.join(leads));
+            candidates.extend(real.and_then(|real| Some(real.parent()?.join(name))));
         }
         let found = candidates.into_iter().find_map(|path| {
-            Separate::open(path, None, |found| build_id(found).as_deref() == Some(id))
+            let is_it = |found: &[u8]| build_id(found).as_deref() == Some(id);
+            Separate::open(self.root, path, None, is_it)
         });
         found.map(|found| found.map)
     }
+}
 
-    /// `.build-id/ab/cdef….debug` in the global folder.
-    fn by_build_id(&self, id: &[u8]) -> Option<PathBuf> {
-        let (first, rest) = id.split_first()?;
-        if rest.is_empty() || rest.len() > 64 {
-            return None;
-        }
-        let mut name = format!("{DEBUG}/.build-id/{first:02x}/");
-        for byte in rest {
-            write!(name, "{byte:02x}").ok()?;
-        }
-        Some(self.root.join(name + ".debug"))
+/// `.build-id/ab/cdef….debug` in the global folder.
+fn by_build_id(id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = id.split_first()?;
+    if rest.is_empty() || rest.len() > 64 {
+        return None;
     }
+    let mut name = format!("/{DEBUG}/.build-id/{first:02x}/");
+    for byte in rest {
+        write!(name, "{byte:02x}").ok()?;
+    }
+    Some(PathBuf::from(name + ".debug"))
 }
 
 /// The checksum of `.gnu_debuglink`: CRC-32 as in ISO 3309 and zlib.
@@ -191,13 +191,12 @@ mod tests {
         ] {
             assert_eq!(place.in_root(Path::new(path)), Path::new(expected));
         }
-        assert_eq!(place.by_build_id(&[]), None);
-        assert_eq!(place.by_build_id(&[1]), None);
+        assert_eq!(by_build_id(&[]), None);
+        assert_eq!(by_build_id(&[1]), None);
+        let path = by_build_id(&[0xab, 0xcd, 0xef]).unwrap();
         assert_eq!(
-            place.by_build_id(&[0xab, 0xcd, 0xef]),
-            Some(PathBuf::from(
-                "/proc/1/root/usr/lib/debug/.build-id/ab/cdef.debug"
-            ))
+            place.in_root(&path),
+            Path::new("/proc/1/root/usr/lib/debug/.build-id/ab/cdef.debug")
         );
     }
 }

@@ -26,9 +26,6 @@ const MAX_READ: usize = 1 << 30;
 /// How much of them is demangled, bytes: some seconds at worst.
 const MAX_DEMANGLED: usize = 1 << 24;
 
-/// How often one address may be found to lie in a function.
-const MAX_OVERLAPS: usize = 1 << 24;
-
 /// A function in a symbol table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
@@ -141,31 +138,25 @@ impl<'a> Symbols<'a> {
         Ok(found.into_values().collect())
     }
 
-    /// The function that spans each of the addresses, which must rise.
-    pub(super) fn spanning(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
-        let mut found: Vec<Option<(&Sym64<LittleEndian>, &[u8])>> = vec![None; addresses.len()];
-        let mut left = MAX_OVERLAPS;
-        for (symbol, text) in self.each() {
-            let (start, size) = (symbol.st_value(LE), symbol.st_size(LE));
-            let first = addresses.partition_point(|address| *address < start);
-            for (address, found) in addresses.iter().zip(&mut found).skip(first) {
-                left = left.saturating_sub(1);
-                if *address - start >= size || left == 0 {
-                    break;
-                }
-                let better = found.is_none_or(|(old, _)| {
-                    let old = (old.st_value(LE), Reverse(old.st_size(LE)));
-                    (start, Reverse(size)) > old
-                });
-                if better {
-                    *found = Some((symbol, text));
-                }
+    /// The function that spans an address, by its name in the table: of several the innermost,
+    /// and of those that begin together the shortest.
+    pub(super) fn spanning(&self, vaddr: u64, all: &ByAddress) -> Option<Symbol> {
+        let order =
+            |symbol: &Sym64<LittleEndian>| (symbol.st_value(LE), Reverse(symbol.st_size(LE)));
+        let mut found: Option<(&Sym64<LittleEndian>, &[u8])> = None;
+        for ((file, table), spans) in self.tables().zip(&all.0) {
+            let Some(span) = innermost(spans, vaddr) else {
+                continue;
+            };
+            let Ok(symbol) = table.symbol(span.index) else {
+                continue;
+            };
+            if found.is_none_or(|(old, _)| order(symbol) > order(old)) {
+                let names = strings(file, table.string_section());
+                found = Some((symbol, text_at(names, symbol.st_name(LE))));
             }
         }
-        found
-            .into_iter()
-            .map(|found| found.map(|(symbol, text)| of(symbol, names::raw(text))))
-            .collect()
+        found.map(|(symbol, text)| of(symbol, names::raw(text)))
     }
 
     /// The parts of the functions of these names that compilers have put
@@ -215,12 +206,17 @@ impl<'a> Symbols<'a> {
 pub(super) struct ByAddress(Vec<Vec<Span>>);
 
 /// A function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u64,
+    /// Bytes.
+    size: u64,
     /// The furthest end of all functions up to this one.
     reach: u64,
     /// Of its symbol.
     index: SymbolIndex,
+    /// It stands for whichever of its variants suits the processor.
+    is_chosen: bool,
 }
 
 fn spans(table: &Table<'_>) -> Vec<Span> {
@@ -231,17 +227,40 @@ fn spans(table: &Table<'_>) -> Vec<Span> {
     let mut spans: Vec<Span> = functions
         .map(|(index, symbol)| Span {
             start: symbol.st_value(LE),
-            reach: symbol.st_value(LE).saturating_add(symbol.st_size(LE)),
+            size: symbol.st_size(LE),
+            reach: 0,
             index,
+            is_chosen: symbol.st_type() == elf::STT_GNU_IFUNC,
         })
         .collect();
+    put_in_order(&mut spans);
+    spans
+}
+
+/// By their addresses, with how far they and those before them reach.
+fn put_in_order(spans: &mut [Span]) {
     spans.sort_by_key(|span| (span.start, span.index.0));
     let mut reach = 0;
-    for span in &mut spans {
-        reach = reach.max(span.reach);
+    for span in spans {
+        reach = reach.max(span.start.saturating_add(span.size));
         span.reach = reach;
     }
-    spans
+}
+
+/// Of the functions that span an address that which begins last, and of those that begin
+/// together the shortest, the first of its table. `spans` are in order.
+fn innermost(spans: &[Span], vaddr: u64) -> Option<&Span> {
+    let before = &spans[..spans.partition_point(|span| span.start <= vaddr)];
+    before
+        .chunk_by(|one, next| one.start == next.start)
+        .rev()
+        .take_while(|alike| alike.last().is_some_and(|span| vaddr < span.reach))
+        .find_map(|alike| {
+            alike
+                .iter()
+                .filter(|span| !span.is_chosen && vaddr - span.start < span.size)
+                .min_by_key(|span| span.size)
+        })
 }
 
 fn within_limit<'t, 'a>(
@@ -351,7 +370,39 @@ fn holds(name: &[u8], part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn the_innermost_is_found_as_if_all_were_looked_at(
+            functions in prop::collection::vec((0_u64..60, 0_u64..30, any::<bool>()), 0..40),
+        ) {
+            let mut spans: Vec<Span> = (1..)
+                .zip(&functions)
+                .map(|(index, (start, size, is_chosen))| Span {
+                    start: *start,
+                    size: *size,
+                    reach: 0,
+                    index: SymbolIndex(index),
+                    is_chosen: *is_chosen,
+                })
+                .collect();
+            let all = spans.clone();
+            put_in_order(&mut spans);
+            for vaddr in 0..100 {
+                let spanning = all.iter().filter(|span| {
+                    !span.is_chosen && (span.start..span.start + span.size).contains(&vaddr)
+                });
+                let naive = spanning.max_by_key(|span| {
+                    (span.start, Reverse(span.size), Reverse(span.index.0))
+                });
+                let found = innermost(&spans, vaddr).map(|span| span.index);
+                prop_assert_eq!(found, naive.map(|span| span.index), "at {}", vaddr);
+            }
+        }
+    }
 
     /// What is found by looking at all symbols.
     fn naive(symbols: &Symbols<'_>, vaddr: u64) -> Option<(u64, String)> {

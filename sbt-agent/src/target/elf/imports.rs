@@ -2,35 +2,74 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object, RelocationTarget};
+use object::{LittleEndian, Object, RelocationTarget, SymbolIndex};
 
 use super::{Segment, code_at, names};
 
 /// Instructions of a stub before its jump: a landing pad at most.
 const BEFORE_JUMP: usize = 2;
 
-/// The name of the function of another library that the code at an address goes
-/// on to, without doing anything else: by a jump through a word that the dynamic
-/// linker fills (the procedure linkage table, x86-64 ABI 5.2). `None` if it is
-/// no such code.
-pub(in crate::target) fn imported_at(
-    image: &[u8],
-    segments: &[Segment],
-    vaddr: u64,
-) -> Option<String> {
-    imported_through(image, jumps_through(image, segments, vaddr)?)
+/// Of more relocations a file has no names here.
+const MAX_RELOCATIONS: usize = 1 << 22;
+
+/// The words of a file that the dynamic linker fills with the addresses of functions by their
+/// names. The relocations of a big library are hundreds of thousands: they are read once.
+#[derive(Debug, Default)]
+pub(in crate::target) struct Imports {
+    /// Each word with the number of its symbol, by address, each word once.
+    words: Vec<(u64, SymbolIndex)>,
 }
 
-/// The name of the function that the dynamic linker puts into the word at an address.
-pub(in crate::target) fn imported_through(image: &[u8], word: u64) -> Option<String> {
-    let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
-    let (_, relocation) = file
-        .dynamic_relocations()?
-        .find(|(address, _)| *address == word)?;
-    let RelocationTarget::Symbol(index) = relocation.target() else {
-        return None;
-    };
-    names::dynamic_at(&file, index)?.text().map(str::to_owned)
+impl Imports {
+    /// Reads the relocations of a file. Nothing is known of one that is not ELF.
+    pub(in crate::target) fn of(image: &[u8]) -> Self {
+        let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
+            return Self::default();
+        };
+        let named = file
+            .dynamic_relocations()
+            .into_iter()
+            .flatten()
+            .take(MAX_RELOCATIONS)
+            .filter_map(|(word, relocation)| match relocation.target() {
+                RelocationTarget::Symbol(index) => Some((word, index)),
+                _ => None,
+            });
+        Self::of_words(named.collect())
+    }
+
+    /// `words` in the order of the file: of several for one word the first counts.
+    fn of_words(mut words: Vec<(u64, SymbolIndex)>) -> Self {
+        words.sort_by_key(|(word, _)| *word);
+        words.dedup_by_key(|(word, _)| *word);
+        Self { words }
+    }
+
+    fn symbol(&self, word: u64) -> Option<SymbolIndex> {
+        let index = self.words.binary_search_by_key(&word, |(word, _)| *word);
+        Some(self.words.get(index.ok()?)?.1)
+    }
+
+    /// The name of the function that the dynamic linker puts into the word at an address.
+    /// `image` is the file's, as in [`Self::of`].
+    pub(in crate::target) fn through(&self, image: &[u8], word: u64) -> Option<String> {
+        let index = self.symbol(word)?;
+        let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+        names::dynamic_at(&file, index)?.text().map(str::to_owned)
+    }
+
+    /// The name of the function of another library that the code at an address goes
+    /// on to, without doing anything else: by a jump through a word that the dynamic
+    /// linker fills (the procedure linkage table, x86-64 ABI 5.2). `None` if it is
+    /// no such code.
+    pub(in crate::target) fn at(
+        &self,
+        image: &[u8],
+        segments: &[Segment],
+        vaddr: u64,
+    ) -> Option<String> {
+        self.through(image, jumps_through(image, segments, vaddr)?)
+    }
 }
 
 /// The address of the word through which the code at an address jumps, without
@@ -48,4 +87,48 @@ pub(in crate::target) fn jumps_through(
     let is_stub =
         jump.flow_control() == FlowControl::IndirectBranch && jump.is_ip_rel_memory_operand();
     is_stub.then(|| jump.ip_rel_memory_address())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn words_are_found_as_if_all_relocations_were_looked_at(
+            relocations in prop::collection::vec((0_u64..40, 1_usize..9), 0..60),
+        ) {
+            let all: Vec<_> = relocations
+                .iter()
+                .map(|(word, index)| (*word, SymbolIndex(*index)))
+                .collect();
+            let imports = Imports::of_words(all.clone());
+            for asked in 0..42 {
+                let first = all.iter().find(|(word, _)| *word == asked);
+                prop_assert_eq!(imports.symbol(asked), first.map(|(_, index)| *index));
+            }
+        }
+    }
+
+    #[test]
+    fn a_library_is_read_as_its_relocations_are() {
+        let Ok(image) = std::fs::read("/proc/self/exe") else {
+            return;
+        };
+        let imports = Imports::of(&image);
+        let file = ElfFile64::<LittleEndian>::parse(&image[..]).unwrap();
+        let mut named = 0;
+        for (word, relocation) in file.dynamic_relocations().unwrap() {
+            let RelocationTarget::Symbol(index) = relocation.target() else {
+                assert_eq!(imports.through(&image, word), None);
+                continue;
+            };
+            let name = names::dynamic_at(&file, index).unwrap();
+            assert_eq!(imports.through(&image, word).as_deref(), name.text());
+            named += 1;
+        }
+        assert!(named > 10, "{named}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What lies where in the memory of each process.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use super::Resolver;
 use crate::target::{
@@ -120,11 +120,14 @@ impl Resolver {
         if mappings.is_empty() {
             return;
         }
+        let old = std::mem::take(&mut self.space.mapped);
+        // No two begin at one address.
+        let by_start: HashMap<u64, &Mapped> = old.iter().map(|old| (old.start, old)).collect();
         let mut mapped = Vec::new();
         for mapping in &mappings {
-            let known = self.space.mapped.iter().find(|old| {
-                old.start == mapping.start && old.end == mapping.end && old.offset == mapping.offset
-            });
+            let at_start = by_start.get(&mapping.start);
+            let known =
+                at_start.filter(|old| old.end == mapping.end && old.offset == mapping.offset);
             let module =
                 match known.filter(|old| self.modules[old.module].file.shown == mapping.path) {
                     Some(old) => Some(old.module),
@@ -132,13 +135,7 @@ impl Resolver {
                     None => self.module(mapping),
                 };
             if let Some(module) = module {
-                let is_same = |old: &&Mapped| old.start == mapping.start && old.module == module;
-                let used = self
-                    .space
-                    .mapped
-                    .iter()
-                    .find(is_same)
-                    .is_some_and(|old| old.used);
+                let used = at_start.is_some_and(|old| old.module == module && old.used);
                 mapped.push(Mapped {
                     start: mapping.start,
                     end: mapping.end,
@@ -148,19 +145,20 @@ impl Resolver {
                 });
             }
         }
+        mapped.sort_by_key(|mapped| mapped.start);
+        let first_from = |start: u64| mapped.partition_point(|new| new.start < start);
         let is_gone = |old: &&Mapped| {
-            let is_same = |new: &Mapped| new.start == old.start && new.module == old.module;
-            !mapped.iter().any(is_same)
+            let new = mapped.get(first_from(old.start));
+            new.is_none_or(|new| new.start != old.start || new.module != old.module)
         };
-        if self.space.mapped.iter().filter(is_gone).any(|old| old.used) {
+        if old.iter().filter(is_gone).any(|old| old.used) {
             self.walks.renew();
         }
         // What was called from there may come to be asked for later.
-        let old = std::mem::take(&mut self.space.mapped);
         self.space.unmapped.extend(old);
         let is_free = |old: &Mapped| {
-            let overlaps = |new: &Mapped| new.start < old.end && old.start < new.end;
-            !mapped.iter().any(overlaps)
+            let before = first_from(old.end).checked_sub(1);
+            before.is_none_or(|last| mapped[last].end <= old.start)
         };
         self.space.unmapped.retain(is_free);
         let excess = self.space.unmapped.len().saturating_sub(MAX_UNMAPPED);

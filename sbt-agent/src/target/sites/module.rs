@@ -6,11 +6,15 @@ use std::{
     sync::Arc,
 };
 
+use memmap2::Mmap;
+
 use crate::{
     place,
+    recognise::Relation,
     target::{
+        alternatives::Graphs,
         debuginfo::{DebugInfo, Symbol},
-        elf,
+        elf::{self, Imports},
         files::ProbedFile,
         unwind::Unwind,
         walks::Owner,
@@ -27,14 +31,23 @@ pub(super) struct Module {
     /// It lies where it says.
     is_fixed: bool,
     pub(super) debug: OnceCell<Option<DebugInfo>>,
+    /// Its bytes, once they have been asked for.
+    image: OnceCell<Option<Mmap>>,
+    imports: OnceCell<Imports>,
+    /// Functions that wait or wake, decoded.
+    pub(super) graphs: Graphs,
+    /// How calls stand to each other: see [`super::relation`].
+    pub(super) relations: RefCell<HashMap<(u64, u64, bool), Relation>>,
+    /// What calls are to a condition variable, by their addresses: see [`super::relation`].
+    pub(super) conditions: RefCell<HashMap<u64, InCondition>>,
     /// What was found by [`Self::works_before`], by its arguments.
     works: RefCell<HashMap<(u64, u64), bool>>,
 }
 
 impl Module {
     pub(super) fn new(file: Arc<ProbedFile>) -> Self {
-        let image = file.image().ok();
-        let image = image.as_deref().unwrap_or_default();
+        let map = file.image().ok();
+        let image = map.as_deref().unwrap_or_default();
         let is_program = elf::is_program(image);
         let owner = Owner::of(&file.shown, is_program);
         Self {
@@ -44,8 +57,24 @@ impl Module {
             is_fixed: elf::is_fixed(image),
             file,
             debug: OnceCell::new(),
+            image: OnceCell::new(),
+            imports: OnceCell::new(),
+            graphs: Graphs::default(),
+            relations: RefCell::default(),
+            conditions: RefCell::default(),
             works: RefCell::default(),
         }
+    }
+
+    /// The file's bytes, which stay mapped; none if they cannot be.
+    pub(super) fn image(&self) -> &[u8] {
+        let image = self.image.get_or_init(|| self.file.image().ok());
+        image.as_deref().unwrap_or_default()
+    }
+
+    /// The functions of other files that it calls.
+    pub(super) fn imports(&self) -> &Imports {
+        self.imports.get_or_init(|| Imports::of(self.image()))
     }
 
     /// Whether it is a program whose code may have been mapped there: by whole pages wherever
@@ -62,33 +91,27 @@ impl Module {
 
     /// Whether another file says of itself that it is of the same build.
     pub(super) fn is_copy(&self, other: &Self) -> bool {
-        let build = |module: &Self| elf::build_id(&module.file.image().ok()?);
+        let build = |module: &Self| elf::build_id(module.image());
         let own = build(self);
         own.is_some() && own == build(other)
     }
 
     /// Whether a call may end there.
     pub(super) fn is_after_call(&self, vaddr: u64) -> bool {
-        self.file
-            .image()
-            .is_ok_and(|image| elf::is_after_call(&image, &self.segments, vaddr))
+        elf::is_after_call(self.image(), &self.segments, vaddr)
     }
 
     /// Whether a direct call may end there: of a function of the same file, as a rule, and not
     /// of what somebody else has handed over.
     pub(super) fn is_after_direct_call(&self, vaddr: u64) -> bool {
-        self.file
-            .image()
-            .is_ok_and(|image| elf::is_after_direct_call(&image, &self.segments, vaddr))
+        elf::is_after_direct_call(self.image(), &self.segments, vaddr)
     }
 
     /// Whether a function works before the call that returns to an address.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
         let known = self.works.borrow().get(&(start, returns)).copied();
         known.unwrap_or_else(|| {
-            let works = self.file.image().is_ok_and(|image| {
-                work::works_before(&image, &self.segments, self, (start, returns))
-            });
+            let works = work::works_before(self.image(), &self.segments, self, (start, returns));
             self.works.borrow_mut().insert((start, returns), works);
             works
         })
@@ -103,6 +126,17 @@ impl Module {
         let mut segments = self.segments.iter();
         segments.find_map(|segment| segment.address(offset))
     }
+}
+
+/// What a call is to the condition variable of a library.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InCondition {
+    /// Some of what is inlined there belongs to one.
+    pub(super) is_of_it: bool,
+    /// The function around it does, or lies under one: whoever has called that is meant.
+    pub(super) is_inside: bool,
+    /// The function around it is one of C11's.
+    pub(super) is_of_c: bool,
 }
 
 impl Functions for Module {
@@ -130,7 +164,7 @@ pub(super) fn function_at(
     unwind: Option<&Unwind>,
     address: u64,
 ) -> Option<Symbol> {
-    let named = debug.and_then(|debug| debug.spanning(&[address]).pop().flatten());
+    let named = debug.and_then(|debug| debug.spanning(address));
     named.or_else(|| {
         let function = unwind?.function(address)?;
         Some(Symbol {

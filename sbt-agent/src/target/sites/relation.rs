@@ -1,6 +1,11 @@
 //! How two calls of the target's code stand to each other.
 
-use super::{Resolver, module::function_at};
+use std::collections::HashMap;
+
+use super::{
+    Resolver,
+    module::{InCondition, function_at},
+};
 use crate::{
     place::{Frame, is_of_library, short},
     recognise::Relation,
@@ -23,6 +28,7 @@ impl Resolver {
     /// How two calls stand to each other, by their return addresses: one of a
     /// function that waits and one of a function that wakes.
     pub fn relation(&mut self, wait: &[u64], wake: &[u64]) -> Relation {
+        let (wait, wake) = behind_wrapper(wait, wake);
         let ([innermost_wait, ..], [innermost_wake, ..]) = (wait, wake) else {
             return Relation::Unknown;
         };
@@ -41,7 +47,10 @@ impl Resolver {
             let of_c = self.is_in_condition_of_c(*innermost_wait);
             let until = own_wait != innermost_wait && !of_c;
             let relation = self.relation_of(*own_wait, *own_wake, until);
-            if relation.is_of_barrier() || of_c && relation == Relation::InTurn {
+            if relation.is_of_barrier()
+                || relation == Relation::Either
+                || of_c && relation == Relation::InTurn
+            {
                 return relation;
             }
         }
@@ -52,7 +61,8 @@ impl Resolver {
             .iter()
             .flat_map(|wake| wait[..near(wait)].iter().map(move |wait| (*wait, *wake)));
         for (wait, wake) in callers {
-            if self.relation_of(wait, wake, false).decides() {
+            let relation = self.relation_of(wait, wake, false);
+            if relation.decides() || relation == Relation::Either {
                 return Relation::Unknown;
             }
         }
@@ -66,12 +76,10 @@ impl Resolver {
         let first = chain.iter().position(|address| {
             let call = address.wrapping_sub(1);
             let found = self.find(call).or_else(|| self.find_in_program(call));
-            let frames = found.map(|(module, vaddr)| self.frames(module, vaddr));
-            let frames = frames.unwrap_or_default();
-            of_condition |= frames.iter().any(is_condition);
-            // The function, whatever is inlined into it.
-            let function = frames.last();
-            !function.is_some_and(|frame| is_condition(frame) || is_under_conditions(frame))
+            let found = found.map(|(module, vaddr)| self.in_condition(module, vaddr));
+            let found = found.unwrap_or_default();
+            of_condition |= found.is_of_it;
+            !found.is_inside
         });
         match first {
             Some(first) if of_condition => &chain[first..],
@@ -80,10 +88,31 @@ impl Resolver {
         }
     }
 
+    /// What a call is to the condition variable of a library. Debug information is asked once
+    /// for each call, however many others it is compared with.
+    pub(super) fn in_condition(&self, module: usize, vaddr: u64) -> InCondition {
+        let known = &self.modules[module].conditions;
+        if let Some(known) = known.borrow().get(&vaddr) {
+            return *known;
+        }
+        let frames = self.frames(module, vaddr);
+        // The function, whatever is inlined into it.
+        let function = frames.last();
+        let found = InCondition {
+            is_of_it: frames.iter().any(is_condition),
+            is_inside: function
+                .is_some_and(|frame| is_condition(frame) || is_under_conditions(frame)),
+            is_of_c: function.is_some_and(is_condition_of_c),
+        };
+        remember(&mut known.borrow_mut(), vaddr, found);
+        found
+    }
+
     /// The function of the program's own from which both of two calls come, by their return
     /// addresses, whatever of libraries is between; `None` if there is none that `--barrier`
     /// can name.
     pub fn meets_in(&mut self, wait: &[u64], wake: &[u64]) -> Option<Meeting> {
+        let (wait, wake) = behind_wrapper(wait, wake);
         let (waits, wakes) = (self.own_call(wait)?, self.own_call(wake)?);
         let (module, vaddr, frame) = &waits;
         let debug = self.debug(*module)?;
@@ -110,6 +139,19 @@ impl Resolver {
             _ => name,
         };
         Some(Meeting { barrier, place })
+    }
+
+    /// The function that makes both of two calls, by their return addresses, where it is not
+    /// known which functions have called it: how they stand to each other cannot be told.
+    pub fn wrapper_of(&mut self, wait: &[u64], wake: &[u64]) -> Option<String> {
+        let (behind_wait, behind_wake) = behind_wrapper(wait, wake);
+        let is_one = wait.first() == wake.first();
+        if !is_one || !behind_wait.is_empty() && !behind_wake.is_empty() {
+            return None;
+        }
+        let call = wait.first()?.wrapping_sub(1);
+        let (module, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+        self.frames(module, vaddr).pop()?.function
     }
 
     /// The innermost call of a chain that is of the program's own code: its file, its address,
@@ -143,23 +185,71 @@ impl Resolver {
         if wait.0 != wake.0 {
             return Relation::Apart;
         }
-        let module = &self.modules[wake.0];
-        let Ok(image) = module.file.image() else {
-            return Relation::Unknown;
-        };
-        let unwind = self.walks.unwind(wake.0, &module.file);
-        let debug = self.debug(wake.0);
-        let code = alternatives::Code {
-            image: &image,
-            segments: &module.segments,
-            function: &|address| function_at(debug, unwind.as_deref(), address),
-            names: &|addresses| {
-                let named = debug.map(|debug| debug.spanning(addresses));
-                named.unwrap_or_default()
-            },
-        };
-        alternatives::relation(&code, wait.1, wake.1, until)
+        let pair = (wait.1, wake.1, until);
+        if let Some(known) = self.modules[wake.0].relations.borrow().get(&pair) {
+            return *known;
+        }
+        let found = self.with_code(wake.0, |code| {
+            alternatives::relation(code, wait.1, wake.1, until)
+        });
+        let known = &self.modules[wake.0].relations;
+        remember(&mut known.borrow_mut(), pair, found);
+        found
     }
+
+    /// Of a call by its return address, the function in whose code a barrier may keep threads
+    /// out until all have left: of two calls in different ones neither is such a barrier's.
+    /// `None` if its code has no such barrier.
+    pub fn phase_functions(&mut self, chain: &[u64]) -> [Option<(usize, u64)>; 2] {
+        let Some(innermost) = chain.first().copied() else {
+            return [None; 2];
+        };
+        let own = self.handed_to(chain).first().copied();
+        let own = own.filter(|own| *own != innermost);
+        [Some(innermost), own].map(|address| self.phase_function(address?))
+    }
+
+    fn phase_function(&mut self, address: u64) -> Option<(usize, u64)> {
+        let call = address.wrapping_sub(1);
+        let (number, vaddr) = self.find(call).or_else(|| self.find_in_program(call))?;
+        let start = self.with_code(number, |code| {
+            alternatives::with_phases(code, vaddr.wrapping_add(1))
+        })?;
+        Some((number, start))
+    }
+
+    fn with_code<T>(&mut self, number: usize, ask: impl FnOnce(&alternatives::Code<'_>) -> T) -> T {
+        let module = &self.modules[number];
+        let unwind = self.walks.unwind(number, &module.file);
+        let debug = self.debug(number);
+        ask(&alternatives::Code {
+            image: module.image(),
+            segments: &module.segments,
+            imports: module.imports(),
+            graphs: &module.graphs,
+            function: &|address| function_at(debug, unwind.as_deref(), address),
+            named: &|address| debug?.spanning(address),
+        })
+    }
+}
+
+/// Of so many calls, or pairs of calls, of a file it is remembered what they are.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+fn remember<K: Eq + std::hash::Hash, V>(known: &mut HashMap<K, V>, key: K, value: V) {
+    if known.len() >= MAX_REMEMBERED {
+        known.clear();
+    }
+    known.insert(key, value);
+}
+
+/// Where the ways to a wait and to a wake part, innermost first. Where they are one call, in a
+/// function for both that others call, it says nothing of how they stand to each other: their
+/// callers do. Nothing is left of a way that is part of the other.
+fn behind_wrapper<'a>(wait: &'a [u64], wake: &'a [u64]) -> (&'a [u64], &'a [u64]) {
+    let pairs = wait.iter().zip(wake);
+    let same = pairs.take_while(|(wait, wake)| wait == wake).count();
+    (&wait[same..], &wake[same..])
 }
 
 /// Whether code is that of a library's condition variable.
@@ -186,4 +276,18 @@ pub(super) fn is_condition_of_c(frame: &Frame) -> bool {
 fn is_under_conditions(frame: &Frame) -> bool {
     let mut files = frame.file.iter();
     files.any(|file| is_of_library(file) && file.contains("/std/src/sys/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_both_waits_and_wakes_is_left_for_its_callers() {
+        assert_eq!(behind_wrapper(&[1, 2], &[3, 2]), (&[1, 2][..], &[3, 2][..]));
+        assert_eq!(behind_wrapper(&[9, 8, 1], &[9, 8, 2]), (&[1][..], &[2][..]));
+        let nothing: &[u64] = &[];
+        assert_eq!(behind_wrapper(&[9], &[9]), (nothing, nothing));
+        assert_eq!(behind_wrapper(&[9], &[9, 2]), (nothing, &[2][..]));
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
     target::{
         debuginfo::Symbol,
-        elf::{Function, code_at, imported_at, imported_through},
+        elf::{Function, code_at},
         walks::Owner,
     },
 };
@@ -91,11 +91,13 @@ impl Resolver {
             return false;
         };
         let segments = &self.modules[module].segments;
-        let image = file.image().ok();
-        let code = image.as_ref().and_then(|image| {
-            let code = code_at(image, segments, call, Cookie::CALL.into())?;
-            <[u8; 5]>::try_from(code.bytes).ok()
-        });
+        let code = code_at(
+            self.modules[module].image(),
+            segments,
+            call,
+            Cookie::CALL.into(),
+        );
+        let code = code.and_then(|code| <[u8; 5]>::try_from(code.bytes).ok());
         let Some([0xe8, to @ ..]) = code else {
             return false;
         };
@@ -139,7 +141,8 @@ impl Resolver {
             return None;
         }
         let unwind = self.walks.unwind(module, &file);
-        let image = file.image().ok()?;
+        let image = self.modules[module].image();
+        let imports = self.modules[module].imports();
         let segments = &self.modules[module].segments;
         let debug = self.debug(module);
         let function = |address: u64| function_at(debug, unwind.as_deref(), address);
@@ -150,8 +153,8 @@ impl Resolver {
         }
         let callee = |target: Target| {
             let imported = match target {
-                Target::At(to) => imported_at(&image, segments, to),
-                Target::Through(word) => imported_through(&image, word),
+                Target::At(to) => imports.at(image, segments, to),
+                Target::Through(word) => imports.through(image, word),
                 Target::Unknown => None,
             };
             let Target::At(to) = target else {
@@ -166,19 +169,14 @@ impl Resolver {
                 (Some(name), _) if gives_way(&name) => Callee::GivesWay,
                 (None, Some(symbol)) if gives_way(&symbol.name) => Callee::GivesWay,
                 (None, Some(symbol)) if symbol.start == to => {
-                    code_at(&image, segments, to, symbol.size).map_or(Callee::Unknown, |code| {
+                    code_at(image, segments, to, symbol.size).map_or(Callee::Unknown, |code| {
                         Callee::Code(to, code.bytes.to_vec())
                     })
                 }
                 _ => Callee::Unknown,
             }
         };
-        let code = code_at(
-            &image,
-            segments,
-            symbol.start,
-            symbol.size.min(MAX_FUNCTION),
-        )?;
+        let code = code_at(image, segments, symbol.start, symbol.size.min(MAX_FUNCTION))?;
         let waiting = recognise(code.bytes, symbol.start, vaddr, &callee)?;
         if waiting.purpose == Purpose::Lock {
             return None;
@@ -187,7 +185,7 @@ impl Resolver {
             module,
             function: symbol.start,
         };
-        let place = self.spin_place(module, &symbol, &waiting, &image)?;
+        let place = self.spin_place(module, &symbol, &waiting, image)?;
         Some((id, place))
     }
 

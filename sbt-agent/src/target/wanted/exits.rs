@@ -17,7 +17,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use super::Binary;
 use super::find::MAX_FUNCTION;
 use crate::target::debuginfo::Symbol;
-use crate::target::elf::{Code, imported_at};
+use crate::target::elf::Code;
 use crate::target::prologue::{Stand, stand};
 
 /// How many functions that end by jumping to the next are followed.
@@ -115,10 +115,10 @@ impl Binary<'_> {
     /// Whether a jump to another function ends this one. If that is in this file
     /// its own ends count, since it may be what does the waiting.
     fn ends_by_jump(&self, target: u64, followed: &mut Vec<Symbol>) -> bool {
-        if let Some(name) = imported_at(self.image, &self.segments, target) {
+        if let Some(name) = self.imported_at(target) {
             return !may_wait(&name);
         }
-        if let Some(function) = self.debug.spanning(&[target]).pop().flatten()
+        if let Some(function) = self.debug.spanning(target)
             && function.start == target
         {
             followed.push(function);
@@ -129,7 +129,8 @@ impl Binary<'_> {
     /// Jumps by a register are those of a `switch`, and stay inside.
     fn ends_by_indirect_jump(&self, instruction: &Instruction) -> bool {
         instruction.op0_kind() == OpKind::Memory
-            && imported_at(self.image, &self.segments, instruction.ip())
+            && self
+                .imported_at(instruction.ip())
                 .is_some_and(|name| !may_wait(&name))
     }
 }

@@ -175,7 +175,7 @@ impl Binary<'_> {
     }
 
     fn bare_address(&self, address: u64) -> Result<Option<(Symbol, u64)>, String> {
-        match self.debug.spanning(&[address]).pop().flatten() {
+        match self.debug.spanning(address) {
             Some(symbol) => Ok(Some((symbol, address))),
             None if self.code(address, 1).is_some() => Err(format!(
                 "{} has no symbol that tells which function this is in, and so not where its \

@@ -98,11 +98,9 @@ impl Binary<'_> {
     /// Of each function the lowest, but rather not in the part of it that is
     /// seldom executed.
     fn first_of_each_function<'a>(&self, spots: &'a [Spot]) -> Vec<Place<'a>> {
-        let addresses: Vec<u64> = spots.iter().map(|spot| spot.start).collect();
         let (hidden, clear): (Vec<_>, Vec<_>) = spots
             .iter()
-            .zip(self.debug.spanning(&addresses))
-            .filter_map(|(spot, symbol)| self.place(spot, symbol))
+            .filter_map(|spot| self.place(spot, self.debug.spanning(spot.start)))
             .partition(|place| place.spot.is_hidden);
         let mut first: BTreeMap<Scope<'a>, Place<'a>> = BTreeMap::new();
         let mut functions = BTreeSet::new();

@@ -69,12 +69,9 @@ fn is_reached_from_nearby(
     is_outside: impl Fn(u64) -> bool,
 ) -> bool {
     let reach = target.saturating_sub(SHORT)..target.saturating_add(SHORT);
-    let addresses: Vec<u64> = reach.filter(|address| is_outside(*address)).collect();
-    let mut nearby: Vec<Symbol> = file
-        .debug
-        .spanning(&addresses)
-        .into_iter()
-        .flatten()
+    let mut nearby: Vec<Symbol> = reach
+        .filter(|address| is_outside(*address))
+        .filter_map(|address| file.debug.spanning(address))
         .collect();
     nearby.dedup_by_key(|function| function.start);
     nearby.iter().any(|function| {

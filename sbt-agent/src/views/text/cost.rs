@@ -2,7 +2,7 @@
 
 use super::{line, paragraph};
 use crate::{
-    report::{CompensatedReport, Report},
+    report::{CompensatedReport, Report, Withheld},
     views::table::{Style, Table, count, duration},
 };
 
@@ -33,7 +33,9 @@ fn share_text(pct: f64) -> String {
 pub fn compensated(out: &mut String, report: &Report, style: Style) {
     line(out, "");
     let Some(all) = &report.compensated else {
-        let because = report.own_cost.unknown_because.as_deref();
+        let withheld = report.why_withheld(Withheld::Compensated);
+        let because = withheld.map(|it| it.because.as_str());
+        let because = because.or(report.own_cost.unknown_because.as_deref());
         let because = because.unwrap_or("too much happened before the costs were known");
         paragraph(out, &format!("no compensated figures: {because}"), style);
         return;

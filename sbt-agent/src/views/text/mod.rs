@@ -96,6 +96,7 @@ fn header(out: &mut String, report: &Report, style: Style) {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
         None if report.ended => "has ended".into(),
+        None if !report.is_complete() => "end not recorded".into(),
         None => "still running".into(),
     };
     let title = format!("sbt · {command} · pid {} · {status}", report.pid);
@@ -105,14 +106,27 @@ fn header(out: &mut String, report: &Report, style: Style) {
         title.replace('·', "|")
     };
     line(out, &style.bold(&title));
+    for missing in &report.incomplete {
+        for part in wrapped(&format!("NOT COMPLETE: {}", missing.text), style.width) {
+            line(out, &style.bold(&part));
+        }
+    }
 }
 
 fn nothing_found(out: &mut String, report: &Report, style: Style) {
     let wall = duration(Some(report.wall_ns), style);
     let mut text = match &report.none_found_because {
+        _ if !report.is_complete() => {
+            format!("No barrier was seen in the {wall} that the recording has.")
+        }
         Some(because) => {
             format!("No barrier was used in {wall} that could be found: {because}.")
         }
+        // What was lost may have been at a barrier.
+        None if report.lost_events > 0 => format!(
+            "No barrier was seen in {wall}, but {} were lost.",
+            plural(report.lost_events, "event")
+        ),
         None => format!("No barrier was used in {wall}."),
     };
     if report.had_children == Some(true) && !report.children {
@@ -504,8 +518,8 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     ];
     if report.lost_events > 0 {
         facts[0].push_str(
-            " (what they belonged to is counted as incomplete; there were more arrivals and \
-             episodes than are told)",
+            " (there were more arrivals and episodes than are told; of an episode that was lost in \
+             part, what was seen is counted as incomplete)",
         );
     }
     paragraph(out, &facts.join(", "), style);
@@ -513,7 +527,9 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         report.sites.is_empty()
             && (Some(*note) == report.none_found_because.as_ref() || is_spin(report, note))
     };
-    for note in report.notes.iter().filter(|note| !told(note)) {
+    let is_above = |note: &&String| report.incomplete.iter().any(|it| it.text == **note);
+    let notes = report.notes.iter();
+    for note in notes.filter(|note| !told(note) && !is_above(note)) {
         paragraph(out, &format!("note: {note}"), style);
     }
 }

@@ -442,6 +442,42 @@ fn without_barriers_what_is_known_is_said() {
         "No barrier was used in 0 ns that could be found: prog is stripped. ",
     );
     assert!(!hidden.contains("note:"), "{hidden}");
+    // What was lost may have been at one.
+    let lost = Run {
+        lost: 3,
+        ..Run::default()
+    };
+    let lost = text(&Program::new(true).report_of(lost));
+    has(
+        &lost,
+        "No barrier was seen in 0 ns, but 3 events were lost.",
+    );
+    assert!(!lost.contains("was used"), "{lost}");
+}
+
+#[test]
+fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
+    let mut program = Program::new(true);
+    program.starts(1..3);
+    program.meet(1, &[(1, 10), (2, 30)]);
+    let lost = Run {
+        lost: 3,
+        wall_ns: program.time_ns,
+        ..Run::default()
+    };
+    let report = program.report_of(lost);
+    assert!(report.efficiency.is_none());
+    let text = text(&report);
+    has(&text, "efficiency ?: 3 of 7 events were lost (43 %)");
+    assert!(!text.contains("speed-up"), "{text}");
+    assert!(!text.contains("no problem"), "{text}");
+    let note = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        note.contains(
+            "of an episode that was lost in part, what was seen is counted as incomplete"
+        ),
+        "{note}"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{duration, line, wrapped};
 use crate::{
-    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport},
+    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport, Withheld},
     views::table::Style,
 };
 
@@ -23,7 +23,15 @@ const WORTH_SAVING: f64 = 0.001;
 
 /// The efficiency of the run and its factors.
 pub fn efficiency(out: &mut String, report: &Report, style: Style) {
-    let Some(it) = &report.efficiency else { return };
+    let it = match report.known_efficiency() {
+        Ok(it) => it,
+        Err(because) => {
+            for part in wrapped(&format!("efficiency ?: {because}"), style.width) {
+                line(out, &part);
+            }
+            return;
+        }
+    };
     let mut text = format!(
         "{}; speed-up {:.1} of {}",
         factors(it, style),

@@ -1,0 +1,220 @@
+//! Files that the target names.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind},
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::Path,
+    sync::OnceLock,
+};
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+
+use super::user::{Scope, User, caller};
+
+static USER: OnceLock<Option<User>> = OnceLock::new();
+
+/// Says that the target runs with all rights of sbt, as with `--as-root`. To be called once, before anything of the
+/// target is opened.
+pub fn runs_as_sbt() {
+    let _known = USER.set(None);
+}
+
+/// Says that the target is a process that runs already. To be called once, before anything of it is opened.
+pub fn is_process(pid: u32) {
+    let is_root = nix::unistd::Uid::effective().is_root();
+    if is_root && caller().is_none() {
+        let _known = USER.set(User::of_process(pid));
+    }
+}
+
+/// The user with whose rights files are opened that the target names: the caller, unless the target was said to be
+/// another's. `None`: who runs sbt.
+pub fn user() -> Option<&'static User> {
+    USER.get().map_or_else(caller, Option::as_ref)
+}
+
+/// Does something with the rights of that user.
+///
+/// # Errors
+/// This thread cannot take them.
+pub fn act<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+    let _scope = Scope::begin(user())?;
+    Ok(act())
+}
+
+/// Opens a regular file that the target names, for reading. What is something else is not opened at all: opening a
+/// device may set something off.
+///
+/// # Errors
+/// The target's user may neither read nor execute it, or it is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    readable(|| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    })
+}
+
+/// The same for a path below another root: links in it lead nowhere else.
+///
+/// # Errors
+/// As above.
+pub fn open_below(root: &Path, path: &Path) -> io::Result<File> {
+    // It is where the path leads anyway, and there are filters that know no `openat2`.
+    if root == Path::new("/") {
+        return open(path);
+    }
+    // The kernel's link to the root of a process: that we may look into that is for it to say.
+    let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    readable(|| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), IN_ROOT);
+        Ok(found?)
+    })
+}
+
+/// Opens a regular file with the rights of sbt, if it is the one that is meant: `is_it` is given its device and inode.
+/// What else the path leads to is not opened. `root`: where the path begins, if it is not sbt's own root.
+///
+/// # Errors
+/// It cannot be opened, or is another.
+pub fn open_known(
+    root: Option<&Path>,
+    path: &Path,
+    is_it: impl Fn(u64, u64) -> bool,
+) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = match root {
+        Some(root) => {
+            let root = rustix::fs::open(root, flags, Mode::empty())?;
+            rustix::fs::openat2(root, path, flags, Mode::empty(), IN_ROOT)?
+        }
+        None => rustix::fs::open(path, flags, Mode::empty())?,
+    };
+    only_regular(&found)?;
+    let stat = rustix::fs::fstat(&found)?;
+    if !is_it(stat.st_dev, stat.st_ino) {
+        return Err(ErrorKind::NotFound.into());
+    }
+    reopen(&found)
+}
+
+const IN_ROOT: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+
+/// Finds a file with the rights of the target's user, and opens it.
+fn readable(find: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<File> {
+    let found = {
+        let _scope = Scope::begin(user())?;
+        let found = find()?;
+        only_regular(&found)?;
+        match reopen(&found) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                // What the user may execute but not read is in the memory of the user's process, and known to it.
+                let path = of_descriptor(&found);
+                rustix::fs::accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS)
+                    .map_err(|_| error)?;
+                found
+            }
+            done => return done,
+        }
+    };
+    reopen(&found)
+}
+
+/// Makes sure that a descriptor is of a regular file.
+fn only_regular(found: &OwnedFd) -> io::Result<()> {
+    let stat = rustix::fs::fstat(found)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        ErrorKind::InvalidInput,
+        "not a regular file",
+    ))
+}
+
+fn of_descriptor(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Opens for reading what a descriptor is a handle of.
+fn reopen(found: &OwnedFd) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(of_descriptor(found), flags, Mode::empty())?;
+    Ok(File::from(file))
+}
+
+/// Opens a regular file by a link of the kernel, or one of our own, with the rights of sbt.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open_as_sbt(path: &Path) -> io::Result<File> {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    only_regular(&found)?;
+    reopen(&found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt as _, symlink},
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    #[test]
+    fn pipes_devices_and_folders_are_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        symlink("/dev/ptmx", at("device")).unwrap();
+        // Whoever opens the other end is not woken.
+        let write = rustix::fs::open(at("pipe"), OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        assert!(write.is_err());
+        for path in [at("pipe"), at("device"), folder.path().to_owned()] {
+            let begin = Instant::now();
+            for error in [
+                open(&path).unwrap_err(),
+                open_as_sbt(&path).unwrap_err(),
+                open_below(folder.path(), path.strip_prefix(folder.path()).unwrap()).unwrap_err(),
+            ] {
+                let kinds = [ErrorKind::InvalidInput, ErrorKind::NotFound];
+                assert!(kinds.contains(&error.kind()), "{path:?} {error}");
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60));
+        }
+    }
+
+    #[test]
+    fn links_below_another_root_stay_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("outside"), "outside").unwrap();
+        fs::create_dir(at("root")).unwrap();
+        symlink(at("outside"), at("root/absolute")).unwrap();
+        symlink("../outside", at("root/up")).unwrap();
+        fs::write(at("root/inside"), "inside").unwrap();
+        symlink("/inside", at("root/link")).unwrap();
+        let open = |name: &str| open_below(&at("root"), Path::new(name));
+        assert!(open("/absolute").is_err() && open("up").is_err() && open("../outside").is_err());
+        for name in ["inside", "/inside", "../../inside", "link"] {
+            let file = open(name).unwrap();
+            assert_eq!(io::read_to_string(file).unwrap(), "inside", "{name}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_read_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "text").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(io::read_to_string(open(&path).unwrap()).unwrap(), "text");
+        assert_eq!(
+            io::read_to_string(open_as_sbt(&path).unwrap()).unwrap(),
+            "text"
+        );
+    }
+}

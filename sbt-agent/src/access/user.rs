@@ -1,0 +1,306 @@
+//! Users whose rights a thread takes for a while.
+
+use std::{
+    cell::Cell,
+    fs,
+    io::{self, ErrorKind},
+    sync::OnceLock,
+};
+
+use rustix::thread::{
+    CapabilitySet as Set, CapabilitySets, Gid, capabilities, set_capabilities, set_thread_groups,
+};
+
+use crate::target::launch::Invoker;
+
+/// Capabilities by which a thread passes over the permissions of files.
+const OVER_FILES: Set = Set::CHOWN
+    .union(Set::DAC_OVERRIDE)
+    .union(Set::DAC_READ_SEARCH)
+    .union(Set::FOWNER)
+    .union(Set::FSETID)
+    .union(Set::MKNOD);
+
+/// Capabilities by which a thread takes the rights of another user.
+const BECOMING: Set = Set::SETUID.union(Set::SETGID);
+
+/// A user, by what decides which files may be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Id of the first group.
+    pub gid: u32,
+    /// Ids of all groups.
+    groups: Vec<u32>,
+}
+
+/// Who has called sudo, doas or pkexec. `None` if nobody has: the caller is then who runs sbt.
+pub fn caller() -> Option<&'static User> {
+    static CALLER: OnceLock<Option<User>> = OnceLock::new();
+    let caller = CALLER.get_or_init(|| {
+        let invoker = Invoker::from_sudo()?;
+        Some(User {
+            uid: invoker.uid.as_raw(),
+            gid: invoker.gid.as_raw(),
+            groups: invoker.groups().iter().map(|gid| gid.as_raw()).collect(),
+        })
+    });
+    caller.as_ref()
+}
+
+/// Whether sbt takes the rights of another user, for which it keeps some capabilities.
+pub fn changes_user() -> bool {
+    caller().is_some() || super::target::user().is_some()
+}
+
+impl User {
+    /// The user that a process runs as; `None` if that is root, or not known.
+    pub fn of_process(pid: u32) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Self::read(&status).filter(|user| user.uid != 0)
+    }
+
+    /// `status`: the text of `/proc/PID/status`.
+    fn read(status: &str) -> Option<Self> {
+        let numbers = |name: &str| -> Option<Vec<u32>> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace()
+                .map(|word| word.parse().ok())
+                .collect()
+        };
+        // Real, effective, saved, and that for files.
+        Some(Self {
+            uid: *numbers("Uid:")?.get(3)?,
+            gid: *numbers("Gid:")?.get(3)?,
+            groups: numbers("Groups:")?,
+        })
+    }
+
+    fn groups(&self) -> Vec<Gid> {
+        self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect()
+    }
+}
+
+thread_local! {
+    static IS_SCOPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has given rights away for a while: nothing may give it more meanwhile.
+pub fn is_scoped() -> bool {
+    IS_SCOPED.get()
+}
+
+/// As long as there is one, this thread opens files with the rights of a user and with no capability that passes over
+/// permissions. It keeps what is needed to look into processes.
+#[derive(Debug)]
+#[must_use]
+pub struct Scope {
+    before: Option<Before>,
+}
+
+/// What a thread had before.
+#[derive(Debug)]
+struct Before {
+    capabilities: CapabilitySets,
+    user: Option<User>,
+}
+
+impl Scope {
+    /// Takes the rights of `user`, or without one only puts aside the capabilities of an ordinary user who runs sbt: root
+    /// keeps what root has. Within another scope nothing changes.
+    ///
+    /// # Errors
+    /// The kernel does not let this thread become that user.
+    pub fn begin(user: Option<&User>) -> io::Result<Self> {
+        let nothing = Self { before: None };
+        if is_scoped() {
+            return Ok(nothing);
+        }
+        let is_root = nix::unistd::Uid::effective().is_root();
+        if is_root && user.is_none() {
+            return Ok(nothing);
+        }
+        let have = capabilities(None)?;
+        let lowered = CapabilitySets {
+            effective: have.effective - OVER_FILES,
+            ..have
+        };
+        let Some(user) = user.filter(|_| is_root) else {
+            // An ordinary user: the capabilities, if any, come from the file of sbt.
+            if lowered == have {
+                return Ok(nothing);
+            }
+            set_capabilities(None, lowered)?;
+            return Ok(Self::since(have, None));
+        };
+        let before = User {
+            uid: file_user(None),
+            gid: file_group(None),
+            groups: own_groups()?,
+        };
+        let able = CapabilitySets {
+            effective: have.effective | (have.permitted & BECOMING),
+            ..have
+        };
+        set_capabilities(None, able)?;
+        // From here on all is as before when it goes away.
+        let scope = Self::since(have, Some(before));
+        set_thread_groups(&user.groups())?;
+        file_group(Some(user.gid));
+        file_user(Some(user.uid));
+        if (file_user(None), file_group(None)) != (user.uid, user.gid) {
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                format!(
+                    "sbt may not open files as user {} (missing CAP_SETUID and CAP_SETGID)",
+                    user.uid
+                ),
+            ));
+        }
+        set_capabilities(
+            None,
+            CapabilitySets {
+                effective: able.effective - OVER_FILES,
+                ..able
+            },
+        )?;
+        Ok(scope)
+    }
+
+    fn since(capabilities: CapabilitySets, user: Option<User>) -> Self {
+        IS_SCOPED.set(true);
+        let before = Some(Before { capabilities, user });
+        Self { before }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let Some(Before { capabilities, user }) = self.before.take() else {
+            return;
+        };
+        if let Some(user) = user {
+            // The user first: it is the thread's own, for which no capability is asked.
+            file_user(Some(user.uid));
+            file_group(Some(user.gid));
+            // Fails only where taking other groups did.
+            let _unchanged = set_thread_groups(&user.groups());
+        }
+        // The kernel gives more than there was in effect when the user is root again.
+        let _lowered = set_capabilities(None, capabilities);
+        IS_SCOPED.set(false);
+    }
+}
+
+/// What no user or group is called: the kernel answers with the present one.
+const NONE: u32 = u32::MAX;
+
+/// Whose rights this thread has for files: takes those of `user`, if given, and says whose it had.
+fn file_user(user: Option<u32>) -> u32 {
+    // SAFETY: a number only. It is this thread's alone, and not that of the process.
+    unsafe { libc::setfsuid(user.unwrap_or(NONE)) }.cast_unsigned()
+}
+
+/// The same of the group.
+fn file_group(group: Option<u32>) -> u32 {
+    // SAFETY: as above.
+    unsafe { libc::setfsgid(group.unwrap_or(NONE)) }.cast_unsigned()
+}
+
+fn own_groups() -> io::Result<Vec<u32>> {
+    let groups = nix::unistd::getgroups()?;
+    Ok(groups.iter().map(|gid| gid.as_raw()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::PermissionsExt as _, path::Path};
+
+    use super::*;
+
+    const NOBODY: u32 = 65534;
+
+    fn nobody() -> User {
+        User {
+            uid: NOBODY,
+            gid: NOBODY,
+            groups: vec![NOBODY],
+        }
+    }
+
+    fn state() -> (CapabilitySets, u32, u32, Vec<u32>) {
+        let groups = own_groups().unwrap();
+        (
+            capabilities(None).unwrap(),
+            file_user(None),
+            file_group(None),
+            groups,
+        )
+    }
+
+    #[test]
+    fn the_user_of_a_process_is_the_one_that_opens_its_files() {
+        let status =
+            "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \nVmPeak:\t1 kB\n";
+        let expected = User {
+            uid: 4,
+            gid: 8,
+            groups: vec![9, 10],
+        };
+        assert_eq!(User::read(status), Some(expected));
+        assert_eq!(User::read("Uid:\t1\t2\t3\n"), None);
+        assert_eq!(User::read(""), None);
+    }
+
+    #[test]
+    fn a_scope_has_the_rights_of_the_user_and_leaves_no_trace() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let open = |path: &Path| fs::File::open(path).map(drop).map_err(|it| it.kind());
+        let (roots, everybodys) = (folder.path().join("a"), folder.path().join("b"));
+        for (path, mode) in [(&roots, 0o600), (&everybodys, 0o644)] {
+            fs::write(path, "x").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let before = state();
+        let user = nobody();
+        let scope = Scope::begin(Some(&user)).unwrap();
+        assert!(is_scoped());
+        assert_eq!(open(&roots), Err(ErrorKind::PermissionDenied));
+        assert_eq!(open(&everybodys), Ok(()));
+        // One within it does not end it.
+        drop(Scope::begin(None).unwrap());
+        assert_eq!(open(&roots), Err(ErrorKind::PermissionDenied));
+        drop(scope);
+        assert!(!is_scoped());
+        assert_eq!(open(&roots), Ok(()));
+        assert_eq!(state(), before);
+    }
+
+    #[test]
+    fn without_the_capability_nothing_is_opened_as_if_it_were_the_user() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return;
+        }
+        // Of a thread of its own: what is dropped does not come back.
+        std::thread::spawn(|| {
+            let have = capabilities(None).unwrap();
+            let without = CapabilitySets {
+                effective: have.effective - BECOMING,
+                permitted: have.permitted - BECOMING,
+                inheritable: Set::empty(),
+            };
+            set_capabilities(None, without).unwrap();
+            let before = state();
+            assert!(Scope::begin(Some(&nobody())).is_err());
+            assert!(!is_scoped());
+            assert_eq!(state(), before);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,33 @@
+//! Whether all of a recording is there: what is missing may be what breaks a rule.
+
+use super::{Outcome, Status};
+use crate::report::{Figure, Report};
+
+/// The rule's name.
+const NAME: &str = "complete";
+
+/// That something is missing; `None` if nothing is. `is_baseline`: of the report that is compared
+/// with. `allow`: such a report is to be judged all the same.
+pub fn outcome(report: &Report, is_baseline: bool, allow: bool) -> Option<Outcome> {
+    let missing = report.incomplete.first()?;
+    let limit = Figure::Whole(0);
+    let outcome = Outcome::of_run(NAME, "count", limit).called(if is_baseline {
+        "complete baseline"
+    } else {
+        NAME
+    });
+    let whose = if is_baseline { "of the baseline: " } else { "" };
+    let advice = if allow {
+        "judged by what is there, as --allow-incomplete asks"
+    } else {
+        "--allow-incomplete judges it by what is there"
+    };
+    Some(Outcome {
+        holds: allow,
+        status: if allow { Status::Holds } else { Status::Lost },
+        is_measured: true,
+        measured: Some(Figure::Whole(report.incomplete.len() as u64)),
+        text: Some(format!("{whose}{}; {advice}", missing.text)),
+        ..outcome
+    })
+}

@@ -1,0 +1,198 @@
+//! What is judged at the bounds: by whom of several, and what comes first.
+
+use super::*;
+
+/// Two of three are there; the others are these.
+fn two_of_three(others: &[(u32, Doing)]) -> Seen {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2]);
+    for (number, doing) in others {
+        seen.worker(*number, doing.clone(), "load hangs.c:70");
+    }
+    seen
+}
+
+#[test]
+fn of_more_than_are_missing_the_best_off_may_be_enough() {
+    let reads = || call("read", "pipe:[7]");
+    let mut seen = two_of_three(&[(3, Doing::Running), (4, reads())]);
+    seen.moves(3, "other hangs.c:20");
+    assert_eq!(seen.hang().kind, "slow");
+    // Both are wanted: then the worst counts.
+    seen.0.barriers[0].participants = Some(4);
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.missing_count), ("stuck", Some(2)));
+    assert_eq!(names(&hang.missing), ["worker-4", "worker-3"]);
+    assert!(
+        hang.text.starts_with("worker-4 is missing"),
+        "{}",
+        hang.text
+    );
+    let one = two_of_three(&[(3, reads()), (4, reads())]).hang();
+    assert_eq!((one.kind, one.missing_count), ("stuck", Some(1)));
+}
+
+#[test]
+fn who_only_sleeps_for_a_time_may_still_come() {
+    let hang = two_of_three(&[]).hang();
+    assert_eq!((hang.kind, hang.because), ("never", Some("fewer-alive")));
+    let helper = |doing| {
+        let mut seen = two_of_three(&[]);
+        seen.thread(9, "helper", doing, "serve hangs.c:7");
+        seen.hang()
+    };
+    let hang = helper(call("clock_nanosleep", "5 s"));
+    assert_eq!((hang.kind, hang.because), ("unclear", None));
+    // Until there is something to do: that may never be.
+    let hang = helper(call("epoll_wait", ""));
+    assert_eq!((hang.kind, hang.because), ("stuck", None));
+}
+
+#[test]
+fn a_barrier_that_all_have_reached_is_told_with_the_right_reason() {
+    let of = |count: u32| {
+        let mut seen = Seen::new();
+        seen.barrier(count, 40, &[1, 2, 3]);
+        seen
+    };
+    assert_eq!(of(3).hang().because, None);
+    assert_eq!(of(3).hang().missing_count, Some(0));
+    assert_eq!(of(2).hang().because, Some("too-many"));
+    assert_eq!(of(2).hang().missing_count, Some(0));
+    // Its own count says that all have come; here one more was not seen.
+    let mut seen = of(4);
+    seen.0.barriers[0].arrived = Some(4);
+    assert_eq!(judge(&seen.0), None);
+}
+
+#[test]
+fn a_count_that_was_reached_before_is_not_too_large() {
+    let of = |members: &[u32]| {
+        let mut seen = Seen::new();
+        seen.barrier(3, 40, &[1, 2]).watched(0, members);
+        seen.hang().because
+    };
+    assert_eq!(of(&[1, 2]), Some("count-too-large"));
+    assert_eq!(of(&[1, 2, 3]), Some("fewer-alive"));
+}
+
+#[test]
+fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2]);
+    seen.barrier(9, 50, &[3, 4, 5, 6]);
+    // Both can never complete: more wait at the second.
+    let hang = seen.hang();
+    assert_eq!(hang.participants, Some(9), "{}", hang.text);
+    assert_eq!(hang.also.len(), 1);
+    assert_eq!(
+        (hang.also[0].participants, hang.also[0].waiting),
+        (Some(3), 2)
+    );
+    // A thread that runs may come to both; at the first somebody stands still for a lock.
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2])
+        .worker(3, mutex(0x5581, 1), "update hangs.c:52");
+    seen.barrier(2, 50, &[4])
+        .worker(5, Doing::Running, "solve hangs.c:60")
+        .moves(5, "solve hangs.c:75");
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.participants), ("stuck", Some(4)));
+    let others: Vec<_> = hang.also.iter().map(|it| it.participants).collect();
+    assert_eq!(others, [Some(2)]);
+    // It is in no circle with the first.
+    let text = &hang.also[0].text;
+    assert!(text.contains("worker-5 is missing"), "{text}");
+}
+
+#[test]
+fn a_barrier_comes_before_locks_of_the_same_grade() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, mutex(0xa0, 4), "take hangs.c:52")
+        .worker(4, mutex(0xb0, 3), "take hangs.c:53");
+    let hang = seen.hang();
+    assert_eq!(hang.kind, "never");
+    assert!(hang.barrier.is_some(), "{}", hang.text);
+    assert_eq!(hang.participants, Some(3));
+}
+
+#[test]
+fn of_locks_those_in_the_circle_are_named_and_their_root_first() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 3), "take hangs.c:51")
+        .worker(2, mutex(0xa0, 3), "take hangs.c:51")
+        .worker(3, mutex(0xb0, 4), "take hangs.c:52")
+        .worker(4, mutex(0xc0, 3), "take hangs.c:53")
+        .worker(5, call("read", "pipe:[7]"), "load hangs.c:70");
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
+    assert_eq!(hang.barrier.as_ref().map(|it| it.address.as_str()), None);
+    assert_eq!(names(&hang.arrived)[0], "worker-3");
+    let mut waiting = names(&hang.arrived);
+    waiting.sort_unstable();
+    // Main waits for the end of worker-1, which hangs on it.
+    assert_eq!(
+        waiting,
+        ["main", "worker-1", "worker-2", "worker-3", "worker-4"]
+    );
+    assert_eq!(names(&hang.others), ["worker-5"]);
+    assert_eq!((hang.missing.len(), hang.missing_count), (0, None));
+}
+
+#[test]
+fn one_thread_alone_may_be_woken_by_another_process() {
+    let alone = |doing| {
+        let mut seen = Seen(Scene {
+            looks: 2,
+            looked_ns: 200 * MS,
+            ..Scene::default()
+        });
+        seen.thread(0, "main", doing, "main hangs.c:90");
+        judge(&seen.0)
+    };
+    assert_eq!(alone(condvar()), None);
+    let hang = alone(mutex(0xa0, 0)).expect("it holds that lock itself");
+    assert_eq!((hang.kind, hang.because), ("never", Some("own-lock")));
+    assert_eq!(hang.looks, Some(2));
+}
+
+#[test]
+fn without_a_count_nobody_is_known_to_be_missing() {
+    let of = |count: Option<u32>| {
+        let mut seen = Seen::new();
+        seen.barrier(3, 40, &[1, 2]);
+        seen.0.barriers[0].participants = count;
+        // A thread of a library that might come, but does not look so.
+        seen.thread(9, "helper", Doing::Running, "*helper");
+        let hang = seen.hang();
+        (hang.kind, hang.because)
+    };
+    assert_eq!(of(None), ("unclear", None));
+    assert_eq!(of(Some(3)), ("stuck", Some("fewer-alive")));
+}
+
+#[test]
+fn of_several_that_nobody_wakes_the_first_whose_own_doing_it_is_leads() {
+    let mut seen = Seen::new();
+    // Main waits for worker-1, and that for worker-3.
+    seen.worker(1, mutex(0xa0, 3), "take hangs.c:51")
+        .worker(2, condvar(), "wait_all hangs.c:44")
+        .worker(3, condvar(), "wait_all hangs.c:44");
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("stuck", Some("nobody-wakes")));
+    assert_eq!(names(&hang.arrived), ["worker-2", "worker-3"]);
+    assert!(hang.text.starts_with("worker-2 waits"), "{}", hang.text);
+}
+
+#[test]
+fn what_stands_still_for_another_reason_is_told_apart() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 2), "take hangs.c:51")
+        .worker(2, mutex(0xb0, 1), "take hangs.c:52")
+        .worker(3, mutex(0xc0, 3), "again hangs.c:60");
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
+    assert!(!names(&hang.arrived).contains(&"worker-3"), "{}", hang.text);
+    assert_eq!(names(&hang.others), ["worker-3"]);
+}

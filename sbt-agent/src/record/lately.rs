@@ -1,0 +1,170 @@
+//! What a recording told since the facts beside the model were last written down. Where a
+//! recording breaks off, the facts are brought up to the last event that was read.
+
+use crate::{
+    event::Event,
+    model::{cost::Tariff, tape::Step},
+    report::Run,
+};
+
+/// What was told since the last facts.
+#[derive(Clone, Debug, Default)]
+pub struct Lately {
+    /// Threads came to barriers or left them.
+    moves: bool,
+    /// Departures were switched on or off.
+    departures: Option<bool>,
+    tariff: Option<Tariff>,
+    /// When the probes were taken off first, `CLOCK_MONOTONIC` ns.
+    off_first_ns: Option<u64>,
+    /// They are off since then, ns.
+    off_since_ns: Option<u64>,
+    /// For so long they were off before, ns.
+    off_ns: u64,
+}
+
+impl Lately {
+    /// A step is told, at `at_ns` or a little later.
+    pub fn step(&mut self, step: &Step, at_ns: u64) {
+        match step {
+            Step::Event(Event::Arrive { .. } | Event::Depart { .. }) => self.moves = true,
+            Step::Event(Event::Departures { on }) => self.departures = Some(*on),
+            Step::Tariff(tariff) => self.tariff = Some(*tariff),
+            Step::Off(true) => {
+                self.off_first_ns.get_or_insert(at_ns);
+                self.off_since_ns.get_or_insert(at_ns);
+            }
+            Step::Off(false) => {
+                let since_ns = self.off_since_ns.take().unwrap_or(at_ns);
+                self.off_ns += at_ns.saturating_sub(since_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// All that was told until `at_ns` is in the facts.
+    pub fn written(&mut self, at_ns: u64) {
+        let is_off = self.off_since_ns.is_some();
+        *self = Self {
+            off_since_ns: is_off.then_some(at_ns),
+            ..Self::default()
+        };
+    }
+
+    /// Brings facts up to `until_ns`, the moment of the last event.
+    pub fn settle(&self, facts: &mut Run, until_ns: u64) {
+        let wall_ns = until_ns.saturating_sub(facts.start_ns);
+        facts.wall_ns = facts.wall_ns.max(wall_ns);
+        facts.tariff = self.tariff.or(facts.tariff);
+        if self
+            .departures
+            .is_some_and(|on| facts.departures != Some(on))
+        {
+            facts.departures = None;
+        }
+        let since_ns = self.off_since_ns.unwrap_or(until_ns);
+        let off_ns = self.off_ns + until_ns.saturating_sub(since_ns);
+        facts.thinned = match (facts.thinned, self.off_first_ns) {
+            (Some((first_ns, before_ns)), _) => Some((first_ns, before_ns + off_ns)),
+            (None, Some(first_ns)) => Some((first_ns, off_ns)),
+            (None, None) => None,
+        };
+        // The threads went on, or others did: what has become of the hang was not written down.
+        if let Some(hang) = facts.hang.as_mut().filter(|it| it.outcome == "lasts")
+            && self.moves
+        {
+            hang.outcome = "unknown";
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::Clocks,
+        screen::samples::{hung, over},
+    };
+
+    const S: u64 = 1_000_000_000;
+
+    fn depart() -> Step {
+        Step::Event(Event::Depart {
+            tid: 1,
+            clocks: Clocks::at(1),
+        })
+    }
+
+    fn settled(facts: Run, steps: &[(u64, Step)], until_ns: u64) -> Run {
+        let (mut facts, mut lately) = (facts, Lately::default());
+        for (at_ns, step) in steps {
+            lately.step(step, *at_ns);
+        }
+        lately.settle(&mut facts, until_ns);
+        facts
+    }
+
+    #[test]
+    fn the_time_goes_on_to_the_last_event() {
+        let facts = Run {
+            start_ns: 10 * S,
+            wall_ns: 2 * S,
+            ..Run::default()
+        };
+        assert_eq!(settled(facts.clone(), &[], 11 * S).wall_ns, 2 * S);
+        assert_eq!(settled(facts, &[], 15 * S).wall_ns, 5 * S);
+    }
+
+    #[test]
+    fn probes_that_were_off_are_counted() {
+        let off = |off| Step::Off(off);
+        let steps = [(S, off(true)), (3 * S, off(false)), (7 * S, off(true))];
+        let thinned = settled(Run::default(), &steps, 8 * S).thinned;
+        assert_eq!(thinned, Some((S, 3 * S)));
+        let before = Run {
+            thinned: Some((S / 2, S)),
+            ..Run::default()
+        };
+        assert_eq!(settled(before, &steps, 8 * S).thinned, Some((S / 2, 4 * S)));
+        assert_eq!(settled(Run::default(), &[], 8 * S).thinned, None);
+        // Off when the facts were written, and since.
+        let (mut facts, mut lately) = (Run::default(), Lately::default());
+        lately.step(&off(true), S);
+        lately.written(2 * S);
+        facts.thinned = Some((S, S));
+        lately.settle(&mut facts, 6 * S);
+        assert_eq!(facts.thinned, Some((S, 5 * S)));
+    }
+
+    #[test]
+    fn departures_that_were_switched_are_watched_in_part() {
+        let switched = |before, on| {
+            let facts = Run {
+                departures: before,
+                ..Run::default()
+            };
+            let step = Step::Event(Event::Departures { on });
+            settled(facts, &[(S, step)], S).departures
+        };
+        assert_eq!(switched(Some(true), true), Some(true));
+        assert_eq!(switched(Some(true), false), None);
+        assert_eq!(switched(None, true), None);
+    }
+
+    #[test]
+    fn a_hang_is_not_known_to_last_once_threads_have_moved() {
+        for (hang, moves, outcome) in [
+            (hung(), false, "lasts"),
+            (hung(), true, "unknown"),
+            (over(), true, "over"),
+        ] {
+            let facts = Run {
+                hang: hang.report.hang.clone(),
+                ..Run::default()
+            };
+            let steps = [(S, depart())];
+            let steps = if moves { &steps[..] } else { &[] };
+            assert_eq!(settled(facts, steps, S).hang.unwrap().outcome, outcome);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What must be true of every report, whatever was watched.
+
+use super::{EfficiencyReport, Report, SiteReport, StatReport, ThreadReport, Withheld};
+
+/// By how much sums of real numbers may be off.
+const ROUNDING: f64 = 1e-6;
+
+/// How much more than the time that was not useful work the waits may add up to: the useful
+/// work of a thread that takes another's place overlaps with that by moments.
+const LOST_OF_MISSING: f64 = 1.1;
+
+/// By how much times may exceed the time of all threads, as a share of that, and in ns:
+/// watching ends a moment after the last event, and a thread may go on meanwhile.
+const OVER: f64 = 0.01;
+/// See [`OVER`].
+const OVER_NS: f64 = 10e6;
+
+/// An identity that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// What is not to be believed then.
+    pub figure: Withheld,
+    /// The two figures that contradict each other.
+    pub text: String,
+}
+
+/// All identities that do not hold.
+pub(super) fn broken(report: &Report) -> Vec<Broken> {
+    let of_phases = report.conceptual_phases.iter().filter_map(|phase| {
+        let text = impossible(phase.efficiency.as_ref()?)?;
+        Some(format!("phase {}: {text}", phase.name))
+    });
+    let efficiency = report.efficiency.as_ref();
+    let efficiencies = efficiency
+        .and_then(impossible)
+        .into_iter()
+        .chain(efficiency.and_then(|it| of_the_run(report, it)))
+        .chain(of_phases)
+        .map(|text| (Withheld::Efficiency, text));
+    let shares = sums(report)
+        .chain(shares(report))
+        .chain(times(report))
+        .map(|text| (Withheld::Shares, text));
+    let cost = out_of_bounds("the own cost", report.own_cost.share_pct, 100.0)
+        .map(|text| (Withheld::OwnCost, text));
+    efficiencies
+        .chain(shares)
+        .chain(cost)
+        .map(|(figure, text)| Broken { figure, text })
+        .collect()
+}
+
+/// Why efficiencies cannot be true of any run.
+fn impossible(it: &EfficiencyReport) -> Option<String> {
+    let shares = [
+        ("the efficiency", Some(it.parallel)),
+        ("the load balance", Some(it.load_balance)),
+        ("the serialisation", Some(it.serialisation)),
+        ("the transfer", Some(it.transfer)),
+        ("the CPU availability", it.cpu_availability),
+    ];
+    let wrong = shares
+        .into_iter()
+        .find_map(|(name, share)| out_of_bounds(name, share, 1.0));
+    let threads = f64::from(it.threads);
+    let product = it.load_balance * it.serialisation * it.transfer;
+    let is_near = |one: f64, other: f64| (one - other).abs() <= ROUNDING * other.abs().max(1.0);
+    wrong
+        .or_else(|| out_of_bounds("the speed-up", Some(it.speedup), threads))
+        .or_else(|| out_of_bounds("the granularity", it.granularity, f64::INFINITY))
+        .or_else(|| {
+            (!is_near(it.parallel, product)).then(|| {
+                format!(
+                    "the efficiency is {:.4}, and its factors are {product:.4}",
+                    it.parallel
+                )
+            })
+        })
+        .or_else(|| {
+            (!is_near(it.speedup, it.parallel * threads)).then(|| {
+                format!(
+                    "the speed-up is {:.4}, and the efficiency {:.4} of {threads} threads",
+                    it.speedup, it.parallel
+                )
+            })
+        })
+}
+
+/// Why the efficiencies of a run cannot be true beside its other figures.
+fn of_the_run(report: &Report, it: &EfficiencyReport) -> Option<String> {
+    let wall_ns = report.wall_ns as f64;
+    if it.path_ns > report.wall_ns {
+        return Some(format!(
+            "the longest path takes {} ns, and the run {} ns",
+            it.path_ns, report.wall_ns
+        ));
+    }
+    // Where the program goes on, events come in for a moment after the end of the watching, until
+    // the probes are off: how long that takes is not known here.
+    if !report.ended {
+        return None;
+    }
+    let all_ns = f64::from(it.threads) * wall_ns;
+    let missing_ns = all_ns - it.useful_ns(report.wall_ns);
+    let lost_ns = report.sites.iter().map(|site| site.lost_ns as f64).sum();
+    let carried_ns = f64::from(it.threads) * carried_ns(report);
+    let most_ns = missing_ns * LOST_OF_MISSING + all_ns * OVER + OVER_NS + carried_ns;
+    (most_ns < lost_ns).then(|| {
+        format!("threads waited for {lost_ns:.0} ns in {missing_ns:.0} ns without useful work")
+    })
+}
+
+/// Sums that are not those of their parts.
+fn sums(report: &Report) -> impl Iterator<Item = String> {
+    let time = &report.thread_time;
+    let threads = |f: fn(&ThreadReport) -> u64| total(report.threads.iter().map(f));
+    let sites = |f: fn(&SiteReport) -> u64| total(report.sites.iter().map(f));
+    let release_ns = time.release_ns.unwrap_or(0);
+    let between_ns = time.between_ns.unwrap_or(0);
+    let parts = [time.work_ns, time.idle_ns, release_ns, between_ns];
+    let of_the_run = [
+        (
+            "the thread time and its parts",
+            time.total_ns,
+            total(parts.into_iter()),
+        ),
+        (
+            "the work and that of the threads",
+            time.work_ns,
+            threads(|it| it.work_ns.unwrap_or(0)),
+        ),
+        (
+            "the waiting and that of the threads",
+            time.idle_ns,
+            threads(|it| it.idle_ns),
+        ),
+        (
+            "the waiting and that at the sites",
+            time.idle_ns,
+            sites(|it| it.lost_ns),
+        ),
+        (
+            "the arrivals and those of the threads",
+            report.arrivals,
+            threads(|it| it.arrivals),
+        ),
+        (
+            "the episodes and those of the sites",
+            report.episodes,
+            sites(|it| it.episodes),
+        ),
+        (
+            "the episodes and those in which a thread came last",
+            report.episodes,
+            threads(|it| it.last),
+        ),
+        (
+            "the incomplete episodes and those of the sites",
+            report.incomplete_episodes,
+            sites(|it| it.incomplete),
+        ),
+    ];
+    let unequal = of_the_run
+        .into_iter()
+        .filter(|(_, whole, sum)| whole != sum)
+        .map(|(what, whole, sum)| format!("{what} differ: {whole} and {sum}"));
+    unequal.chain(report.sites.iter().filter_map(of_site))
+}
+
+/// What threads did at a site must not be more than what happened there.
+fn of_site(site: &SiteReport) -> Option<String> {
+    let name = || site.called();
+    let threads = |f: fn(&super::SiteThreadReport) -> u64| total(site.threads.iter().map(f));
+    let (idle_ns, last) = (threads(|it| it.idle_ns), threads(|it| it.last));
+    if idle_ns > site.lost_ns {
+        return Some(format!(
+            "threads waited for {idle_ns} ns at {}, which counts {} ns",
+            name(),
+            site.lost_ns
+        ));
+    }
+    if last > site.episodes {
+        return Some(format!(
+            "threads came last {last} times in {} episodes at {}",
+            site.episodes,
+            name()
+        ));
+    }
+    let stats = [&site.phase_ns, &site.barrier_ns, &site.idle_ns];
+    let wrong = stats.into_iter().flatten().any(|stat| !is_ordered(stat));
+    wrong.then(|| format!("times at {} have a mean beyond their least or most", name()))
+}
+
+const fn is_ordered(stat: &StatReport) -> bool {
+    stat.count > 0 && stat.min <= stat.mean && stat.mean <= stat.max
+}
+
+/// Shares that are none.
+fn shares(report: &Report) -> impl Iterator<Item = String> {
+    let time = &report.thread_time;
+    let of_time = [
+        ("work", time.work_pct),
+        ("waiting", time.idle_pct),
+        ("release", time.release_pct),
+        ("between", time.between_pct),
+    ];
+    let of_time = of_time
+        .into_iter()
+        .filter_map(|(name, pct)| out_of_bounds(&format!("the share of {name}"), pct, 100.0));
+    let of_sites = report.sites.iter().flat_map(|site| {
+        let straggler = site.straggler.as_ref().map(|it| it.share_pct);
+        [
+            ("wall time", site.lost_wall_pct),
+            ("the path", site.path_pct),
+            ("imbalance", site.imbalance_pct),
+            ("last places", straggler),
+        ]
+        .into_iter()
+        .filter_map(|(name, pct)| {
+            out_of_bounds(
+                &format!("the share of {name} at {}", site.called()),
+                pct,
+                100.0,
+            )
+        })
+    });
+    of_time.chain(of_sites)
+}
+
+/// Threads that did more than there was time for.
+fn times(report: &Report) -> impl Iterator<Item = String> {
+    let most_ns = report.wall_ns as f64 * (1.0 + OVER) + OVER_NS + carried_ns(report);
+    let alone = report.threads.iter().filter(|thread| thread.threads == 1);
+    alone.filter_map(move |thread| {
+        let parts = [
+            thread.work_ns.unwrap_or(0),
+            thread.idle_ns,
+            thread.release_ns.unwrap_or(0),
+            thread.between_ns.unwrap_or(0),
+        ];
+        let all_ns = total(parts.into_iter());
+        let states = [thread.running_ns, thread.ready_ns, thread.blocked_ns];
+        let split_ns = total(states.into_iter().flatten());
+        // As above.
+        if report.ended && all_ns as f64 > most_ns {
+            return Some(format!(
+                "{} worked and waited for {all_ns} ns in {} ns",
+                thread.label, report.wall_ns
+            ));
+        }
+        (split_ns > thread.work_ns.unwrap_or(0)).then(|| {
+            format!(
+                "{} ran, was ready and slept for {split_ns} ns of {} ns of work",
+                thread.label,
+                thread.work_ns.unwrap_or(0)
+            )
+        })
+    })
+}
+
+/// How much of a thread's time may lie before the time that is reported, ns: if sums were reset
+/// meanwhile, what a thread did then counts when it ends, which is a phase and a wait.
+pub(super) fn carried_ns(report: &Report) -> f64 {
+    let sites = report.sites.iter();
+    let longest = sites.flat_map(|site| {
+        let stats = [
+            &site.phase_ns,
+            &site.work_ns,
+            &site.idle_ns,
+            &site.release_ns,
+        ];
+        stats.into_iter().flatten().map(|stat| stat.max)
+    });
+    2.0 * longest.max().unwrap_or(0) as f64
+}
+
+fn total(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+/// Why a figure is not from 0 to `most`.
+fn out_of_bounds(name: &str, value: Option<f64>, most: f64) -> Option<String> {
+    let value = value?;
+    let is_right = value >= 0.0 && value <= most + ROUNDING * most.min(100.0);
+    (!is_right).then(|| format!("{name} is {value}, which is not from 0 to {most}"))
+}

@@ -1,0 +1,43 @@
+//! What is missing in the recording that a report was made of.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Reason, Report, Withheld, WithheldReport, Word};
+
+/// Something that is missing in what a report was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct IncompleteReport {
+    /// `no-end`: the recording breaks off before the watching ended. `damaged`: a part of the
+    /// recording is not as it was written, and was left out with all that follows.
+    #[serde(deserialize_with = "super::word::read")]
+    pub kind: Word,
+    /// What happened, and which part of the run the report is about.
+    pub text: String,
+}
+
+/// Why figures of the whole run are withheld where a part of the run is missing.
+const NOT_WHOLE: &str = "the recording is not complete";
+
+impl Report {
+    /// Whether all that was watched is in it.
+    pub const fn is_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+
+    /// Takes note that something is missing, and of what cannot be known without it: to be
+    /// called before [`super::sound`]. Verdicts have to be made anew.
+    pub fn break_off(&mut self, missing: Vec<IncompleteReport>) {
+        if missing.is_empty() {
+            return;
+        }
+        self.incomplete.extend(missing);
+        if self.why_withheld(Withheld::Efficiency).is_none() {
+            let because = NOT_WHOLE.into();
+            let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, because);
+            self.withheld.push(cut);
+        }
+        self.verdicts = None;
+        self.no_verdict_because = None;
+    }
+}

@@ -1,0 +1,187 @@
+//! A report leaves sbt only without figures that are unknown or cannot be true.
+//!
+//! Pure, and the same for a live snapshot, a recording and a report that is read again: a second
+//! pass changes nothing.
+
+use super::{EfficiencyReport, Reason, Report, Withheld, WithheldReport, identities};
+use crate::model::efficiency::MOST_INCOMPLETE;
+
+/// What explains less of the threads' time, per cent, is not worth changing a program
+/// for: as much as runs of one program differ by on a quiet machine. Of more than that it
+/// is told, whatever it is, if it is lost.
+pub const WORTH: f64 = 2.0;
+
+/// How many of all events were lost, per cent.
+pub fn lost_pct(report: &Report) -> f64 {
+    let (lost, seen) = (report.lost_events as f64, report.own_cost.events as f64);
+    if lost > 0.0 {
+        lost / (lost + seen) * 100.0
+    } else {
+        0.0
+    }
+}
+
+/// The report without what cannot be known, or cannot be true; `withheld` says what that is.
+#[must_use]
+pub fn sound(mut report: Report) -> Report {
+    if let Some((reason, because)) = unseen(&report) {
+        withhold(&mut report, Withheld::Efficiency, reason, because.clone());
+        if reason == Reason::EventsLost {
+            let figure = Withheld::Compensated;
+            withhold(&mut report, figure, reason, because.clone());
+        }
+        if lost_pct(&report) > WORTH {
+            withhold(&mut report, Withheld::OwnCost, reason, because.clone());
+            withhold(&mut report, Withheld::Shares, reason, because);
+        }
+    }
+    for broken in identities::broken(&report) {
+        let because = format!(
+            "{}: these figures contradict each other, which is a fault of sbt, or the file was \
+             changed",
+            broken.text
+        );
+        let reason = Reason::Contradiction;
+        withhold(&mut report, broken.figure, reason, because.clone());
+        if broken.figure == Withheld::Shares {
+            withhold(&mut report, Withheld::Efficiency, reason, because);
+        }
+    }
+    if report.efficiency.is_none() {
+        let (reason, because) = too_little(&report);
+        withhold(&mut report, Withheld::Efficiency, reason, because);
+    }
+    for figure in [
+        Withheld::Efficiency,
+        Withheld::Shares,
+        Withheld::OwnCost,
+        Withheld::Compensated,
+    ] {
+        if report.why_withheld(figure).is_some() {
+            clear(&mut report, figure);
+        }
+    }
+    report
+}
+
+impl WithheldReport {
+    /// The entry for a figure, and why it is withheld.
+    pub const fn new(figure: Withheld, reason: Reason, because: String) -> Self {
+        Self {
+            figure,
+            reason,
+            because,
+        }
+    }
+}
+
+impl Report {
+    /// Why a figure is withheld; `None` if it is not.
+    pub fn why_withheld(&self, figure: Withheld) -> Option<&WithheldReport> {
+        self.withheld.iter().find(|it| it.figure == figure)
+    }
+
+    /// The efficiencies, or why they are unknown.
+    ///
+    /// # Errors
+    /// The reason, as a part of a sentence.
+    pub fn known_efficiency(&self) -> Result<&EfficiencyReport, &str> {
+        self.efficiency.as_ref().ok_or_else(|| {
+            let withheld = self.why_withheld(Withheld::Efficiency);
+            withheld.map_or("too little was seen", |it| it.because.as_str())
+        })
+    }
+}
+
+/// Adds an entry, unless the figure has one: the first reason is that of all.
+fn withhold(report: &mut Report, figure: Withheld, reason: Reason, because: String) {
+    if report.why_withheld(figure).is_none() {
+        let withheld = WithheldReport::new(figure, reason, because);
+        report.withheld.push(withheld);
+    }
+}
+
+/// Makes a figure, and what is made of it, null.
+fn clear(report: &mut Report, figure: Withheld) {
+    match figure {
+        Withheld::Efficiency => {
+            report.efficiency = None;
+            for phase in &mut report.conceptual_phases {
+                phase.efficiency = None;
+            }
+        }
+        Withheld::Shares => {
+            let time = &mut report.thread_time;
+            (time.work_pct, time.idle_pct) = (None, None);
+            (time.release_pct, time.between_pct) = (None, None);
+            for site in &mut report.sites {
+                (site.lost_wall_pct, site.imbalance_pct) = (None, None);
+                (site.path_pct, site.weighted_path_pct) = (None, None);
+            }
+        }
+        Withheld::OwnCost => report.own_cost.share_pct = None,
+        Withheld::Compensated => {
+            report.compensated = None;
+            for site in &mut report.sites {
+                site.compensated = None;
+            }
+        }
+        Withheld::Other => {}
+    }
+}
+
+/// What of the run was not seen, so that times over the whole run are unknown.
+fn unseen(report: &Report) -> Option<(Reason, String)> {
+    let lost = report.lost_events;
+    if lost > 0 {
+        let all = lost.saturating_add(report.own_cost.events);
+        return Some((
+            Reason::EventsLost,
+            format!(
+                "{lost} of {all} events were lost ({})",
+                few_pct(lost_pct(report))
+            ),
+        ));
+    }
+    let seen_pct = report.own_cost.thinned.map(|thinned| thinned.observed_pct);
+    (report.estimated || seen_pct.is_some()).then(|| {
+        let seen = seen_pct.map_or("a part".into(), |pct| format!("{pct:.0} %"));
+        (
+            Reason::Unseen,
+            format!("the probes were on for {seen} of the run; --budget off watches all"),
+        )
+    })
+}
+
+/// A share that may be tiny.
+fn few_pct(pct: f64) -> String {
+    match pct {
+        ..0.01 => "less than 0.01 %".into(),
+        0.01..1.0 => format!("{pct:.2} %"),
+        _ => format!("{pct:.0} %"),
+    }
+}
+
+/// Why the model could not tell how well the threads were used.
+fn too_little(report: &Report) -> (Reason, String) {
+    let (episodes, incomplete) = (report.episodes, report.incomplete_episodes);
+    if episodes == 0 {
+        return (Reason::NoEpisode, "no complete episode was seen".to_owned());
+    }
+    if incomplete > episodes / MOST_INCOMPLETE {
+        let all = episodes.saturating_add(incomplete);
+        return (
+            Reason::Incomplete,
+            format!("{incomplete} of {all} episodes are incomplete"),
+        );
+    }
+    (
+        Reason::WorkUnknown,
+        "the threads' work is not known, since watching was interrupted or has only begun"
+            .to_owned(),
+    )
+}
+
+#[cfg(test)]
+#[path = "sound_tests.rs"]
+mod tests;

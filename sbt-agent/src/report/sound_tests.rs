@@ -1,0 +1,288 @@
+//! Every identity is looked at, from both sides of its bound, and what is unknown has a reason.
+
+use super::*;
+use crate::{
+    report::{ThinnedReport, Withheld},
+    verdict::tests::{MS, Program, runs},
+};
+
+/// Four threads, of which the last has more to do than the others.
+fn uneven() -> Report {
+    let mut program = Program::new(4);
+    let works = vec![runs(4), runs(4), runs(4), runs(8)];
+    program.run.ended = true;
+    program.rounds(20, |_| works.clone()).report()
+}
+
+#[track_caller]
+fn withheld(report: Report, figure: Withheld) -> WithheldReport {
+    let report = sound(report);
+    let found = report.why_withheld(figure).cloned();
+    let twice = serde_json::to_string(&sound(report.clone())).unwrap();
+    assert_eq!(
+        serde_json::to_string(&report).unwrap(),
+        twice,
+        "a second pass changes it"
+    );
+    if figure == Withheld::Shares {
+        assert!(report.thread_time.idle_pct.is_none());
+        assert!(report.sites.iter().all(|site| site.lost_wall_pct.is_none()));
+    }
+    if figure != Withheld::OwnCost {
+        assert!(report.efficiency.is_none(), "{:?}", report.withheld);
+    }
+    found.expect("nothing is withheld")
+}
+
+#[test]
+fn a_report_that_agrees_with_itself_stays_as_it_is() {
+    let report = uneven();
+    assert_eq!(report.withheld, []);
+    let before = serde_json::to_string(&report).unwrap();
+    assert!(report.efficiency.is_some());
+    assert_eq!(serde_json::to_string(&sound(report)).unwrap(), before);
+}
+
+#[test]
+fn what_contradicts_itself_is_withheld_and_told() {
+    type Spoil = fn(&mut Report);
+    let efficiency = |report: &mut Report, change: fn(&mut EfficiencyReport)| {
+        change(report.efficiency.as_mut().unwrap());
+    };
+    let of =
+        |change: fn(&mut EfficiencyReport)| move |report: &mut Report| efficiency(report, change);
+    // A recording that breaks off has said so: 16.91, and 67.6 of 4.
+    let mut report = uneven();
+    of(|it| (it.parallel, it.speedup) = (16.91, 67.6))(&mut report);
+    let found = withheld(report, Withheld::Efficiency);
+    assert_eq!(found.reason, Reason::Contradiction);
+    assert!(
+        found
+            .because
+            .starts_with("the efficiency is 16.91, which is not from 0 to 1: "),
+        "{}",
+        found.because
+    );
+    let efficiencies: [(&str, fn(&mut EfficiencyReport)); 10] = [
+        ("the efficiency is -", |it| it.parallel = -0.1),
+        ("the load balance", |it| it.load_balance = 1.001),
+        ("the serialisation", |it| it.serialisation = f64::NAN),
+        ("the transfer", |it| it.transfer = f64::INFINITY),
+        ("the CPU availability", |it| it.cpu_availability = Some(1.1)),
+        ("the speed-up is 4.1", |it| it.speedup = 4.1),
+        ("the granularity", |it| it.granularity = Some(-1.0)),
+        ("its factors are", |it| it.parallel *= 0.99),
+        ("the speed-up is", |it| it.speedup *= 0.99),
+        ("the longest path", |it| it.path_ns *= 3),
+    ];
+    for (words, change) in efficiencies {
+        let mut report = uneven();
+        of(change)(&mut report);
+        let found = withheld(report, Withheld::Efficiency);
+        assert!(found.because.contains(words), "{words}: {}", found.because);
+        assert_eq!(found.reason, Reason::Contradiction);
+    }
+    let shares: [(&str, Spoil); 17] = [
+        ("the thread time and its parts", |it| {
+            it.thread_time.total_ns += 1;
+        }),
+        ("the work and that of", |it| {
+            it.thread_time.work_ns += 1;
+            it.thread_time.total_ns += 1;
+        }),
+        ("the waiting and that of the threads", |it| {
+            it.thread_time.idle_ns += 1;
+            it.thread_time.total_ns += 1;
+        }),
+        ("the waiting and that at the sites", |it| {
+            it.sites[0].lost_ns += 1;
+        }),
+        ("the arrivals and those", |it| it.arrivals += 1),
+        ("the episodes and those of the sites", |it| {
+            it.sites[0].episodes += 1;
+        }),
+        ("a thread came last", |it| it.threads[0].last += 1),
+        ("the incomplete episodes", |it| it.incomplete_episodes += 1),
+        ("which counts", |it| {
+            let lost_ns = it.sites[0].lost_ns;
+            it.sites[0].threads[0].idle_ns += lost_ns;
+        }),
+        ("threads came last", |it| it.sites[0].threads[0].last += 50),
+        ("mean beyond", |it| {
+            it.sites[0].phase_ns.as_mut().unwrap().mean *= 9;
+        }),
+        ("the share of waiting", |it| {
+            it.thread_time.idle_pct = Some(100.1);
+        }),
+        ("the share of wall time", |it| {
+            it.sites[0].lost_wall_pct = Some(130.0);
+        }),
+        ("the share of the path", |it| {
+            it.sites[0].path_pct = Some(-1.0);
+        }),
+        ("the share of imbalance", |it| {
+            it.sites[0].imbalance_pct = Some(101.0);
+        }),
+        ("worked and waited", |it| it.wall_ns /= 2),
+        ("ran, was ready and slept", |it| {
+            it.threads[0].blocked_ns = it.threads[0].work_ns;
+        }),
+    ];
+    for (words, spoil) in shares {
+        let mut report = uneven();
+        spoil(&mut report);
+        let found = withheld(report, Withheld::Shares);
+        assert!(found.because.contains(words), "{words}: {}", found.because);
+        assert_eq!(found.reason, Reason::Contradiction);
+    }
+    let mut report = uneven();
+    report.own_cost.share_pct = Some(100.1);
+    let found = withheld(report, Withheld::OwnCost);
+    assert!(found.because.contains("own cost"), "{}", found.because);
+}
+
+#[test]
+fn threads_do_not_wait_for_longer_than_they_did_not_work() {
+    let with = |more_ns: u64| {
+        let mut report = uneven();
+        report.sites[0].lost_ns += more_ns;
+        report
+    };
+    let report = with(0);
+    let it = report.efficiency.unwrap();
+    let missing_ns = f64::from(it.threads) * report.wall_ns as f64 - it.useful_ns(report.wall_ns);
+    let lost_ns: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
+    assert!(lost_ns as f64 <= missing_ns, "{lost_ns} {missing_ns}");
+    // A tenth more, and a hundredth of the time of all and 10 ms for the end of watching.
+    let all_ns = f64::from(it.threads) * report.wall_ns as f64;
+    // And a phase and a wait of each thread, which may lie before a reset.
+    let carried_ns = f64::from(it.threads) * identities::carried_ns(&report);
+    let work_ns = report.sites[0].work_ns.as_ref().unwrap().max as f64;
+    assert!(carried_ns >= f64::from(it.threads) * 2.0 * work_ns);
+    let slack_ns = missing_ns * 1.1 + all_ns * 0.01 + 1e7 + carried_ns - lost_ns as f64;
+    let texts = |more_ns: f64| {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time above zero"
+        )]
+        let found = identities::broken(&with(more_ns as u64));
+        found
+            .iter()
+            .any(|it| it.text.contains("without useful work"))
+    };
+    assert!(!texts(slack_ns - 2.0));
+    assert!(texts(slack_ns + 2.0));
+}
+
+#[test]
+fn the_bounds_themselves_are_possible() {
+    let mut report = uneven();
+    let it = report.efficiency.as_mut().unwrap();
+    let ones = [
+        &mut it.parallel,
+        &mut it.load_balance,
+        &mut it.serialisation,
+        &mut it.transfer,
+    ];
+    for one in ones {
+        *one = 1.0;
+    }
+    (it.speedup, it.cpu_availability, it.granularity) = (4.0, Some(1.0), None);
+    it.path_ns = report.wall_ns;
+    for thread in &mut report.threads {
+        thread.idle_ns = 0;
+    }
+    for site in &mut report.sites {
+        site.lost_ns = 0;
+        for thread in &mut site.threads {
+            thread.idle_ns = 0;
+        }
+    }
+    report.thread_time.total_ns -= report.thread_time.idle_ns;
+    report.thread_time.idle_ns = 0;
+    report.own_cost.share_pct = Some(100.0);
+    assert_eq!(sound(report).withheld, []);
+}
+
+#[test]
+fn efficiency_is_withheld_if_one_event_was_lost_and_shares_if_many_were() {
+    let with = |lost| {
+        let mut report = uneven();
+        report.own_cost.events = 980;
+        report.lost_events = lost;
+        report
+    };
+    for lost in [1, 20] {
+        let report = sound(with(lost));
+        assert!(report.efficiency.is_none());
+        assert!(report.thread_time.idle_pct.is_some(), "{lost}");
+        let found = report.why_withheld(Withheld::Efficiency).unwrap();
+        assert_eq!(found.reason, Reason::EventsLost);
+        assert_eq!(report.why_withheld(Withheld::Shares), None);
+        assert_eq!(report.compensated, None);
+        assert!(report.why_withheld(Withheld::Compensated).is_some());
+    }
+    let found = withheld(with(21), Withheld::Shares);
+    assert_eq!(found.because, "21 of 1001 events were lost (2 %)");
+    let mut report = with(21);
+    report.own_cost.share_pct = Some(1.0);
+    assert_eq!(sound(report).own_cost.share_pct, None);
+}
+
+#[test]
+fn what_was_hardly_seen_has_no_efficiency() {
+    let mut report = uneven();
+    report.estimated = true;
+    report.own_cost.thinned = Some(ThinnedReport {
+        since_ns: 0,
+        off_ns: 90 * MS,
+        observed_pct: 3.0,
+        arrivals_seen: 10,
+        arrivals_exact: true,
+    });
+    let found = withheld(report, Withheld::Efficiency);
+    assert_eq!(found.reason, Reason::Unseen);
+    assert!(
+        found.because.contains("3 % of the run"),
+        "{}",
+        found.because
+    );
+}
+
+#[test]
+fn whoever_reads_a_recording_may_withhold_efficiency() {
+    let mut program = Program::new(4);
+    let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, "it was cut".into());
+    program.run.withheld = vec![cut.clone()];
+    let report = program.rounds(20, |_| vec![runs(4); 4]).report();
+    assert_eq!(withheld(report, Withheld::Efficiency), cut);
+}
+
+#[test]
+fn too_little_has_a_reason() {
+    let without = |episodes, incomplete| {
+        let mut report = uneven();
+        report.efficiency = None;
+        (report.episodes, report.incomplete_episodes) = (episodes, incomplete);
+        too_little(&report).0
+    };
+    assert_eq!(without(0, 3), Reason::NoEpisode);
+    assert_eq!(without(20, 3), Reason::Incomplete);
+    assert_eq!(without(20, 2), Reason::WorkUnknown);
+    let mut report = uneven();
+    report.efficiency = None;
+    let report = sound(report);
+    assert!(
+        report
+            .known_efficiency()
+            .unwrap_err()
+            .contains("interrupted")
+    );
+}
+
+#[test]
+fn small_shares_have_figures() {
+    let texts = [0.001, 0.5, 33.3].map(few_pct);
+    assert_eq!(texts, ["less than 0.01 %", "0.50 %", "33 %"]);
+}

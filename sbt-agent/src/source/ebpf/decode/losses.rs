@@ -1,0 +1,207 @@
+//! How many of the records that found no room were events.
+//!
+//! With a loss the programs no longer trust what they remember of barrier objects, so until
+//! records find room again each arrival at a barrier of the C library sends two: what the
+//! object's memory holds, and the arrival. The kernel counts both. The first is an aid and no
+//! event: counted too, it would make two losses of one.
+
+/// A record that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// What a barrier object holds.
+    Memory,
+    /// An arrival; `reads`: at a barrier of which the memory is read.
+    Arrival { reads: bool },
+    /// A departure.
+    Departure,
+    /// Something else.
+    Other,
+}
+
+/// Which records a thread sends, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Course {
+    /// Its arrivals read memory after a loss.
+    reads: bool,
+    /// Its departures are reported.
+    departs: bool,
+    /// What it sent last was an arrival.
+    arrived: bool,
+}
+
+impl Course {
+    fn take(&mut self, seen: Seen) {
+        match seen {
+            Seen::Arrival { reads } => {
+                // It has not left the one before, as far as is told.
+                self.departs &= !self.arrived;
+                self.reads = reads;
+                self.arrived = true;
+            }
+            Seen::Departure => {
+                self.departs = true;
+                self.arrived = false;
+            }
+            Seen::Memory | Seen::Other => {}
+        }
+    }
+
+    /// Records of one turn: memory, arrival, departure.
+    const fn turn(self) -> u32 {
+        if self.departs { 3 } else { 2 }
+    }
+
+    /// How many of `count` records before this one were readings of memory.
+    const fn readings(self, count: u32, next: Seen) -> u32 {
+        if !self.reads {
+            return 0;
+        }
+        // How many come after the last reading before it, with that.
+        let first = match next {
+            Seen::Memory | Seen::Other => self.turn(),
+            Seen::Arrival { .. } => 1,
+            Seen::Departure => 2,
+        };
+        if count < first {
+            0
+        } else {
+            (count - first) / self.turn() + 1
+        }
+    }
+}
+
+/// Sums over all threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losses {
+    /// Records that are missing in the threads' numbers.
+    records: u64,
+    /// Of them, readings of memory.
+    readings: u64,
+}
+
+impl Losses {
+    /// A thread has begun anew, and its announcement is lost: an event at least.
+    pub const fn anew(&mut self, course: &mut Course) -> u32 {
+        self.records += 1;
+        course.arrived = false;
+        1
+    }
+
+    /// Takes a record in, before which `count` of its thread are missing. Returns how many of
+    /// these were events.
+    pub fn gap(&mut self, course: &mut Course, count: u32, seen: Seen) -> u32 {
+        let readings = course.readings(count, seen);
+        if count > 0 {
+            // Between them it may have left.
+            course.arrived = false;
+            self.records += u64::from(count);
+            self.readings += u64::from(readings);
+        }
+        course.take(seen);
+        count - readings
+    }
+
+    /// Readings of memory that are missing in the threads' numbers.
+    pub const fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// How many of `records`, as the kernel counts those lost, were events. `open`: threads
+    /// whose end was not seen. What is missing in no thread's numbers was lost behind their
+    /// last records.
+    pub fn events(self, records: u64, open: impl Iterator<Item = Course>) -> u64 {
+        let (mut turns, mut reading) = (0_u64, 0_u64);
+        for course in open {
+            turns += u64::from(course.turn());
+            reading += u64::from(course.reads);
+        }
+        let behind = records.saturating_sub(self.records);
+        let readings = if turns == 0 {
+            0
+        } else {
+            behind * reading / turns
+        };
+        records.saturating_sub(self.readings + readings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRIVAL: Seen = Seen::Arrival { reads: true };
+
+    /// What comes of records of one thread, of which some (false) are lost.
+    fn lost(records: &[(Seen, bool)]) -> (u64, u64) {
+        let (mut losses, mut course) = (Losses::default(), Course::default());
+        let (mut missing, mut events) = (0, 0);
+        for (seen, is_there) in records {
+            if *is_there {
+                events += u64::from(losses.gap(&mut course, missing, *seen));
+                missing = 0;
+            } else {
+                missing += 1;
+            }
+        }
+        let all = records.iter().filter(|(_, is_there)| !is_there).count() as u64;
+        let told = losses.events(all, std::iter::once(course));
+        (events, told)
+    }
+
+    /// A thread that comes to a barrier so often, of whose records those in `gone` are lost.
+    fn run(turns: usize, departs: bool, gone: std::ops::Range<usize>) -> (u64, u64, u64) {
+        let mut records = Vec::new();
+        // Whether it was lost.
+        let push = |seen, records: &mut Vec<(Seen, bool)>| {
+            let is_there = !gone.contains(&records.len());
+            records.push((seen, is_there));
+            !is_there
+        };
+        let mut distrusts = true;
+        for _ in 0..turns {
+            if distrusts {
+                distrusts = push(Seen::Memory, &mut records);
+            }
+            distrusts |= push(ARRIVAL, &mut records);
+            if departs {
+                distrusts |= push(Seen::Departure, &mut records);
+            }
+        }
+        let is_event = |(seen, is_there): &&(Seen, bool)| !is_there && *seen != Seen::Memory;
+        let expected = records.iter().filter(is_event).count() as u64;
+        let (events, told) = lost(&records);
+        (expected, events, told)
+    }
+
+    #[test]
+    fn a_loss_in_the_middle_is_counted_once_wherever_it_begins_and_ends() {
+        for departs in [false, true] {
+            for from in 6..20 {
+                for to in from..60 {
+                    let (expected, events, told) = run(80, departs, from..to);
+                    assert_eq!(events, expected, "{departs} {from}..{to}");
+                    assert_eq!(told, expected, "{departs} {from}..{to}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_lost_behind_the_last_record_is_told_apart_by_what_the_thread_sends() {
+        for departs in [false, true] {
+            for from in 6..20 {
+                let (expected, _, told) = run(80, departs, from..10_000);
+                assert!(told.abs_diff(expected) <= 1, "{from}: {told} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_barriers_have_no_readings() {
+        let other = Seen::Arrival { reads: false };
+        let records = [(other, true), (other, false), (other, false), (other, true)];
+        assert_eq!(lost(&records), (2, 2));
+        // Of nobody it is known what was lost.
+        assert_eq!(Losses::default().events(7, std::iter::empty()), 7);
+    }
+}

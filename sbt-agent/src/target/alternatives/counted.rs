@@ -1,0 +1,264 @@
+//! Whether a test asks how many have come.
+//!
+//! Whoever comes to a barrier is counted first, and the count tells whether it was the last. So
+//! the test that decides between waiting and waking depends on memory of all threads that the
+//! thread itself has changed just before: by one instruction (`lock xadd`), or by reading,
+//! adding and writing. Other tests decide by whose part a thread plays, or by what others have
+//! left there: one thread then always waits and another one always wakes, as where one makes
+//! what the other takes.
+//!
+//! From the test on the machine code is followed backwards, and with it what the test depends
+//! on. Calls of functions are not looked into.
+
+use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+use super::{Flow, Graph};
+
+/// Each instruction is come to by at most so many ways.
+const MAX_WAYS: u8 = 4;
+
+/// How far before a use of a register it is looked for what was put there.
+const MAX_BASE: usize = 12;
+
+/// In how many first instructions a function sets up its frame.
+const MAX_SETUP: usize = 12;
+
+/// More places that were written are not remembered.
+const MAX_WRITTEN: usize = 16;
+
+/// Where the address of a place in memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// It is known.
+    Fixed,
+    /// A register.
+    In(Register),
+    /// A word so far from what a register says.
+    Behind(Register, u64),
+    /// A word at an address.
+    BehindFixed(u64),
+}
+
+/// A place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    base: Base,
+    index: Register,
+    offset: u64,
+}
+
+/// What a test depends on, at an instruction before it.
+#[derive(Clone, Debug, Default)]
+struct Needed {
+    flags: bool,
+    registers: Vec<Register>,
+    places: Vec<Place>,
+    /// What of all threads' memory the thread writes between there and the test.
+    written: Vec<Place>,
+}
+
+/// What an instruction says of the test.
+enum Step {
+    Counted,
+    /// What the test depends on comes from before.
+    On,
+    /// It comes from somewhere else.
+    Lost,
+}
+
+/// Whether a conditional jump, by its number, asks how many have come. `past`: instructions
+/// behind which another round may have begun.
+pub(super) fn is_counted(graph: &Graph, test: usize, past: &[usize]) -> bool {
+    let mut back = Back::new(graph);
+    let mut ways = vec![0_u8; graph.nodes.len()];
+    let needed = Needed {
+        flags: true,
+        ..Needed::default()
+    };
+    let mut open = vec![(test, needed)];
+    while let Some((index, needed)) = open.pop() {
+        for &before in &graph.before[index] {
+            if past.contains(&before) || ways[before] >= MAX_WAYS {
+                continue;
+            }
+            ways[before] += 1;
+            let mut needed = needed.clone();
+            match back.step(before, &mut needed) {
+                Step::Counted => return true,
+                Step::On => open.push((before, needed)),
+                Step::Lost => {}
+            }
+        }
+    }
+    false
+}
+
+struct Back<'a> {
+    graph: &'a Graph,
+    info: InstructionInfoFactory,
+    /// rbp says where the thread's own stack is.
+    has_frame: bool,
+}
+
+impl<'a> Back<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        let mut first = graph.instructions.iter().take(MAX_SETUP);
+        let has_frame = first.any(|instruction| {
+            instruction.mnemonic() == Mnemonic::Mov
+                && instruction.op0_register() == Register::RBP
+                && instruction.op1_register() == Register::RSP
+        });
+        Self {
+            graph,
+            info: InstructionInfoFactory::new(),
+            has_frame,
+        }
+    }
+
+    fn step(&mut self, index: usize, needed: &mut Needed) -> Step {
+        let graph = self.graph;
+        let instruction = &graph.instructions[index];
+        if matches!(graph.nodes[index].flow, Flow::Call(_)) {
+            let survives = |register: &Register| {
+                use Register::{R12, R13, R14, R15, RBP, RBX};
+                [RBX, RBP, R12, R13, R14, R15].contains(register)
+            };
+            let is_result = needed.flags || !needed.registers.iter().all(survives);
+            return if is_result { Step::Lost } else { Step::On };
+        }
+        let place = self.place(index);
+        let info = self.info.info(instruction);
+        let access = |kind| {
+            let mut operands = 0..instruction.op_count();
+            let found = operands.find(|operand| instruction.op_kind(*operand) == kind);
+            found.map(|operand| info.op_access(operand))
+        };
+        let memory = access(OpKind::Memory).filter(|_| place.is_some());
+        let (reads, writes) = memory.map_or((false, false), |access| (read(access), write(access)));
+        let sets_flags = instruction.rflags_modified() != 0;
+        let registers = info.used_registers().iter();
+        let used = registers.map(|used| (used.register().full_register(), used.access()));
+        let used: Vec<(Register, OpAccess)> = used.collect();
+        let sets = |register: &Register| {
+            let mut used = used.iter();
+            used.any(|(other, access)| other == register && write(*access))
+        };
+        let stored = place.filter(|_| writes);
+        let shared = place.filter(|place| !self.is_own(place));
+        let matters = needed.flags && sets_flags
+            || needed.registers.iter().any(&sets)
+            || stored.is_some_and(|place| needed.places.contains(&place));
+        let is_written = shared.is_some_and(|place| needed.written.contains(&place));
+        if let Some(place) = shared
+            && writes
+            && needed.written.len() < MAX_WRITTEN
+        {
+            needed.written.push(place);
+        }
+        if !matters {
+            return Step::On;
+        }
+        if shared.is_some() && reads && (writes || is_written) {
+            return Step::Counted;
+        }
+        needed.flags &= !sets_flags;
+        needed.registers.retain(|register| !sets(register));
+        needed.places.retain(|place| stored != Some(*place));
+        needed.flags |= instruction.rflags_read() != 0;
+        if reads {
+            needed.places.extend(place);
+        }
+        let is_address = |register: Register| {
+            let parts = [instruction.memory_base(), instruction.memory_index()];
+            instruction.mnemonic() != Mnemonic::Lea && memory.is_some() && parts.contains(&register)
+        };
+        for (register, access) in used {
+            let is_value = read(access) && register != Register::RSP && !is_address(register);
+            if is_value && !needed.registers.contains(&register) {
+                needed.registers.push(register);
+            }
+        }
+        let is_open = needed.flags || !needed.registers.is_empty() || !needed.places.is_empty();
+        if is_open { Step::On } else { Step::Lost }
+    }
+
+    /// Whether no other thread has this memory.
+    fn is_own(&self, place: &Place) -> bool {
+        match place.base {
+            Base::In(Register::RSP) => true,
+            Base::In(Register::RBP) => self.has_frame,
+            _ => false,
+        }
+    }
+
+    /// What memory an instruction reads or writes: not that of a thread's own variables.
+    fn place(&self, index: usize) -> Option<Place> {
+        let instruction = &self.graph.instructions[index];
+        let mut operands = 0..instruction.op_count();
+        let is_memory = operands.any(|operand| instruction.op_kind(operand) == OpKind::Memory);
+        let of_thread = [Register::FS, Register::GS].contains(&instruction.segment_prefix());
+        if !is_memory || instruction.mnemonic() == Mnemonic::Lea || of_thread {
+            return None;
+        }
+        let offset = instruction.memory_displacement64();
+        let (base, offset) = match instruction.memory_base() {
+            Register::RIP | Register::None => (Base::Fixed, offset),
+            register => match self.base(index, register.full_register()) {
+                // `lea` has put the address of a variable there.
+                (Base::Fixed, at) => (Base::Fixed, offset.wrapping_add(at)),
+                (base, _) => (base, offset),
+            },
+        };
+        Some(Place {
+            base,
+            index: instruction.memory_index(),
+            offset,
+        })
+    }
+
+    /// What a register holds where an instruction goes by it, and of an address which.
+    fn base(&self, index: usize, register: Register) -> (Base, u64) {
+        let unknown = (Base::In(register), 0);
+        for before in (index.saturating_sub(MAX_BASE)..index).rev() {
+            let instruction = &self.graph.instructions[before];
+            if !matches!(self.graph.nodes[before].flow, Flow::Next | Flow::Branch(_)) {
+                return unknown;
+            }
+            if instruction.op0_kind() != OpKind::Register
+                || instruction.op0_register().full_register() != register
+            {
+                continue;
+            }
+            let offset = instruction.memory_displacement64();
+            let is_plain = instruction.op1_kind() == OpKind::Memory
+                && instruction.memory_index() == Register::None
+                && instruction.segment_prefix() == Register::None;
+            let from = instruction.memory_base();
+            let is_fixed = matches!(from, Register::RIP | Register::None);
+            return match instruction.mnemonic() {
+                Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => continue,
+                Mnemonic::Lea if is_plain && is_fixed => (Base::Fixed, offset),
+                Mnemonic::Mov if is_plain && is_fixed => (Base::BehindFixed(offset), 0),
+                Mnemonic::Mov if is_plain && from == Register::RBP => {
+                    (Base::Behind(from, offset), 0)
+                }
+                _ => unknown,
+            };
+        }
+        unknown
+    }
+}
+
+const fn read(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
+}
+
+const fn write(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
+}

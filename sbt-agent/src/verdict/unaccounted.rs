@@ -1,0 +1,143 @@
+//! Thread time that was not useful work, in every way that is known: while it is more than a
+//! little, nobody may say that there is no problem.
+
+use super::Report;
+use crate::report::ThreadReport;
+
+/// Thread time that was lost, by the way in which it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// In words, and its share of the time of all threads, per cent.
+    parts: Vec<(&'static str, f64)>,
+}
+
+/// The first of the parts.
+const WAITING: &str = "waiting at barriers";
+
+impl Lost {
+    /// All of it, per cent of the threads' time.
+    pub fn pct(&self) -> f64 {
+        self.parts.iter().map(|(_, pct)| pct).sum()
+    }
+
+    /// Waiting for others at barriers, and getting going again.
+    pub fn waiting_pct(&self) -> f64 {
+        let waiting = self.parts.iter().find(|(what, _)| *what == WAITING);
+        waiting.map_or(0.0, |(_, pct)| *pct)
+    }
+
+    /// How much was lost and how, what most first.
+    pub fn sentence(&self) -> String {
+        let mut parts = self.parts.clone();
+        parts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let largest = parts.first().map_or(0.0, |(_, pct)| *pct);
+        parts.retain(|(_, pct)| *pct >= 1.0 || *pct >= largest);
+        let list: Vec<String> = parts
+            .iter()
+            .map(|(what, pct)| format!("{pct:.0} % {what}"))
+            .collect();
+        format!(
+            "{:.0} % of thread time was lost, and no cause was found: {}",
+            self.pct(),
+            list.join(", ")
+        )
+    }
+}
+
+/// What was lost; if that is not known, why.
+pub fn of(report: &Report) -> Result<Lost, String> {
+    if report.lost_events > 0 {
+        return Err(format!(
+            "{} events were lost, so it is not known what the threads did meanwhile",
+            report.lost_events
+        ));
+    }
+    let it = match report.known_efficiency() {
+        Ok(it) => it,
+        Err(because) => {
+            return Err(format!(
+                "it is not known how well the threads were used: {because}"
+            ));
+        }
+    };
+    let is_openmp = report
+        .sites
+        .iter()
+        .any(|site| ["gomp", "kmp"].contains(&site.kind));
+    if is_openmp && report.departures != Some(true) {
+        return Err(
+            "how long threads were kept waiting between parallel regions is not known, since \
+             departures were not watched all the time (--departures on)"
+                .into(),
+        );
+    }
+    let time = &report.thread_time;
+    let all_ns = f64::from(it.threads) * report.wall_ns as f64;
+    let pct = |ns: f64| (ns / all_ns * 100.0).max(0.0);
+    let sum = |f: fn(&ThreadReport) -> Option<u64>| {
+        let known = report.threads.iter().filter_map(f);
+        known.map(|ns| ns as f64).sum::<f64>()
+    };
+    let waiting_ns = time.idle_ns as f64 + time.release_ns.unwrap_or(0) as f64;
+    let between_ns = time.between_ns.unwrap_or(0) as f64;
+    let ready_ns = sum(|thread| thread.ready_ns);
+    let open_ns = time.unfinished_ns as f64;
+    // What is missing to a useful thread time is in one of these ways, or in none of them.
+    let missing_ns = all_ns - it.useful_ns(report.wall_ns);
+    let outside_ns = missing_ns - waiting_ns - between_ns - ready_ns - open_ns;
+    let outside = if report.incomplete_episodes > 0 {
+        "before the first barrier, after the last or in incomplete episodes"
+    } else {
+        "before the first barrier or after the last"
+    };
+    let blocked_ns = sum(|thread| thread.blocked_ns);
+    let docked_ns = sum(|thread| thread.begin_blocked_ns);
+    let ended_ns = sum(|thread| thread.end_blocked_ns);
+    Ok(Lost {
+        parts: vec![
+            (WAITING, pct(waiting_ns)),
+            ("between parallel regions", pct(between_ns)),
+            ("without a CPU", pct(ready_ns)),
+            ("asleep in the work", pct(blocked_ns - docked_ns - ended_ns)),
+            ("asleep before the first barrier", pct(docked(report))),
+            ("asleep after the last barrier", pct(after_the_last(report))),
+            ("in episodes that did not end", pct(open_ns)),
+            (outside, pct(outside_ns)),
+        ],
+    })
+}
+
+/// For how long threads slept before their first barrier while there may have been work, ns.
+/// Where the program's first thread takes part, and neither that nor another ran, there was
+/// none.
+fn docked(report: &Report) -> f64 {
+    let sees_main = report.threads.iter().any(is_main);
+    report
+        .threads
+        .iter()
+        .filter_map(|thread| Some((thread.id, thread.begin_blocked_ns?)))
+        .map(|(id, slept_ns)| {
+            let others = report.threads.iter().filter(|other| other.id != id);
+            let ran_ns = others.filter_map(|other| other.begin_running_ns).max();
+            if sees_main {
+                slept_ns.min(ran_ns.unwrap_or(0)) as f64
+            } else {
+                slept_ns as f64
+            }
+        })
+        .sum()
+}
+
+/// For how long threads slept after their last barrier, ns: not the program's first, which
+/// waits there for the end of the others.
+fn after_the_last(report: &Report) -> f64 {
+    let others = report.threads.iter().filter(|thread| !is_main(thread));
+    others
+        .filter_map(|thread| thread.end_blocked_ns)
+        .map(|ns| ns as f64)
+        .sum()
+}
+
+const fn is_main(thread: &ThreadReport) -> bool {
+    thread.tid == thread.pid
+}
