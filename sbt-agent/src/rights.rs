@@ -73,8 +73,7 @@ fn missing_in(effective: Set) -> Vec<&'static str> {
 /// [`access::Scope`].
 const BECOMING: Set = Set::SETUID.union(Set::SETGID);
 
-/// To ask a program's dynamic linker, as the user who has called sudo, what it will load; and
-/// to give up the rest afterwards.
+/// To open the program's files as the user who has called sudo, and to give up the rest afterwards.
 const SETTING_UP: Set = BECOMING.union(Set::SETPCAP);
 
 /// What stays for the sake of the processes that are looked into. The kernel lets nobody look
@@ -327,7 +326,9 @@ mod tests {
             | WRITING
             | Set::FSETID
             | Set::KILL
-            | SETTING_UP
+            | Set::SETUID
+            | Set::SETGID
+            | Set::SETPCAP
             | Set::NET_BIND_SERVICE
             | Set::NET_RAW
             | Set::SYS_CHROOT

@@ -232,3 +232,57 @@ fn what_is_not_there_is_told_before_the_program_starts() {
         assert_eq!(finished.out(), "", "the program ran");
     }
 }
+
+/// Linux replaces a nop of five bytes by a call, once a probe on it is hit, and writes below the
+/// stack pointer then. The program knows what its functions should return.
+#[test]
+fn nops_that_the_kernel_replaces_are_passed_over() {
+    needs_root!();
+    let nops = program("nops.c");
+    let first = format!("--mark=nops.c:{}=line", line("nops.c", "LINE nop first"));
+    let options = [
+        first.as_str(),
+        "--mark=patchable",
+        "--mark=only",
+        "--mark=plain",
+        "--barrier=meet",
+    ];
+    for departures in ["--departures=on", "--departures=off"] {
+        let options = [&options[..], &[departures]].concat();
+        let (finished, report) = watch_with(&options, &nops, &["threads=2", "rounds=1000"]);
+        assert_eq!(finished.expect(0).out(), "0 wrong\n");
+        for mark in report.list("marks") {
+            assert_eq!(number(mark, "hits"), 2 * 1000, "{report}");
+        }
+        report.is_exactly(2 * 10, 10);
+        assert_eq!(report.sites()[0]["kind"], "user", "{report}");
+    }
+}
+
+/// Nobody may mark them themselves.
+#[test]
+fn nops_that_the_kernel_replaces_are_refused_with_the_next_instruction() {
+    needs_root!();
+    let nops = program("nops.c");
+    let alone = format!("nops.c:{}", line("nops.c", "LINE nop alone"));
+    for (place, next) in [
+        ("plain+0xa", "plain+0xf"),
+        ("data16+0xa", "data16+0xf"),
+        ("addr32+0xa", "addr32+0xf"),
+        ("prefixed+0xa", "prefixed+0xf"),
+        ("jump+0xa", "jump+0xf"),
+        (&alone, "!0x"),
+    ] {
+        let option = format!("--mark={place}");
+        let command = command(sbt(), &["run", &option, "--", nops.to_str().unwrap()]);
+        let finished = run(command).expect(125);
+        let line = finished.one_line();
+        let is_told = line.contains("a nop of five bytes") && line.contains("next instruction");
+        assert!(is_told && line.contains(next), "{line}");
+        assert_eq!(finished.out(), "", "the program ran");
+    }
+    // There a mark does no harm.
+    let (finished, report) = watch_with(&["--mark=plain+0xf"], &nops, &["rounds=1000"]);
+    assert_eq!(finished.expect(0).out(), "0 wrong\n");
+    assert_eq!(number(&report.list("marks")[0], "hits"), 1000, "{report}");
+}

@@ -6,6 +6,7 @@
 
 mod code;
 mod condvars;
+mod dynamic;
 mod imports;
 mod layout;
 pub(super) mod names;
@@ -31,6 +32,7 @@ pub use crate::access::target::open as open_regular;
 
 use super::runtimes::{self, Kmp, Team};
 pub(super) use code::{Code, code_at, data_at, is_after_call, is_after_direct_call};
+pub(super) use dynamic::Dynamic;
 pub(super) use imports::{Imports, jumps_through};
 pub(super) use offered::DynamicNames;
 
@@ -249,6 +251,15 @@ pub fn is_elf(image: &[u8]) -> bool {
 /// # Errors
 /// The file is not a sound 64-bit x86 ELF file.
 pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
+    Ok(points_and_unfit(image)?.0)
+}
+
+/// The same, and the names of those functions of the C library that begin with instructions on
+/// which no probe may stand.
+///
+/// # Errors
+/// As above.
+pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>), ElfError> {
     let segments = load_segments(image)?;
     let file = ElfFile64::<LittleEndian>::parse(image)?;
     let mut evidence = layout::Evidence::of_versions(&file);
@@ -262,13 +273,20 @@ pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
     }
     condvars::without_repeated(&mut found, image, &segments);
     let layout = evidence.layout();
-    let mut points: Vec<_> = found
-        .iter()
-        .filter_map(|found| found.point(image, &segments, layout))
-        .collect();
+    let (mut points, mut unfit) = (Vec::new(), Vec::new());
+    for found in &found {
+        let Some(code) = found.code(image, &segments) else {
+            continue;
+        };
+        let (symbol, function) = NAMES[found.name];
+        match Point::of_function(function, symbol, &code, layout) {
+            Some(point) => points.push(point),
+            None => unfit.push(symbol),
+        }
+    }
     points.extend(runtimes::points(image, &segments));
     points.sort_by_key(|point| (point.entry_offset, point.function));
-    Ok(points)
+    Ok((points, unfit))
 }
 
 /// The program interpreter that the file asks for; `None` in static programs,
@@ -475,15 +493,13 @@ struct Found {
 }
 
 impl Found {
-    /// `None` if the symbol lies outside of the file's executable parts.
-    fn point(&self, image: &[u8], segments: &[Segment], layout: u8) -> Option<Point> {
-        let (symbol, function) = NAMES[self.name];
+    /// Its code; `None` if the symbol lies outside of the file's executable parts.
+    fn code<'a>(&self, image: &'a [u8], segments: &[Segment]) -> Option<Code<'a>> {
         let size = match self.size {
             0 => UNSIZED_CODE,
             size => size.min(MAX_CODE),
         };
-        let code = code_at(image, segments, self.vaddr, size)?;
-        Point::of_function(function, symbol, &code, layout)
+        code_at(image, segments, self.vaddr, size)
     }
 }
 

@@ -32,7 +32,7 @@ fn run(command: &mut Command) {
 }
 
 /// Compiles and gives the file's bytes.
-fn build(compiler: &str, options: &[&str], source: &str) -> Vec<u8> {
+pub(super) fn build(compiler: &str, options: &[&str], source: &str) -> Vec<u8> {
     let folder = TempDir::new().unwrap();
     let (input, output) = (folder.path().join("a.c"), folder.path().join("a"));
     fs::write(&input, source).unwrap();

@@ -49,6 +49,8 @@ pub struct ProbedFile {
     pub shown: PathBuf,
     /// Where to put probes; empty if there is nothing to watch.
     pub points: Vec<Point>,
+    /// Functions of the C library in which no probe may stand.
+    pub(super) unfit: Vec<&'static str>,
     /// Whether it is a dynamic linker, whose functions the program does not call.
     pub(super) is_linker: bool,
     /// Whether programs link to it.
@@ -77,16 +79,17 @@ impl ProbedFile {
     pub fn read(file: File, shown: &Path) -> io::Result<Self> {
         let id = FileId::of(&file)?;
         let image = elf::map(&file)?;
-        let points = match elf::points(&image) {
-            Ok(points) => points,
+        let (points, unfit) = match elf::points_and_unfit(&image) {
+            Ok(found) => found,
             // Data, scripts, another machine's code: nothing to probe.
-            Err(ElfError::NotElf) => Vec::new(),
+            Err(ElfError::NotElf) => (Vec::new(), Vec::new()),
             Err(error) => return Err(io::Error::other(error)),
         };
         Ok(Self {
             id,
             shown: shown.to_owned(),
             points,
+            unfit,
             is_linker: elf::is_linker(&image),
             is_library: elf::is_named_library(&image),
             is_static: elf::is_static(&image),

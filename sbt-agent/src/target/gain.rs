@@ -76,6 +76,23 @@ fn gains(file: &Facts, who: &Who) -> Vec<Gain> {
     .collect()
 }
 
+/// Whether the program of a file gains something, so that the kernel tells its dynamic linker to
+/// leave most of the environment out (`AT_SECURE`; `cap_bprm_creds_from_file`).
+pub fn is_secure(path: &Path, who: &Who) -> bool {
+    fs::metadata(path).is_ok_and(|meta| secures(&facts(path, &meta), who))
+}
+
+/// Also of who may become anybody, and has the privileges already.
+fn secures(file: &Facts, who: &Who) -> bool {
+    if file.nosuid || file.is_script || who.no_new_privs {
+        return false;
+    }
+    let is_set = |bits| file.mode & bits == bits;
+    is_set(libc::S_ISUID) && file.user != who.user
+        || is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != who.group
+        || who.user != 0 && file.capabilities & who.bounding != 0
+}
+
 impl Who {
     /// Whoever a process runs as.
     pub fn of(pid: u32) -> Option<Self> {
@@ -255,6 +272,37 @@ mod tests {
         };
         for (file, who) in [(nosuid, ANN), (script, ANN), (all, held)] {
             assert_eq!(gains(&file, &who), [], "{file:?} {who:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_counts_where_nothing_is_gained() {
+        let root = Who {
+            user: 0,
+            group: 42,
+            permitted: u64::MAX,
+            ..ANN
+        };
+        let held = Who {
+            no_new_privs: true,
+            ..ANN
+        };
+        let of_ann = Facts {
+            user: 1000,
+            ..file(SET_USER, 0)
+        };
+        for (file, who, expected) in [
+            (file(0o100_755, 0), ANN, false),
+            (file(SET_USER, 0), ANN, true),
+            (file(SET_GROUP, 0), ANN, true),
+            (file(0o100_755, NET_RAW), ANN, true),
+            (of_ann, ANN, false),
+            // Root is another user then.
+            (of_ann, root, true),
+            (file(SET_USER | SET_GROUP, NET_RAW), root, false),
+            (file(SET_USER, NET_RAW), held, false),
+        ] {
+            assert_eq!(secures(&file, &who), expected, "{file:?} {who:?}");
         }
     }
 

@@ -1,35 +1,26 @@
 //! Which files a program will map, before it runs.
 //!
 //! A probe on a file that is attached before the program maps it misses
-//! nothing. So `sbt run` asks the program's own interpreter, the dynamic
-//! linker, what it would load. What the program loads later on its own, the
+//! nothing. So sbt finds out what the dynamic linker will load ([`super::linker`]), and
+//! executes nothing for that. What the program loads later on its own, the
 //! linker's debugger hook tells ([`crate::target::elf::Function::LinkerMapped`]).
 
 use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
-use std::os::fd::AsFd;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
+use crate::access::target;
+
+use super::{
+    elf,
+    gain::{self, Who},
+    linker::{self, Environment},
 };
-
-use crate::{access::target, target::elf};
-
-/// How long the interpreter may take; it takes milliseconds.
-const LIST_LIMIT: Duration = Duration::from_secs(1);
-
-/// How much of what it says is read, bytes.
-const MAX_LIST: usize = 1 << 20;
 
 /// How often one script's interpreter may be a script again, as the kernel has it.
 const MAX_SCRIPTS: usize = 4;
@@ -63,21 +54,25 @@ pub struct WillMap {
     pub possible: Vec<PathBuf>,
 }
 
-/// The files that will be mapped when `program` is executed.
-///
-/// To ask the interpreter means to execute it, with this process's environment
-/// (which names libraries to preload and folders to search) and as `user`, a
-/// pair of user and group id, if given: sbt may be running as root for somebody.
+/// The files that will be mapped when `program` is executed with this process's environment
+/// (which names libraries to preload and folders to search), as `user`, a pair of user and group
+/// id, if given: sbt may be running as root for somebody.
 pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> WillMap {
+    will_map_in(&Environment::here(), program, user)
+}
+
+fn will_map_in(environment: &Environment, program: &Path, user: Option<(u32, u32)>) -> WillMap {
     let mut files = Files::default();
-    let mut all_listed = true;
+    let mut all_known = true;
+    let who = Who::of(std::process::id());
+    let who = who.map(|who| user.map_or(who, |user| who.become_user(user)));
     for program in executed(program) {
-        let interpreter = files.add(&program);
-        if let Some(interpreter) = &interpreter {
-            files.add(interpreter);
-            let listed = list(interpreter, &program, user);
-            all_listed &= listed.is_some();
-            for library in listed.unwrap_or_default() {
+        if let Some(interpreter) = files.add(&program) {
+            files.add(&interpreter);
+            let is_secure = who.is_some_and(|who| gain::is_secure(&program, &who));
+            let found = linker::libraries(&program, &interpreter, is_secure, environment);
+            all_known &= found.is_some();
+            for library in found.unwrap_or_default() {
                 files.add(&library);
             }
         }
@@ -86,7 +81,7 @@ pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> WillMap {
     if files.any_dynamic || known == 0 {
         files.add_well_known();
     }
-    let possible = if all_listed && known > 0 {
+    let possible = if all_known && known > 0 {
         files.paths.split_off(known)
     } else {
         Vec::new()
@@ -224,97 +219,6 @@ fn env_program(arguments: &OsStr) -> Option<&OsStr> {
         .map(|word| word.strip_prefix(b"-S").unwrap_or(word))
         .find(|word| !word.is_empty() && !word.starts_with(b"-") && !word.contains(&b'='))
         .map(OsStr::from_bytes)
-}
-
-/// What the interpreter says it would load for the program; `None` if it could
-/// not be asked or did not answer in time.
-fn list(interpreter: &Path, program: &Path, user: Option<(u32, u32)>) -> Option<Vec<PathBuf>> {
-    // A program may ask for any interpreter: only those that are known to
-    // understand the question are asked.
-    if !interpreter.file_name()?.as_bytes().starts_with(b"ld") {
-        return None;
-    }
-    // Nor does root execute what somebody else could have written.
-    let owned = fs::metadata(interpreter).ok()?;
-    if user.is_none() && nix::unistd::geteuid().is_root() && !is_roots(owned.uid(), owned.mode()) {
-        return None;
-    }
-    let mut command = Command::new(interpreter);
-    // With a slash in it, it is neither an option nor looked for elsewhere.
-    command.arg("--list").arg(Path::new(".").join(program));
-    command.stdin(Stdio::null()).stderr(Stdio::null());
-    command.stdout(Stdio::piped());
-    if let Some((uid, gid)) = user {
-        // This also drops the supplementary groups if sbt is root.
-        command.uid(uid).gid(gid);
-    }
-    let mut child = command.spawn().ok()?;
-    let text = child.stdout.take().and_then(all_of);
-    // Either it has said all or is late; it must be waited for in both cases.
-    let _ = child.kill();
-    let _ = child.wait();
-    text.map(|text| parse_list(&text))
-}
-
-/// All that is written into a pipe until nobody can any more, if that is in time. Not read by a
-/// thread of its own: a signal that is to be heard may not come to one that is about to end.
-fn all_of(mut pipe: ChildStdout) -> Option<Vec<u8>> {
-    let latest = Instant::now() + LIST_LIMIT;
-    let mut text = Vec::new();
-    let mut part = [0; 4096];
-    while text.len() < MAX_LIST {
-        let left = latest.saturating_duration_since(Instant::now());
-        let mut polled = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut polled, PollTimeout::try_from(left).ok()?) {
-            Ok(0) => return None,
-            Ok(_) => match pipe.read(&mut part) {
-                Ok(0) => break,
-                Ok(length) => text.extend_from_slice(&part[..length]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What was read before an error is still good.
-                Err(_) => break,
-            },
-            Err(Errno::EINTR) => {}
-            Err(_) => return None,
-        }
-    }
-    Some(text)
-}
-
-/// Whether nobody but root may write a file, by its owner and its mode.
-fn is_roots(owner: u32, mode: u32) -> bool {
-    owner == 0 && mode & 0o022 == 0
-}
-
-/// Reads the output of `ld.so --list`, of glibc and musl alike:
-/// `libc.so.6 => /lib/libc.so.6 (0x7f…)` or `/lib/ld.so (0x7f…)`.
-fn parse_list(text: &[u8]) -> Vec<PathBuf> {
-    text.split(|&byte| byte == b'\n')
-        .filter_map(|line| {
-            // Searched from the end: paths may have spaces and parentheses.
-            let end = find_last(line, b" (0x")?;
-            let (line, address) = (line[..end].trim_ascii_start(), &line[end + 4..]);
-            let digits = address.strip_suffix(b")")?;
-            if !digits.iter().all(u8::is_ascii_hexdigit) {
-                return None;
-            }
-            let path = match find_first(line, b" => ") {
-                Some(at) => &line[at + 4..],
-                None => line,
-            };
-            // The vdso has no path.
-            path.contains(&b'/')
-                .then(|| PathBuf::from(OsStr::from_bytes(path)))
-        })
-        .collect()
-}
-
-fn find_first(text: &[u8], part: &[u8]) -> Option<usize> {
-    text.windows(part.len()).position(|window| window == part)
-}
-
-fn find_last(text: &[u8], part: &[u8]) -> Option<usize> {
-    text.windows(part.len()).rposition(|window| window == part)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::time::Instant;
+use std::{os::unix::fs::chown, process::Command};
 
 use tempfile::TempDir;
 
@@ -46,29 +46,6 @@ fn has(paths: &[PathBuf], file: &Path) -> bool {
 fn will_map(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
     let WillMap { certain, possible } = super::will_map(program, user);
     [certain, possible].concat()
-}
-
-#[test]
-fn both_styles_of_listings() {
-    let glibc = b"\tlinux-vdso.so.1 (0x00007fffe9bf9000)\n\
-        \tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f0c44000000)\n\
-        \tlibgone.so => not found\n\
-        \t./liblocal.so (0x00007f0c43000000)\n\
-        \tlibodd.so => /opt/a (0x1) b/libodd.so (0x00007f0c43000000)\n\
-        \t/lib64/ld-linux-x86-64.so.2 (0x00007f0c44200000)\n";
-    let expected = [
-        "/lib/x86_64-linux-gnu/libm.so.6",
-        "./liblocal.so",
-        "/opt/a (0x1) b/libodd.so",
-        "/lib64/ld-linux-x86-64.so.2",
-    ];
-    assert_eq!(parse_list(glibc), expected.map(PathBuf::from));
-    let musl = b"\t/lib/ld-musl-x86_64.so.1 (0x7f5c6a8d5000)\n\
-        \tlibc.so => /lib/ld-musl-x86_64.so.1 (0x7f5c6a8d5000)\n";
-    let expected = [Path::new("/lib/ld-musl-x86_64.so.1"); 2];
-    assert_eq!(parse_list(musl), expected);
-    let nonsense: &[u8] = b"AT_PHDR: 0x1\n /a (0xg)\n (0x)\n\xff/ (0x1\n\tstatically linked\n";
-    assert_eq!(parse_list(nonsense), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -142,50 +119,55 @@ fn scripts_without_end_and_things_that_are_none() {
     will_map(Path::new("/dev/zero"), None);
 }
 
-/// A folder, a program in it that asks for an interpreter, and that one.
-fn with_interpreter(name: &str, text: &str) -> (TempDir, PathBuf, PathBuf) {
-    let folder = TempDir::new().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let interpreter = folder.path().join(name);
-    executable(&interpreter, text);
-    let option = format!("-Wl,--dynamic-linker={}", interpreter.display());
-    let program = build(&folder, "gcc", &[&option]);
-    (folder, program, interpreter)
-}
-
+/// Whoever owns it, and whatever it is called.
 #[test]
-fn an_interpreter_that_does_not_answer() {
-    let (_folder, program, _) = with_interpreter("ld-slow", "#!/bin/sh\nexec sleep 20\n");
-    let start = Instant::now();
-    let files = will_map(&program, None);
-    assert!(start.elapsed() < Duration::from_secs(10));
-    assert!(names(&files).contains(&"libc.so.6"), "{files:?}");
-}
-
-#[test]
-fn an_interpreter_that_does_not_stop() {
-    let (_folder, program, _) = with_interpreter("ld-loud", "#!/bin/sh\nexec yes\n");
-    will_map(&program, None);
-}
-
-#[test]
-fn only_linkers_are_executed() {
-    let (folder, program, interpreter) = with_interpreter("other", "#!/bin/sh\n>\"$0.ran\"\n");
-    assert_eq!(list(&interpreter, &program, None), None);
-    will_map(&program, None);
-    assert!(!folder.path().join("other.ran").exists());
-}
-
-#[test]
-fn the_interpreter_runs_as_the_user() {
-    let text = "#!/bin/sh\necho \"x => /$(id -u)/$(id -g)/$(id -G) (0x0)\"\n";
-    let (_folder, program, interpreter) = with_interpreter("ld-id", text);
-    // SAFETY: a system call without arguments that cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return;
+fn no_interpreter_is_executed() {
+    for (name, owner) in [
+        ("ld-mark", None),
+        ("ld-linux-x86-64.so.2", None),
+        ("ld-other", Some(12345)),
+    ] {
+        let folder = TempDir::new().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let interpreter = folder.path().join(name);
+        executable(&interpreter, "#!/bin/sh\n>\"$0.ran\"\n");
+        if owner.is_some() && chown(&interpreter, owner, owner).is_err() {
+            // Only root gives files away.
+            continue;
+        }
+        let option = format!("-Wl,--dynamic-linker={}", interpreter.display());
+        let program = build(&folder, "gcc", &[&option]);
+        for user in [None, Some((12345, 23456))] {
+            let files = will_map(&program, user);
+            assert!(names(&files).contains(&"libc.so.6"), "{files:?}");
+        }
+        let ran = folder.path().join(format!("{name}.ran"));
+        assert!(!ran.exists(), "{name}");
     }
-    let listed = list(&interpreter, &program, Some((12345, 23456)));
-    assert_eq!(listed.unwrap(), [Path::new("/12345/23456/23456")]);
+}
+
+/// The same where it is a real one, which would load a library that leaves a mark.
+#[test]
+fn what_a_program_loads_is_found_and_not_run() {
+    let folder = TempDir::new().unwrap();
+    let mark = folder.path().join("mark");
+    let text = format!(
+        "#include <stdio.h>\n__attribute__((constructor)) static void begin(void) {{ \
+         fclose(fopen({mark:?}, \"w\")); }}\n"
+    );
+    let (source, library) = (folder.path().join("l.c"), folder.path().join("libmark.so"));
+    fs::write(&source, text).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-shared", "-fPIC"])
+        .arg(&source)
+        .arg("-o")
+        .arg(&library);
+    assert!(gcc.status().unwrap().success());
+    let path = library.to_str().unwrap();
+    let program = build(&folder, "gcc", &["-Wl,--no-as-needed", path]);
+    let WillMap { certain, .. } = super::will_map(&program, None);
+    assert!(has(&certain, &library), "{certain:?}");
+    assert!(!mark.exists());
 }
 
 #[test]

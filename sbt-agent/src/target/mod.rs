@@ -18,6 +18,7 @@ mod ident;
 mod keeper;
 pub mod launch;
 pub mod libraries;
+mod linker;
 pub mod locks;
 pub mod mapping;
 pub mod memory;

@@ -20,7 +20,7 @@ use iced_x86::{
 
 pub use inside::{Body, ways_out};
 pub(in crate::target) use kernel::is_emulated;
-pub use kernel::is_probeable;
+pub use kernel::{Refusal, Stand, is_probeable, stand};
 
 use super::registers::ARGUMENTS;
 
@@ -51,32 +51,37 @@ pub struct Choice {
 ///
 /// `code` is the function from its first byte, at most as long as its symbol.
 /// The more of it is given, the more branches back into the prologue are seen.
-/// Any bytes are fine: in doubt the choice is byte 0, even where the kernel
-/// refuses that ([`is_probeable`]).
-pub fn choose(code: &[u8]) -> Choice {
+/// Any bytes are fine: in doubt the choice is byte 0. `None` if no probe may stand there, nor
+/// on an instruction behind it that every call passes as well ([`stand`]).
+pub fn choose(code: &[u8]) -> Option<Choice> {
     choose_keeping(code, ARGUMENTS.len())
 }
 
 /// Like [`choose`], where only the first `arguments` (0 to 6) of the function
 /// are of interest: the other registers may have been overwritten.
-pub fn choose_keeping(code: &[u8], arguments: usize) -> Choice {
-    let first = Place {
+pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
+    let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
+    let first = stand(code).ok().map(|stand| Place {
         offset: 0,
         stack_moved: 0,
-        emulated: first_instruction(code).is_some_and(is_emulated),
-    };
-    let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
-    let entry = search(code, kept, is_emulated)
-        .or_else(|| search(code, kept, is_probeable))
-        .unwrap_or(first);
+        emulated: stand == Stand::Emulated,
+    });
+    let entry = search(code, kept, |bytes, _| is_emulated(bytes))
+        .or_else(|| search(code, kept, |bytes, _| is_probeable(bytes)))
+        .or(first)?;
+    let unmoved = || search(code, kept, |bytes, moved| moved == 0 && is_probeable(bytes));
     // An instruction of the entry's kind at which rsp had not moved would have
     // been found as the entry already, because only a found one can come later.
-    let ret = if entry.stack_moved == 0 { entry } else { first };
-    Choice { entry, ret }
+    let ret = match entry.stack_moved {
+        0 => entry,
+        _ => first.or_else(unmoved)?,
+    };
+    Some(Choice { entry, ret })
 }
 
-/// The first good instruction of the straight line from byte 0.
-fn search(code: &[u8], kept: &[Register], is_good: fn(&[u8]) -> bool) -> Option<Place> {
+/// The first good instruction of the straight line from byte 0. `is_good` is given its bytes,
+/// and how far rsp has moved there.
+fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) -> Option<Place> {
     // Passing an instruction at or after a jump's target may happen twice.
     let end = first_target(code).unwrap_or(u64::MAX);
     let mut info = InstructionInfoFactory::new();
@@ -86,7 +91,7 @@ fn search(code: &[u8], kept: &[Register], is_good: fn(&[u8]) -> bool) -> Option<
             return None;
         }
         let bytes = bytes_of(code, &instruction)?;
-        if is_good(bytes) {
+        if is_good(bytes, stack.moved) {
             return Some(Place {
                 offset: u32::try_from(instruction.ip()).ok()?,
                 stack_moved: u16::try_from(stack.moved).ok()?,
@@ -204,15 +209,6 @@ fn jump_target(instruction: &Instruction) -> Option<u64> {
 
 fn decoder(code: &[u8]) -> Decoder<'_> {
     Decoder::with_ip(64, code, 0, DecoderOptions::NONE)
-}
-
-/// The bytes of the instruction at 0, if they are a whole one.
-fn first_instruction(code: &[u8]) -> Option<&[u8]> {
-    let instruction = decoder(code).iter().next()?;
-    if instruction.is_invalid() {
-        return None;
-    }
-    bytes_of(code, &instruction)
 }
 
 /// The bytes that `instruction` was decoded from, given that code begins at 0.

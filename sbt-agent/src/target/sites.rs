@@ -176,7 +176,15 @@ impl Resolver {
                 printable(&path.to_string_lossy())
             )
         });
+        let unfit = files.iter().flat_map(|file| {
+            let shown = printable(&file.shown.to_string_lossy());
+            let line = move |name: &&str| {
+                format!("{name} in {shown} is not seen: no probe may stand where it begins")
+            };
+            file.unfit.iter().map(line)
+        });
         let mut notes = self.wanted.notes(&files);
+        notes.extend(unfit);
         notes.extend(closed);
         notes.extend(strange);
         notes

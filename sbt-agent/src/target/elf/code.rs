@@ -74,14 +74,15 @@ fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) ->
 }
 
 impl Point {
-    /// Of a function whose code this is, from its first byte on.
+    /// Of a function whose code this is, from its first byte on. `None` if no probe may stand
+    /// where it begins.
     pub(in crate::target) fn of_function(
         function: Function,
         symbol: &str,
         code: &Code<'_>,
         layout: u8,
     ) -> Option<Self> {
-        let choice = prologue::choose_keeping(code.bytes, function.arguments());
+        let choice = prologue::choose_keeping(code.bytes, function.arguments())?;
         Some(Self {
             function,
             symbol: symbol.to_owned(),

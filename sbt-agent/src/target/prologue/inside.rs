@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
-use super::{Place, bytes_of, is_emulated, is_probeable, jump_target};
+use super::{Place, Refusal, Stand, bytes_of, jump_target, stand};
 
 /// The instructions of a function, decoded from its beginning.
 ///
@@ -92,22 +92,44 @@ impl<'a> Body<'a> {
                 break;
             }
             let bytes = bytes_of(code, &instruction)?;
-            let place = Place {
-                offset: u32::try_from(at).ok()?,
-                stack_moved: 0,
-                emulated: is_emulated(bytes),
-            };
-            if place.emulated {
-                return Some(place);
-            }
-            if slow.is_none() && is_probeable(bytes) {
-                slow = Some(place);
+            if let Ok(stand) = stand(bytes) {
+                let place = Place {
+                    offset: u32::try_from(at).ok()?,
+                    stack_moved: 0,
+                    emulated: stand == Stand::Emulated,
+                };
+                if place.emulated {
+                    return Some(place);
+                }
+                slow = slow.or(Some(place));
             }
             if instruction.flow_control() != FlowControl::Next {
                 break;
             }
         }
         slow
+    }
+}
+
+impl Body<'_> {
+    /// Why no probe may stand on the instruction at an offset, and the offset of the next one
+    /// on which one may, if that is near.
+    pub fn refusal(&self, offset: u64) -> (Refusal, Option<u32>) {
+        /// More instructions than this nobody skips.
+        const NEAR: usize = 8;
+        let stands = |at: u64| {
+            let code = usize::try_from(at).ok().and_then(|at| self.code.get(at..));
+            stand(code.unwrap_or_default())
+        };
+        let why = stands(offset).err().unwrap_or(Refusal::Unfit);
+        let behind = self
+            .starts
+            .partition_point(|start| u64::from(*start) <= offset);
+        let next = self.starts[behind..].iter().take(NEAR);
+        (
+            why,
+            next.copied().find(|start| stands((*start).into()).is_ok()),
+        )
     }
 }
 

@@ -1,5 +1,7 @@
 //! What Linux does with an instruction that a probe stands on.
 
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
 /// The opcodes that are not set in `good_insns_64` in Linux,
 /// arch/x86/kernel/uprobes.c.
 const REFUSED: [u8; 40] = [
@@ -8,14 +10,107 @@ const REFUSED: [u8; 40] = [
     0xec, 0xed, 0xee, 0xef, 0xf1, 0xf4, 0xfa, 0xfb,
 ];
 
-/// Whether the kernel emulates the instruction, in every version that has
-/// uprobes with BPF: `branch_setup_xol_ops` and `push_setup_xol_ops` in Linux,
-/// arch/x86/kernel/uprobes.c.
+/// How Linux goes on behind a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// It emulates the instruction.
+    Emulated,
+    /// It executes a copy of the instruction by a single step.
+    Stepped,
+}
+
+/// Why no probe may stand on an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The kernel refuses the instruction, or gets it wrong.
+    #[error("the kernel cannot probe this instruction")]
+    Unfit,
+    /// It may become a call: see [`stand`].
+    #[error(
+        "on a nop of five bytes Linux may replace the probe by a call, which overwrites what a \
+         function keeps below its stack pointer"
+    )]
+    Nop,
+}
+
+/// Whether a probe may stand on the instruction that `bytes` begin with, and what that costs, in
+/// every version of Linux that has uprobes with BPF (arch/x86/kernel/uprobes.c). All choices of
+/// a place for a probe go by this.
+///
+/// Some instructions the kernel refuses; but of a file that is not mapped yet it finds out
+/// only when it is, and tells nobody: the probe is never hit. Others it accepts
+/// and gets wrong. Of an instruction with a VEX or EVEX prefix it looks at the
+/// opcode as if there were no prefix: it takes `vpshufd` for `jo` and jumps, and
+/// leaves out a `vmovdqa` to memory as a `jg` that is not taken. So none of these
+/// count.
+///
+/// An instruction of five bytes that does nothing is replaced by a call when its probe is first
+/// hit (`can_optimize`: since 6.18 any nop, since 6.19 all that `insn_is_nop` knows). The call
+/// pushes its return address to where leaf functions keep their variables (the red zone of the
+/// x86-64 ABI), and their results are wrong then. Breakpoints that are not the kernel's uprobes
+/// would do no harm there; they go to the same places, so that all backends count the same.
+///
+/// # Errors
+/// No probe may stand there.
+pub fn stand(bytes: &[u8]) -> Result<Stand, Refusal> {
+    let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    let bytes = bytes.get(..instruction.len()).unwrap_or_default();
+    if instruction.is_invalid() || !is_accepted(bytes) {
+        return Err(Refusal::Unfit);
+    }
+    if instruction.len() == REPLACED && does_nothing(&instruction) {
+        return Err(Refusal::Nop);
+    }
+    Ok(if has_emulation(bytes) {
+        Stand::Emulated
+    } else {
+        Stand::Stepped
+    })
+}
+
+/// Whether a probe may stand on the instruction that `bytes` begin with.
+pub fn is_probeable(bytes: &[u8]) -> bool {
+    stand(bytes).is_ok()
+}
+
+/// Whether a probe may stand on the instruction that `bytes` begin with, and costs little.
+pub fn is_emulated(bytes: &[u8]) -> bool {
+    stand(bytes) == Ok(Stand::Emulated)
+}
+
+/// The length of the instructions that become a call, bytes.
+const REPLACED: usize = 5;
+
+/// Whether executing the instruction changes nothing, whatever the compiler put it there for.
+fn does_nothing(instruction: &Instruction) -> bool {
+    let same = instruction.op0_register() == instruction.op1_register();
+    match instruction.mnemonic() {
+        Mnemonic::Nop | Mnemonic::Reservednop | Mnemonic::Pause => true,
+        Mnemonic::Jmp => {
+            instruction.op0_kind() == OpKind::NearBranch64
+                && instruction.near_branch64() == instruction.next_ip()
+        }
+        Mnemonic::Mov | Mnemonic::Xchg => {
+            instruction.op0_kind() == OpKind::Register
+                && instruction.op1_kind() == OpKind::Register
+                && same
+        }
+        Mnemonic::Lea => {
+            instruction.op0_register() == instruction.memory_base()
+                && instruction.memory_index() == Register::None
+                && instruction.memory_displacement64() == 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether the kernel emulates the instruction: `branch_setup_xol_ops` and
+/// `push_setup_xol_ops`.
 ///
 /// Longer nops are emulated by Linux ≥ 6.16 only, `66 90` cannot be probed at
 /// all before 6.2, and a branch with prefixes may be refused: none of these
 /// count.
-pub fn is_emulated(bytes: &[u8]) -> bool {
+fn has_emulation(bytes: &[u8]) -> bool {
     let push_or_nop = matches!(bytes, [0x50..=0x57 | 0x90] | [0x41, 0x50..=0x57]);
     let short_jump = matches!(bytes, [0x70..=0x7f | 0xeb, _]);
     let jump_or_call = matches!(bytes, [0xe8 | 0xe9, _, _, _, _]);
@@ -23,17 +118,8 @@ pub fn is_emulated(bytes: &[u8]) -> bool {
     push_or_nop || short_jump || jump_or_call || conditional
 }
 
-/// Whether a probe may stand on the instruction that `bytes` begin with, in
-/// every version that has uprobes with BPF (`arch_uprobe_analyze_insn`, same
-/// file).
-///
-/// Some the kernel refuses; but of a file that is not mapped yet it finds out
-/// only when it is, and tells nobody: the probe is never hit. Others it accepts
-/// and gets wrong. Of an instruction with a VEX or EVEX prefix it looks at the
-/// opcode as if there were no prefix: it takes `vpshufd` for `jo` and jumps, and
-/// leaves out a `vmovdqa` to memory as a `jg` that is not taken. So none of these
-/// count.
-pub fn is_probeable(bytes: &[u8]) -> bool {
+/// Whether the kernel accepts the instruction and gets it right (`arch_uprobe_analyze_insn`).
+fn is_accepted(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     let mut operand_size = false;
     while let [

@@ -128,7 +128,7 @@ pub fn points(
                     point(
                         Function::Team(team),
                         "gomp_work_share_end",
-                        at,
+                        (code, at),
                         moved,
                         segments,
                     )
@@ -155,7 +155,8 @@ pub fn points(
         };
         if let Some(moved) = frames.stack_moved(go.at) {
             let symbol = "gomp_team_barrier_wait";
-            points.extend(point(Function::Team(team), symbol, go.at, moved, segments));
+            let at = (code, go.at);
+            points.extend(point(Function::Team(team), symbol, at, moved, segments));
         }
     }
     if points.is_empty() {

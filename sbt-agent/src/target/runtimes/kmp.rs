@@ -374,6 +374,7 @@ impl Library<'_> {
                 outer: self.outer(at),
             },
         };
+        let at = (self.code, at);
         point(Function::Kmp(kmp), symbol, at, above, segments)
     }
 }

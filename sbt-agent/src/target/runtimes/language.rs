@@ -24,7 +24,7 @@ use sbt_common::layout;
 use super::{Team, sweep::Code};
 use crate::target::{
     elf::{Function, Point, Segment, code_at, names},
-    prologue::is_emulated,
+    prologue::{Stand, stand},
     registers::{KEPT, number},
 };
 
@@ -206,6 +206,7 @@ fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
             let mut near = text.instructions(at, u64::MAX);
             let call = near.by_ref().take(NEAR).find(is_call)?;
             let team = object_after(call.ip(), near.take(NEAR))?;
+            let stand = stand(text.bytes_of(&call)).ok()?;
             let offset = segments
                 .iter()
                 .find_map(|segment| segment.file_offset(call.ip()))?;
@@ -215,7 +216,7 @@ fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
                 entry_offset: offset,
                 stack_moved: 0,
                 return_offset: offset,
-                entry_emulated: is_emulated(text.bytes_of(&call)),
+                entry_emulated: stand == Stand::Emulated,
                 layout: layout::STD_INLINED,
             })
         })

@@ -19,7 +19,7 @@ use sbt_common::{
 
 use super::{
     elf::{Function, Point, Segment, names},
-    prologue::is_emulated,
+    prologue::{self, Stand, is_emulated},
 };
 use frames::Frames;
 
@@ -144,17 +144,18 @@ fn leaves(
     if frames.stack_moved(at) != Some(0) {
         return None;
     }
-    point(Function::TeamEnd, symbol, at, 0, segments)
+    point(Function::TeamEnd, symbol, (code, at), 0, segments)
 }
 
-/// A point at an instruction that the kernel emulates.
+/// A point at an instruction, if a probe may stand there.
 fn point(
     function: Function,
     symbol: &str,
-    vaddr: u64,
+    (code, vaddr): (&sweep::Code<'_>, u64),
     stack_moved: u16,
     segments: &[Segment],
 ) -> Option<Point> {
+    let stand = prologue::stand(code.from(vaddr)).ok()?;
     let offset = segments
         .iter()
         .find_map(|segment| segment.file_offset(vaddr))?;
@@ -164,7 +165,7 @@ fn point(
         entry_offset: offset,
         stack_moved,
         return_offset: offset,
-        entry_emulated: true,
+        entry_emulated: stand == Stand::Emulated,
         layout: match function {
             Function::Team(_) => layout::GOMP,
             Function::Kmp(_) => layout::KMP,

@@ -52,6 +52,13 @@ impl<'a> Code<'a> {
         Decoder::with_ip(64, self.bytes, self.vaddr, DecoderOptions::NONE).into_iter()
     }
 
+    /// The code from an address on; none if that lies outside of it.
+    pub fn from(&self, vaddr: u64) -> &'a [u8] {
+        let at = vaddr.checked_sub(self.vaddr);
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.bytes.get(at..)).unwrap_or_default()
+    }
+
     /// The bytes of an instruction.
     pub fn bytes_of(&self, instruction: &Instruction) -> &'a [u8] {
         let at = usize::try_from(instruction.ip().saturating_sub(self.vaddr)).unwrap_or(usize::MAX);

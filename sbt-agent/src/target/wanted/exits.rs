@@ -18,7 +18,7 @@ use super::Binary;
 use super::find::MAX_FUNCTION;
 use crate::target::debuginfo::Symbol;
 use crate::target::elf::Code;
-use crate::target::prologue::{is_emulated, is_probeable};
+use crate::target::prologue::{Stand, stand};
 
 /// How many functions that end by jumping to the next are followed.
 const MAX_FOLLOWED: usize = 4;
@@ -102,9 +102,9 @@ impl Binary<'_> {
                 if ends && instruction.flow_control() != FlowControl::ConditionalBranch {
                     let distance = usize::try_from(instruction.ip() - start).ok()?;
                     let bytes = code.bytes.get(distance..distance + instruction.len())?;
-                    if is_probeable(bytes) {
+                    if let Ok(stand) = stand(bytes) {
                         let offset = code.offset.checked_add(distance as u64)?;
-                        exits.insert(offset, is_emulated(bytes));
+                        exits.insert(offset, stand == Stand::Emulated);
                     }
                 }
             }

@@ -8,7 +8,7 @@ use super::{Binary, Offer, Purpose, Wish, parts};
 use crate::pattern::{Code, is_function};
 use crate::target::debuginfo::{Symbol, TooMany, has_other_parameters};
 use crate::target::elf::{Function, Point};
-use crate::target::prologue::{Body, is_probeable};
+use crate::target::prologue::{Body, Refusal};
 
 /// How much of a function is read, bytes.
 pub(super) const MAX_FUNCTION: u64 = 1 << 24;
@@ -106,14 +106,6 @@ impl Binary<'_> {
     ) -> Option<Vec<Point>> {
         let code = self.code(symbol.start, size(symbol))?;
         let point = Point::of_function(function, &symbol.name, &code, layout)?;
-        let can_be_probed = |offset: u64| {
-            let at = usize::try_from(offset - code.offset).ok();
-            at.and_then(|at| code.bytes.get(at..))
-                .is_some_and(is_probeable)
-        };
-        if !can_be_probed(point.entry_offset) {
-            return None;
-        }
         let exits = if with_exits {
             self.exits(symbol)
         } else {
@@ -199,7 +191,7 @@ impl Binary<'_> {
         if address == symbol.start {
             return match self.entry(symbol, purpose) {
                 Some(points) => Offer::Points(points),
-                None => Offer::Refused("the kernel cannot probe this instruction".into()),
+                None => Offer::Refused(Refusal::Unfit.to_string()),
             };
         }
         let Purpose::Mark(number) = purpose else {
@@ -229,7 +221,13 @@ impl Binary<'_> {
                 code.offset.saturating_add(place.offset.into()),
                 place.emulated,
             )]),
-            None => Offer::Refused("the kernel cannot probe this instruction".into()),
+            None => {
+                let (why, next) = body.refusal(distance);
+                let instead = next.map_or_else(String::new, |next| {
+                    format!("; the next instruction is {}+{next:#x}", symbol.name)
+                });
+                Offer::Refused(format!("{why}{instead}"))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use super::find::MAX_FUNCTION;
 use super::{Binary, Offer};
 use crate::target::debuginfo::{Spot, Symbol};
 use crate::target::elf::{Function, Point};
-use crate::target::prologue::Body;
+use crate::target::prologue::{Body, Refusal};
 
 /// A line that has been inlined into more places than this is not probed in
 /// each of them.
@@ -84,15 +84,15 @@ impl Binary<'_> {
         if places.len() > MAX_PLACES {
             return too_many();
         }
-        let points = self.line_points(&places, number);
-        if points.is_empty() {
-            return Offer::Refused(format!(
+        match self.line_points(&places, number) {
+            (points, Some(nop)) if points.is_empty() => Offer::Refused(nop),
+            (points, None) if points.is_empty() => Offer::Refused(format!(
                 "the kernel cannot probe the instructions of it in {}, or the debug information \
                  does not fit them",
                 self.name()
-            ));
+            )),
+            (points, _) => Offer::Points(points),
         }
-        Offer::Points(points)
     }
 
     /// Of each function the lowest, but rather not in the part of it that is
@@ -134,7 +134,9 @@ impl Binary<'_> {
         Some(Place { spot, function })
     }
 
-    fn line_points(&self, places: &[Place<'_>], number: u8) -> Vec<Point> {
+    /// The points of a line, and why there is none in a place that begins with a nop on which
+    /// no probe may stand.
+    fn line_points(&self, places: &[Place<'_>], number: u8) -> (Vec<Point>, Option<String>) {
         let names: HashSet<&str> = places
             .iter()
             .map(|place| &place.function.name[..])
@@ -147,7 +149,7 @@ impl Binary<'_> {
             .collect();
         let mut left = MAX_DECODED;
         let mut bodies: HashMap<u64, Option<Body<'_>>> = HashMap::new();
-        let mut points = Vec::new();
+        let (mut points, mut refused) = (Vec::new(), None);
         for place in places {
             let Place { spot, function } = place;
             let body = bodies.entry(function.start).or_insert_with(|| {
@@ -171,6 +173,15 @@ impl Binary<'_> {
             let place = body
                 .as_ref()
                 .and_then(|body| body.choose(distance(spot.start), distance(until)));
+            if let (None, Some(body)) = (place, body)
+                && let (nop @ Refusal::Nop, next) = body.refusal(distance(spot.start))
+            {
+                let instead = next.map_or_else(String::new, |next| {
+                    let address = function.start.saturating_add(next.into());
+                    format!("; the next instruction is {}!{address:#x}", self.name())
+                });
+                refused = Some(format!("{nop}{instead}"));
+            }
             let start = self.code(function.start, 1).map(|code| code.offset);
             if let (Some(place), Some(start)) = (place, start) {
                 let at = start.saturating_add(place.offset.into());
@@ -182,6 +193,6 @@ impl Binary<'_> {
                 ));
             }
         }
-        points
+        (points, refused)
     }
 }
