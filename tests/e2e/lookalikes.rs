@@ -114,7 +114,8 @@ fn has_none(report: &Report, what: &str) {
     assert_eq!(report.list("barriers").len(), 0, "{what}: {report}");
     assert_eq!(report.sites().len(), 0, "{what}: {report}");
     assert_eq!(report.number("episodes"), 0, "{what}: {report}");
-    for verdict in report.list("verdicts") {
+    // There are none where no barrier was found, or some on the whole run.
+    for verdict in report.0["verdicts"].as_array().into_iter().flatten() {
         assert!(verdict["site"].is_null(), "{what}: {report}");
         assert!(verdict["thread"].is_null(), "{what}: {report}");
     }

@@ -127,8 +127,9 @@ struct Graph {
     nodes: Vec<Node>,
     /// What the nodes are.
     instructions: Vec<Instruction>,
-    /// Which may come right before each.
+    /// Which may come right before each, and after.
     before: Vec<Vec<usize>>,
+    following: Vec<Vec<usize>>,
     /// Those that take a mutex, rising.
     locks: Vec<usize>,
     /// Those that give one back, or try to take it, rising.
@@ -310,6 +311,7 @@ impl Graph {
         }
         let mut this = Self {
             before: vec![Vec::new(); nodes.len()],
+            following: vec![Vec::new(); nodes.len()],
             locks: Vec::new(),
             yields: Vec::new(),
             yields_free: OnceCell::new(),
@@ -353,6 +355,7 @@ impl Graph {
     fn join(&mut self, from: usize, to: u64) {
         if let Some(to) = self.find(to) {
             self.before[to].push(from);
+            self.following[from].push(to);
         }
     }
 
@@ -492,6 +495,7 @@ impl Graph {
                 nodes,
                 instructions: self.instructions.clone(),
                 before: self.before.clone(),
+                following: self.following.clone(),
                 locks: self.locks.clone(),
                 yields: Vec::new(),
                 yields_free: OnceCell::new(),
@@ -530,7 +534,6 @@ impl Graph {
     fn is_counted(&self, waits: &[usize], wakes: &[usize], until: bool) -> bool {
         let (to_wait, to_wake) = self.ways(waits, wakes, until);
         let after_wake = self.after(wakes, &to_wait);
-        let past = [waits, wakes].concat();
         let decides = |wake: usize, wait: usize| {
             let between = to_wake[wake].saturating_add(to_wait[wait]);
             between <= MAX_BETWEEN
@@ -545,7 +548,16 @@ impl Graph {
             let (Some(next), Some(to)) = (self.find(node.next), self.find(to)) else {
                 return false;
             };
-            (decides(next, to) || decides(to, next)) && counted::is_counted(self, index, &past)
+            let ways = [[next, to], [to, next]];
+            ways.into_iter().any(|[to_wake, to_wait]| {
+                let decision = counted::Decision {
+                    test: index,
+                    ways: [to_wait, to_wake],
+                    waits,
+                    wakes,
+                };
+                decides(to_wake, to_wait) && counted::is_counted(self, &decision)
+            })
         })
     }
 

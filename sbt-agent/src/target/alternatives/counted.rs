@@ -3,7 +3,7 @@
 //! Whoever comes to a barrier is counted first, and the count tells whether it was the last. So
 //! the test that decides between waiting and waking depends on memory of all threads that the
 //! thread itself has changed just before: by one instruction (`lock xadd`), or by reading,
-//! adding and writing. Other tests decide by whose part a thread plays, or by what others have
+//! adding and writing, which may come after the test. Other tests decide by whose part a thread plays, or by what others have
 //! left there: one thread then always waits and another one always wakes, as where one makes
 //! what the other takes.
 //!
@@ -66,19 +66,29 @@ enum Step {
     Lost,
 }
 
-/// Whether a conditional jump, by its number, asks how many have come. `past`: instructions
-/// behind which another round may have begun.
-pub(super) fn is_counted(graph: &Graph, test: usize, past: &[usize]) -> bool {
+/// A conditional jump that decides, and where its ways lead, by their numbers.
+pub(super) struct Decision<'a> {
+    pub(super) test: usize,
+    /// Where the way to a wait begins, and to a wake.
+    pub(super) ways: [usize; 2],
+    pub(super) waits: &'a [usize],
+    pub(super) wakes: &'a [usize],
+}
+
+/// Whether a test asks how many have come.
+pub(super) fn is_counted(graph: &Graph, decision: &Decision<'_>) -> bool {
     let mut back = Back::new(graph);
     let mut ways = vec![0_u8; graph.nodes.len()];
     let needed = Needed {
         flags: true,
         ..Needed::default()
     };
-    let mut open = vec![(test, needed)];
+    let mut open = vec![(decision.test, needed)];
     while let Some((index, needed)) = open.pop() {
         for &before in &graph.before[index] {
-            if past.contains(&before) || ways[before] >= MAX_WAYS {
+            // Behind a wait or a wake another round may have begun.
+            let is_past = decision.waits.contains(&before) || decision.wakes.contains(&before);
+            if is_past || ways[before] >= MAX_WAYS {
                 continue;
             }
             ways[before] += 1;
@@ -90,7 +100,13 @@ pub(super) fn is_counted(graph: &Graph, test: usize, past: &[usize]) -> bool {
             }
         }
     }
-    false
+    // What was read may be written only after the test, but then on both ways.
+    let read = std::mem::take(&mut back.read);
+    read.iter().any(|place| {
+        let [to_wait, to_wake] = decision.ways;
+        back.is_written(*place, to_wait, decision.waits)
+            && back.is_written(*place, to_wake, decision.wakes)
+    })
 }
 
 struct Back<'a> {
@@ -98,6 +114,8 @@ struct Back<'a> {
     info: InstructionInfoFactory,
     /// rbp says where the thread's own stack is.
     has_frame: bool,
+    /// What of all threads' memory the test depends on.
+    read: Vec<Place>,
 }
 
 impl<'a> Back<'a> {
@@ -112,7 +130,33 @@ impl<'a> Back<'a> {
             graph,
             info: InstructionInfoFactory::new(),
             has_frame,
+            read: Vec::new(),
         }
+    }
+
+    /// Whether a place is written on every way from an instruction to any of `goals`.
+    fn is_written(&mut self, place: Place, from: usize, goals: &[usize]) -> bool {
+        let graph = self.graph;
+        let mut seen = vec![false; graph.nodes.len()];
+        let mut open = vec![from];
+        while let Some(index) = open.pop() {
+            if goals.contains(&index) {
+                return false;
+            }
+            if std::mem::replace(&mut seen[index], true) || self.writes(index) == Some(place) {
+                continue;
+            }
+            open.extend_from_slice(&graph.following[index]);
+        }
+        true
+    }
+
+    /// What an instruction writes.
+    fn writes(&mut self, index: usize) -> Option<Place> {
+        let place = self.place(index)?;
+        let info = self.info.info(&self.graph.instructions[index]);
+        let mut used = info.used_memory().iter();
+        used.any(|memory| write(memory.access())).then_some(place)
     }
 
     fn step(&mut self, index: usize, needed: &mut Needed) -> Step {
@@ -167,6 +211,7 @@ impl<'a> Back<'a> {
         needed.flags |= instruction.rflags_read() != 0;
         if reads {
             needed.places.extend(place);
+            self.read.extend(shared);
         }
         let is_address = |register: Register| {
             let parts = [instruction.memory_base(), instruction.memory_index()];
