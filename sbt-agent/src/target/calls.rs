@@ -269,15 +269,6 @@ impl Calls {
         &calls[..calls.len().min(MAX_CALLS)]
     }
 
-    /// What is called by the call with a return address, by the symbol that the
-    /// dynamic linker looks up.
-    pub(super) fn called_by(&self, next: u64) -> Option<&str> {
-        let mut imported = self.imported.iter();
-        let is_it = |call: &Call| call.returns && call.next == next;
-        let (name, _) = imported.find(|(_, calls)| calls.iter().any(is_it))?;
-        Some(name)
-    }
-
     /// Calls of what a pointer points to.
     pub(super) fn indirect(&self) -> &[Call] {
         &self.indirect[..self.indirect.len().min(MAX_INDIRECT)]

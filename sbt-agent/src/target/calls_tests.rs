@@ -150,3 +150,25 @@ fn what_is_called_through_a_word_of_the_linkers_is_called_directly() {
     // It may be called from that register, and more than once.
     assert!(built.calls.is_listed(built.at("taken")));
 }
+
+#[test]
+fn what_a_call_calls_is_told_without_decoding_the_file() {
+    for options in [&["-O2"][..], &["-O2", "-fno-plt"], &["-O0", "-no-pie"]] {
+        let built = Built::new(options);
+        let segments = elf::load_segments(&built.image).unwrap();
+        let imports = elf::Imports::of(&built.image);
+        let mut told = 0;
+        for (name, calls) in &built.calls.imported {
+            for call in calls.iter().filter(|call| call.returns) {
+                let found = imports.called_before(&built.image, &segments, call.next);
+                assert_eq!(found.as_ref(), Some(name), "{options:?}");
+                told += 1;
+            }
+        }
+        assert!(told >= 5, "{options:?}: {told}");
+        for call in &built.calls.direct {
+            let found = imports.called_before(&built.image, &segments, call.next);
+            assert_eq!(found, None, "{options:?}");
+        }
+    }
+}

@@ -144,7 +144,7 @@ impl DebugInfo {
 
     /// Where the function begins that spans the address, by the symbol tables.
     pub fn function_start(&self, vaddr: u64) -> Option<u64> {
-        self.symbol_at(vaddr).map(|(start, _)| start)
+        self.by_address().start(vaddr)
     }
 
     /// By the symbol tables: where the function begins that spans the address, and its name.

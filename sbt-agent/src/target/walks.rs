@@ -398,17 +398,6 @@ impl Walks {
         self.callers.file(number)
     }
 
-    /// What function of another file is called by the call with a return address.
-    pub(super) fn called_by(
-        &mut self,
-        number: usize,
-        file: &ProbedFile,
-        address: u64,
-    ) -> Option<String> {
-        let name = self.calls(number, file)?.called_by(address)?;
-        Some(name.to_owned())
-    }
-
     fn function(&mut self, files: &Files<'_>, link: &Link) -> Option<At> {
         let (file, _) = files.get(link.file)?;
         self.calls(link.file, file)?;
@@ -465,7 +454,6 @@ pub fn of_program(file: &Arc<ProbedFile>, limit: usize) -> Vec<Change> {
                     ..link
                 }],
             );
-            let _called = walks.called_by(0, file, address);
         }
     }
     walks.take().unwrap_or_default()

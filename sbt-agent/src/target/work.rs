@@ -4,7 +4,11 @@
 //! of libraries are not looked into: locks, clocks and output belong to a wrapper as well.
 //! Neither are those that are called through pointers.
 
-use std::{collections::HashSet, ops::Range};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -23,6 +27,18 @@ const MAX_INSTRUCTIONS: u32 = 1 << 14;
 /// An instruction is about so long, bytes.
 const USUAL: usize = 4;
 
+/// So many loops, and so many functions, of a file are remembered.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+/// What was found of the loops and functions of a file: many places may lie behind the same.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Of loops, by the function's beginning, their own, and their end.
+    loops: RefCell<HashMap<(u64, u64, u64), bool>>,
+    /// Of whole functions, by their beginning and into how many calls it was looked.
+    functions: RefCell<HashMap<(u64, u32), bool>>,
+}
+
 /// What is known of the functions of a file.
 pub(super) trait Functions {
     /// Whether one is the program's own, and not of a library in the same file.
@@ -38,12 +54,14 @@ pub(super) fn works_before(
     image: &[u8],
     segments: &[Segment],
     functions: &dyn Functions,
+    found: &Found,
     (start, returns): (u64, u64),
 ) -> bool {
     let mut work = Work {
         image,
         segments,
         functions,
+        found,
         left: MAX_INSTRUCTIONS,
     };
     work.is_done(start, Some(returns), DEEPEST)
@@ -54,6 +72,7 @@ struct Work<'a> {
     image: &'a [u8],
     segments: &'a [Segment],
     functions: &'a dyn Functions,
+    found: &'a Found,
     /// How many more instructions are decoded.
     left: u32,
 }
@@ -83,15 +102,50 @@ impl Work<'_> {
                 && called.into_iter().any(|target| {
                     self.left > 0
                         && self.functions.is_own(target)
-                        && self.is_done(target, None, deepest - 1)
+                        && self.is_done_by(target, deepest - 1)
                 })
+    }
+
+    /// The same of a whole function.
+    fn is_done_by(&mut self, start: u64, deepest: u32) -> bool {
+        let known = &self.found.functions;
+        if let Some(known) = known.borrow().get(&(start, deepest)) {
+            return *known;
+        }
+        let is_done = self.is_done(start, None, deepest);
+        self.remember(known, (start, deepest), is_done);
+        is_done
+    }
+
+    /// Not what came of giving up.
+    fn remember<K: Eq + std::hash::Hash>(
+        &self,
+        known: &RefCell<HashMap<K, bool>>,
+        key: K,
+        value: bool,
+    ) {
+        let mut known = known.borrow_mut();
+        if self.left > 0 && known.len() < MAX_REMEMBERED {
+            known.insert(key, value);
+        }
+    }
+
+    /// Whether what a jump back to `head` closes is such a loop: see [`Self::closes_work`].
+    fn is_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
+        let known = &self.found.loops;
+        if let Some(known) = known.borrow().get(&(start, head, end)) {
+            return *known;
+        }
+        let is_work = self.closes_work(start, (head, end));
+        self.remember(known, (start, head, end), is_work);
+        is_work
     }
 
     /// Whether what a jump back to `head` closes, in the function that begins at `start`, is a
     /// loop that does something: it stores something, or carries it on from turn to turn.
     /// `end`: behind the jump. What lies apart from a function's way jumps back as well, but is
     /// not come to from there.
-    fn is_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
+    fn closes_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
         let (mut closes, mut only_waits) = (false, false);
         self.follow(&(head..end), |instruction| {
             closes |= instruction.next_ip() == end;
@@ -188,7 +242,13 @@ mod tests {
             memsz: code.len() as u64,
             executable: true,
         }];
-        works_before(code, &segments, &All, (0, code.len() as u64))
+        works_before(
+            code,
+            &segments,
+            &All,
+            &Found::default(),
+            (0, code.len() as u64),
+        )
     }
 
     const CALL: [u8; 5] = [0xe8, 0, 1, 0, 0];
@@ -200,7 +260,7 @@ mod tests {
         // Into the middle of nowhere, or not at all.
         assert!(!works(&[&CALL[..], &CALL].concat()));
         assert!(!works(&[0xff; 8]));
-        assert!(!works_before(&[], &[], &All, (0, 8)));
+        assert!(!works_before(&[], &[], &All, &Found::default(), (0, 8)));
     }
 
     #[test]
@@ -244,6 +304,29 @@ mod tests {
         // push rbp; mov rbp, rsp: it is its own.
         let frame = [0x55, 0x48, 0x89, 0xe5];
         assert!(!works(&[&frame, &keeps[..], &CALL].concat()));
+    }
+
+    #[test]
+    fn each_loop_is_looked_at_once_however_many_places_lie_behind_it() {
+        // mov eax, [rdi]; cmp eax, esi; je: one that waits before each of many calls.
+        let sees = [0x8b, 0x07, 0x39, 0xf0, 0x74, 0xfa];
+        let code = [&sees[..], &CALL].concat().repeat(50);
+        let length = code.len() as u64;
+        let segments = [Segment {
+            vaddr: 0,
+            offset: 0,
+            filesz: length,
+            memsz: length,
+            executable: true,
+        }];
+        let found = Found::default();
+        let step = (sees.len() + CALL.len()) as u64;
+        for place in 1..=50 {
+            let at = (0, place * step);
+            let alone = works_before(&code, &segments, &All, &Found::default(), at);
+            assert_eq!(works_before(&code, &segments, &All, &found, at), alone);
+        }
+        assert_eq!(found.loops.borrow().len(), 50);
     }
 
     #[test]

@@ -190,7 +190,11 @@ impl<'a> Symbols<'a> {
 
     /// Where the functions of each table are.
     pub(super) fn by_address(&self) -> ByAddress {
-        ByAddress(self.tables().map(|(_, table)| spans(table)).collect())
+        ByAddress(
+            self.tables()
+                .map(|(file, table)| spans(file, table))
+                .collect(),
+        )
     }
 
     /// The function that spans the address, by the name that it is known by,
@@ -217,9 +221,22 @@ struct Span {
     index: SymbolIndex,
     /// It stands for whichever of its variants suits the processor.
     is_chosen: bool,
+    /// It has a name.
+    is_named: bool,
 }
 
-fn spans(table: &Table<'_>) -> Vec<Span> {
+impl ByAddress {
+    /// Where the function begins that spans the address: that of [`Symbols::at`].
+    pub(super) fn start(&self, vaddr: u64) -> Option<u64> {
+        self.0.iter().find_map(|spans| {
+            let mut closest = spanning(spans, vaddr).filter(|span| span.is_named);
+            Some(closest.next()?.start)
+        })
+    }
+}
+
+fn spans(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>) -> Vec<Span> {
+    let names = strings(file, table.string_section());
     let functions = table.enumerate().filter(|(_, symbol)| {
         let kind = symbol.st_type();
         (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
@@ -231,6 +248,7 @@ fn spans(table: &Table<'_>) -> Vec<Span> {
             reach: 0,
             index,
             is_chosen: symbol.st_type() == elf::STT_GNU_IFUNC,
+            is_named: !matches!(text_at(names, symbol.st_name(LE)).first(), None | Some(0)),
         })
         .collect();
     put_in_order(&mut spans);
@@ -247,20 +265,32 @@ fn put_in_order(spans: &mut [Span]) {
     }
 }
 
-/// Of the functions that span an address that which begins last, and of those that begin
-/// together the shortest, the first of its table. `spans` are in order.
-fn innermost(spans: &[Span], vaddr: u64) -> Option<&Span> {
+/// The functions that span an address, those that begin last first. `spans` are in order.
+fn spanning(spans: &[Span], vaddr: u64) -> impl Iterator<Item = &Span> {
+    closest(spans, vaddr)
+        .flatten()
+        .filter(move |span| vaddr - span.start < span.size)
+}
+
+/// The functions that begin together, from the last that begin before an address on, as long as
+/// any may reach it.
+fn closest(spans: &[Span], vaddr: u64) -> impl Iterator<Item = &[Span]> {
     let before = &spans[..spans.partition_point(|span| span.start <= vaddr)];
     before
         .chunk_by(|one, next| one.start == next.start)
         .rev()
-        .take_while(|alike| alike.last().is_some_and(|span| vaddr < span.reach))
-        .find_map(|alike| {
-            alike
-                .iter()
-                .filter(|span| !span.is_chosen && vaddr - span.start < span.size)
-                .min_by_key(|span| span.size)
-        })
+        .take_while(move |alike| alike.last().is_some_and(|span| vaddr < span.reach))
+}
+
+/// Of the functions that span an address that which begins last, and of those that begin
+/// together the shortest, the first of its table.
+fn innermost(spans: &[Span], vaddr: u64) -> Option<&Span> {
+    closest(spans, vaddr).find_map(|alike| {
+        alike
+            .iter()
+            .filter(|span| !span.is_chosen && vaddr - span.start < span.size)
+            .min_by_key(|span| span.size)
+    })
 }
 
 fn within_limit<'t, 'a>(
@@ -387,6 +417,7 @@ mod tests {
                     reach: 0,
                     index: SymbolIndex(index),
                     is_chosen: *is_chosen,
+                    is_named: true,
                 })
                 .collect();
             let all = spans.clone();
@@ -452,6 +483,8 @@ mod tests {
                     start + size / 2,
                     start + size,
                 ] {
+                    let found = symbols.at(vaddr, &by_address);
+                    assert_eq!(by_address.start(vaddr), found.map(|(start, _)| start));
                     assert_eq!(
                         symbols.at(vaddr, &by_address),
                         naive(&symbols, vaddr),

@@ -70,6 +70,26 @@ impl Imports {
     ) -> Option<String> {
         self.through(image, jumps_through(image, segments, vaddr)?)
     }
+
+    /// The name of the function of another library, or of its own by way of the dynamic linker,
+    /// that is called by the call with a return address: `call rel32` of a stub, or
+    /// `call [rip+disp32]`.
+    pub(in crate::target) fn called_before(
+        &self,
+        image: &[u8],
+        segments: &[Segment],
+        returns: u64,
+    ) -> Option<String> {
+        let start = returns.checked_sub(6)?;
+        let bytes = <[u8; 6]>::try_from(code_at(image, segments, start, 6)?.bytes).ok()?;
+        let [_, _, distance @ ..] = bytes;
+        let to = returns.wrapping_add_signed(i32::from_le_bytes(distance).into());
+        match bytes {
+            [0xff, 0x15, ..] => self.through(image, to),
+            [_, 0xe8, ..] => self.at(image, segments, to),
+            _ => None,
+        }
+    }
 }
 
 /// The address of the word through which the code at an address jumps, without

@@ -119,7 +119,7 @@ impl Resolver {
             file.is_runtime() && !is_c || name.is_some_and(|it| file.is_of_runtime(it));
         let offset = vaddr + u64::from(is_call);
         let calls = is_call
-            .then(|| self.walks.called_by(module, &file, offset))
+            .then(|| self.modules[module].called_by(offset))
             .flatten();
         Called {
             binary: short(&file.shown.to_string_lossy()).to_owned(),

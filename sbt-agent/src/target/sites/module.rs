@@ -42,6 +42,7 @@ pub(super) struct Module {
     pub(super) conditions: RefCell<HashMap<u64, InCondition>>,
     /// What was found by [`Self::works_before`], by its arguments.
     works: RefCell<HashMap<(u64, u64), bool>>,
+    found: work::Found,
 }
 
 impl Module {
@@ -63,6 +64,7 @@ impl Module {
             relations: RefCell::default(),
             conditions: RefCell::default(),
             works: RefCell::default(),
+            found: work::Found::default(),
         }
     }
 
@@ -96,6 +98,12 @@ impl Module {
         own.is_some() && own == build(other)
     }
 
+    /// What function of another file is called by the call with a return address.
+    pub(super) fn called_by(&self, returns: u64) -> Option<String> {
+        let imports = self.imports();
+        imports.called_before(self.image(), &self.segments, returns)
+    }
+
     /// Whether a call may end there.
     pub(super) fn is_after_call(&self, vaddr: u64) -> bool {
         elf::is_after_call(self.image(), &self.segments, vaddr)
@@ -111,7 +119,8 @@ impl Module {
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
         let known = self.works.borrow().get(&(start, returns)).copied();
         known.unwrap_or_else(|| {
-            let works = work::works_before(self.image(), &self.segments, self, (start, returns));
+            let (image, at) = (self.image(), (start, returns));
+            let works = work::works_before(image, &self.segments, self, &self.found, at);
             self.works.borrow_mut().insert((start, returns), works);
             works
         })

@@ -1,7 +1,5 @@
 //! Who makes a system call, and what for.
 
-use std::sync::Arc;
-
 use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
 use crate::{
     model::site::PlaceId,
@@ -142,11 +140,7 @@ impl Resolver {
             }
             // A function that has left by a jump shows in the call of it only.
             let module = &self.modules[module];
-            let number = self.by_id.get(&module.file.id).copied().unwrap_or_default();
-            let file = Arc::clone(&module.file);
-            let by_call = of_c_library
-                .then(|| self.walks.called_by(number, &file, vaddr + 1))
-                .flatten();
+            let by_call = of_c_library.then(|| module.called_by(vaddr + 1)).flatten();
             // What the compiler has inlined of a library's lock.
             let inlined = frames.iter().filter(|frame| frame.is_of_library());
             let names = by_call
