@@ -430,6 +430,11 @@ impl Report {
         self.0[field].as_array().unwrap()
     }
 
+    /// The verdicts; none where it is said why there are none.
+    pub fn verdicts(&self) -> &[Value] {
+        self.0["verdicts"].as_array().map_or(&[], Vec::as_slice)
+    }
+
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.list("notes").iter().map(|note| note.as_str().unwrap())
     }

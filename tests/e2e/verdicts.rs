@@ -17,7 +17,7 @@ fn report_with(options: &[&str], fault: &str) -> Report {
 
 /// The verdicts' kinds in their order.
 fn kinds(report: &Report) -> Vec<&str> {
-    let verdicts = report.0["verdicts"].as_array().into_iter().flatten();
+    let verdicts = report.verdicts().iter();
     verdicts.map(|it| it["kind"].as_str().unwrap()).collect()
 }
 
@@ -271,7 +271,7 @@ fn of_demo(name: &str) -> Vec<Value> {
     let mut command = sbt_with(&["demo", name, "--scale", "0.3", "--threads", &threads]);
     command.args(["--json", "--output"]).arg(&json);
     run(command).expect(0);
-    Report::read(&json).list("verdicts").to_vec()
+    Report::read(&json).verdicts().to_vec()
 }
 
 #[test]
