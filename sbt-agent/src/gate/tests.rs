@@ -259,13 +259,13 @@ fn what_cannot_be_measured_does_not_hold() {
         let why = unknown(&report, measure, limit);
         assert!(why.contains(words), "{why}");
     }
-    let none = of(|it| (it.episodes, it.incomplete) = (0, 3));
+    let none = of(|site| (site.episodes, site.incomplete) = (0, 3));
     let why = lost(&none, Measure::Phase, "factor=1h");
     assert!(
         why.contains("no complete episode was seen there, and 3 incomplete"),
         "{why}"
     );
-    let none = of(|it| (it.episodes, it.incomplete) = (0, 0));
+    let none = of(|site| (site.episodes, site.incomplete) = (0, 0));
     unknown(&none, Measure::Phase, "factor=1h");
     let apart = of(|it| it.threads[0].episodes += 1);
     let why = unknown(&apart, Measure::LoadBalance, "factor:0");

@@ -34,7 +34,7 @@ pub(super) fn broken(report: &Report) -> Vec<Broken> {
     let efficiencies = efficiency
         .and_then(impossible)
         .into_iter()
-        .chain(efficiency.and_then(|it| of_the_run(report, it)))
+        .chain(efficiency.and_then(|known| of_the_run(report, known)))
         .chain(of_phases)
         .map(|text| (Withheld::Efficiency, text));
     let shares = sums(report)
@@ -127,37 +127,37 @@ fn sums(report: &Report) -> impl Iterator<Item = String> {
         (
             "the work and that of the threads",
             time.work_ns,
-            threads(|it| it.work_ns.unwrap_or(0)),
+            threads(|thread| thread.work_ns.unwrap_or(0)),
         ),
         (
             "the waiting and that of the threads",
             time.idle_ns,
-            threads(|it| it.idle_ns),
+            threads(|thread| thread.idle_ns),
         ),
         (
             "the waiting and that at the sites",
             time.idle_ns,
-            sites(|it| it.lost_ns),
+            sites(|site| site.lost_ns),
         ),
         (
             "the arrivals and those of the threads",
             report.arrivals,
-            threads(|it| it.arrivals),
+            threads(|thread| thread.arrivals),
         ),
         (
             "the episodes and those of the sites",
             report.episodes,
-            sites(|it| it.episodes),
+            sites(|site| site.episodes),
         ),
         (
             "the episodes and those in which a thread came last",
             report.episodes,
-            threads(|it| it.last),
+            threads(|thread| thread.last),
         ),
         (
             "the incomplete episodes and those of the sites",
             report.incomplete_episodes,
-            sites(|it| it.incomplete),
+            sites(|site| site.incomplete),
         ),
     ];
     let unequal = of_the_run
@@ -171,7 +171,7 @@ fn sums(report: &Report) -> impl Iterator<Item = String> {
 fn of_site(site: &SiteReport) -> Option<String> {
     let name = || site.called();
     let threads = |f: fn(&super::SiteThreadReport) -> u64| total(site.threads.iter().map(f));
-    let (idle_ns, last) = (threads(|it| it.idle_ns), threads(|it| it.last));
+    let (idle_ns, last) = (threads(|one| one.idle_ns), threads(|one| one.last));
     if idle_ns > site.lost_ns {
         return Some(format!(
             "threads waited for {idle_ns} ns at {}, which counts {} ns",
@@ -208,7 +208,7 @@ fn shares(report: &Report) -> impl Iterator<Item = String> {
         .into_iter()
         .filter_map(|(name, pct)| out_of_bounds(&format!("the share of {name}"), pct, 100.0));
     let of_sites = report.sites.iter().flat_map(|site| {
-        let straggler = site.straggler.as_ref().map(|it| it.share_pct);
+        let straggler = site.straggler.as_ref().map(|last| last.share_pct);
         [
             ("wall time", site.lost_wall_pct),
             ("the path", site.path_pct),

@@ -78,7 +78,9 @@ impl WithheldReport {
 impl Report {
     /// Why a figure is withheld; `None` if it is not.
     pub fn why_withheld(&self, figure: Withheld) -> Option<&WithheldReport> {
-        self.withheld.iter().find(|it| it.figure == figure)
+        self.withheld
+            .iter()
+            .find(|withheld| withheld.figure == figure)
     }
 
     /// The efficiencies, or why they are unknown.
@@ -88,7 +90,7 @@ impl Report {
     pub fn known_efficiency(&self) -> Result<&EfficiencyReport, &str> {
         self.efficiency.as_ref().ok_or_else(|| {
             let withheld = self.why_withheld(Withheld::Efficiency);
-            withheld.map_or("too little was seen", |it| it.because.as_str())
+            withheld.map_or("too little was seen", |withheld| withheld.because.as_str())
         })
     }
 }

@@ -53,7 +53,7 @@ fn what_contradicts_itself_is_withheld_and_told() {
         |change: fn(&mut EfficiencyReport)| move |report: &mut Report| efficiency(report, change);
     // A recording that breaks off has said so: 16.91, and 67.6 of 4.
     let mut report = uneven();
-    of(|it| (it.parallel, it.speedup) = (16.91, 67.6))(&mut report);
+    of(|known| (known.parallel, known.speedup) = (16.91, 67.6))(&mut report);
     let found = withheld(report, Withheld::Efficiency);
     assert_eq!(found.reason, Reason::Contradiction);
     assert!(
@@ -64,16 +64,18 @@ fn what_contradicts_itself_is_withheld_and_told() {
         found.because
     );
     let efficiencies: [(&str, fn(&mut EfficiencyReport)); 10] = [
-        ("the efficiency is -", |it| it.parallel = -0.1),
-        ("the load balance", |it| it.load_balance = 1.001),
-        ("the serialisation", |it| it.serialisation = f64::NAN),
-        ("the transfer", |it| it.transfer = f64::INFINITY),
-        ("the CPU availability", |it| it.cpu_availability = Some(1.1)),
-        ("the speed-up is 4.1", |it| it.speedup = 4.1),
-        ("the granularity", |it| it.granularity = Some(-1.0)),
-        ("its factors are", |it| it.parallel *= 0.99),
-        ("the speed-up is", |it| it.speedup *= 0.99),
-        ("the longest path", |it| it.path_ns *= 3),
+        ("the efficiency is -", |known| known.parallel = -0.1),
+        ("the load balance", |known| known.load_balance = 1.001),
+        ("the serialisation", |known| known.serialisation = f64::NAN),
+        ("the transfer", |known| known.transfer = f64::INFINITY),
+        ("the CPU availability", |known| {
+            known.cpu_availability = Some(1.1)
+        }),
+        ("the speed-up is 4.1", |known| known.speedup = 4.1),
+        ("the granularity", |known| known.granularity = Some(-1.0)),
+        ("its factors are", |known| known.parallel *= 0.99),
+        ("the speed-up is", |known| known.speedup *= 0.99),
+        ("the longest path", |known| known.path_ns *= 3),
     ];
     for (words, change) in efficiencies {
         let mut report = uneven();
@@ -83,49 +85,53 @@ fn what_contradicts_itself_is_withheld_and_told() {
         assert_eq!(found.reason, Reason::Contradiction);
     }
     let shares: [(&str, Spoil); 17] = [
-        ("the thread time and its parts", |it| {
-            it.thread_time.total_ns += 1;
+        ("the thread time and its parts", |report| {
+            report.thread_time.total_ns += 1;
         }),
-        ("the work and that of", |it| {
-            it.thread_time.work_ns += 1;
-            it.thread_time.total_ns += 1;
+        ("the work and that of", |report| {
+            report.thread_time.work_ns += 1;
+            report.thread_time.total_ns += 1;
         }),
-        ("the waiting and that of the threads", |it| {
-            it.thread_time.idle_ns += 1;
-            it.thread_time.total_ns += 1;
+        ("the waiting and that of the threads", |report| {
+            report.thread_time.idle_ns += 1;
+            report.thread_time.total_ns += 1;
         }),
-        ("the waiting and that at the sites", |it| {
-            it.sites[0].lost_ns += 1;
+        ("the waiting and that at the sites", |report| {
+            report.sites[0].lost_ns += 1;
         }),
-        ("the arrivals and those", |it| it.arrivals += 1),
-        ("the episodes and those of the sites", |it| {
-            it.sites[0].episodes += 1;
+        ("the arrivals and those", |report| report.arrivals += 1),
+        ("the episodes and those of the sites", |report| {
+            report.sites[0].episodes += 1;
         }),
-        ("a thread came last", |it| it.threads[0].last += 1),
-        ("the incomplete episodes", |it| it.incomplete_episodes += 1),
-        ("which counts", |it| {
-            let lost_ns = it.sites[0].lost_ns;
-            it.sites[0].threads[0].idle_ns += lost_ns;
+        ("a thread came last", |report| report.threads[0].last += 1),
+        ("the incomplete episodes", |report| {
+            report.incomplete_episodes += 1
         }),
-        ("threads came last", |it| it.sites[0].threads[0].last += 50),
-        ("mean beyond", |it| {
-            it.sites[0].phase_ns.as_mut().unwrap().mean *= 9;
+        ("which counts", |report| {
+            let lost_ns = report.sites[0].lost_ns;
+            report.sites[0].threads[0].idle_ns += lost_ns;
         }),
-        ("the share of waiting", |it| {
-            it.thread_time.idle_pct = Some(100.1);
+        ("threads came last", |report| {
+            report.sites[0].threads[0].last += 50
         }),
-        ("the share of wall time", |it| {
-            it.sites[0].lost_wall_pct = Some(130.0);
+        ("mean beyond", |report| {
+            report.sites[0].phase_ns.as_mut().unwrap().mean *= 9;
         }),
-        ("the share of the path", |it| {
-            it.sites[0].path_pct = Some(-1.0);
+        ("the share of waiting", |report| {
+            report.thread_time.idle_pct = Some(100.1);
         }),
-        ("the share of imbalance", |it| {
-            it.sites[0].imbalance_pct = Some(101.0);
+        ("the share of wall time", |report| {
+            report.sites[0].lost_wall_pct = Some(130.0);
         }),
-        ("worked and waited", |it| it.wall_ns /= 2),
-        ("ran, was ready and slept", |it| {
-            it.threads[0].blocked_ns = it.threads[0].work_ns;
+        ("the share of the path", |report| {
+            report.sites[0].path_pct = Some(-1.0);
+        }),
+        ("the share of imbalance", |report| {
+            report.sites[0].imbalance_pct = Some(101.0);
+        }),
+        ("worked and waited", |report| report.wall_ns /= 2),
+        ("ran, was ready and slept", |report| {
+            report.threads[0].blocked_ns = report.threads[0].work_ns;
         }),
     ];
     for (words, spoil) in shares {
@@ -169,7 +175,7 @@ fn threads_do_not_wait_for_longer_than_they_did_not_work() {
         let found = identities::broken(&with(more_ns as u64));
         found
             .iter()
-            .any(|it| it.text.contains("without useful work"))
+            .any(|broken| broken.text.contains("without useful work"))
     };
     assert!(!texts(slack_ns - 2.0));
     assert!(texts(slack_ns + 2.0));

@@ -224,7 +224,9 @@ impl Locks {
     /// Where events were lost: how many waits may have been for locks that are not listed.
     pub fn note_of_loss(&self) -> Option<String> {
         let known = self.known.values().filter(|known| !known.is_decided());
-        let waits: u64 = known.map(|it| it.before.waits + it.now.waits).sum();
+        let waits: u64 = known
+            .map(|known| known.before.waits + known.now.waits)
+            .sum();
         let waits = waits + self.undecided;
         (waits > 0).then(|| {
             format!(

@@ -98,7 +98,7 @@ fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
         .moves(5, "solve hangs.c:75");
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.participants), ("stuck", Some(4)));
-    let others: Vec<_> = hang.also.iter().map(|it| it.participants).collect();
+    let others: Vec<_> = hang.also.iter().map(|other| other.participants).collect();
     assert_eq!(others, [Some(2)]);
     // It is in no circle with the first.
     let text = &hang.also[0].text;
@@ -127,7 +127,12 @@ fn of_locks_those_in_the_circle_are_named_and_their_root_first() {
         .worker(5, call("read", "pipe:[7]"), "load hangs.c:70");
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
-    assert_eq!(hang.barrier.as_ref().map(|it| it.address.as_str()), None);
+    assert_eq!(
+        hang.barrier
+            .as_ref()
+            .map(|barrier| barrier.address.as_str()),
+        None
+    );
     assert_eq!(names(&hang.arrived)[0], "worker-3");
     let mut waiting = names(&hang.arrived);
     waiting.sort_unstable();

@@ -191,7 +191,8 @@ mod tests {
         let (threads, sites_ns) = paths(&report);
         assert_eq!(threads, [27, 9, 3].map(|ms| ms * MS));
         assert_eq!(sites_ns, 39 * MS);
-        let shares: Vec<f64> = report.threads.iter().filter_map(|it| it.path_pct).collect();
+        let shares = report.threads.iter().filter_map(|thread| thread.path_pct);
+        let shares: Vec<f64> = shares.collect();
         for (share, expected) in shares.iter().zip([27.0, 9.0, 3.0]) {
             assert!((share - expected / 39.0 * 100.0).abs() < 1e-9, "{shares:?}");
         }

@@ -34,7 +34,7 @@ pub fn compensated(out: &mut String, report: &Report, style: Style) {
     line(out, "");
     let Some(all) = &report.compensated else {
         let withheld = report.why_withheld(Withheld::Compensated);
-        let because = withheld.map(|it| it.because.as_str());
+        let because = withheld.map(|withheld| withheld.because.as_str());
         let because = because.or(report.own_cost.unknown_because.as_deref());
         let because = because.unwrap_or("too much happened before the costs were known");
         paragraph(out, &format!("no compensated figures: {because}"), style);

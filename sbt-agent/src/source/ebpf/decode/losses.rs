@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// A thread that comes to a barrier so often, of whose records those in `gone` are lost.
-    fn run(turns: usize, departs: bool, gone: std::ops::Range<usize>) -> (u64, u64, u64) {
+    fn run(turns: usize, departs: bool, gone: &std::ops::Range<usize>) -> (u64, u64, u64) {
         let mut records = Vec::new();
         // Whether it was lost.
         let push = |seen, records: &mut Vec<(Seen, bool)>| {
@@ -178,7 +178,7 @@ mod tests {
         for departs in [false, true] {
             for from in 6..20 {
                 for to in from..60 {
-                    let (expected, events, told) = run(80, departs, from..to);
+                    let (expected, events, told) = run(80, departs, &(from..to));
                     assert_eq!(events, expected, "{departs} {from}..{to}");
                     assert_eq!(told, expected, "{departs} {from}..{to}");
                 }
@@ -190,7 +190,7 @@ mod tests {
     fn what_is_lost_behind_the_last_record_is_told_apart_by_what_the_thread_sends() {
         for departs in [false, true] {
             for from in 6..20 {
-                let (expected, _, told) = run(80, departs, from..10_000);
+                let (expected, _, told) = run(80, departs, &(from..10_000));
                 assert!(told.abs_diff(expected) <= 1, "{from}: {told} {expected}");
             }
         }
