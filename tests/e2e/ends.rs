@@ -12,10 +12,15 @@ use crate::{
         LIMIT, Report, Started, attach, command, eventually, folder, needs_root, pause, run,
         sbt_with, start,
     },
-    programs::program,
+    programs::Build,
     truth::Truth,
     tty::children,
 };
+
+/// The program `truth`, of which no other test has probes on the C library.
+fn truth() -> PathBuf {
+    Build::of("truth.c").flags(&["-static"]).path()
+}
 
 /// By the clock of events and reports, ns.
 fn now_ns() -> u64 {
@@ -60,7 +65,7 @@ impl Patient {
 
     /// Its command line.
     fn words(&self, more: &[&str]) -> Vec<String> {
-        let mut words = vec![program("truth.c").to_str().unwrap().to_owned()];
+        let mut words = vec![truth().to_str().unwrap().to_owned()];
         words.extend(more.iter().map(|word| (*word).to_owned()));
         for name in ["log", "until"] {
             words.push(format!("{name}={}", self.path(name).display()));
@@ -284,7 +289,7 @@ fn a_program_begins_with_its_first_exec() {
         let mut command = sbt_with(&["run", "--json", "--output"]);
         command.arg(&json).arg(format!("--backend={backend}"));
         command.args(["--", "sh", "-c", "date +%s%N >\"$0\"; exec \"$@\""]);
-        command.arg(&clock).arg(program("truth.c")).args(ROUNDS);
+        command.arg(&clock).arg(truth()).args(ROUNDS);
         run(command).expect(0);
         let began: u64 = fs::read_to_string(&clock).unwrap().trim().parse().unwrap();
         let report = Report::read(&json);
