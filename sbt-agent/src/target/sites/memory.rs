@@ -299,4 +299,25 @@ mod tests {
         assert_eq!(found(&[&fixed], moved), None);
         assert_eq!(found(&[&fixed], 0x40_1000), Some(0));
     }
+
+    #[test]
+    fn mappings_are_read_again_only_for_what_came_after_the_last_look() {
+        let mut resolver = Resolver::new(std::process::id(), None, Arc::default());
+        let before_ns = clock::now_ns();
+        resolver.refresh_since(before_ns);
+        let looked_ns = resolver.space.looked_ns;
+        assert!(looked_ns >= before_ns);
+        assert!(!resolver.space.mapped.is_empty());
+        resolver.refresh_since(before_ns.saturating_sub(1));
+        assert_eq!(resolver.space.looked_ns, looked_ns);
+        resolver.refresh_since(clock::now_ns());
+        assert!(resolver.space.looked_ns > looked_ns);
+        // A program that is executed, or a child, has mappings of its own.
+        resolver.executed();
+        assert_eq!(resolver.space.looked_ns, 0);
+        resolver.refresh();
+        resolver.forked(std::process::id(), 1);
+        resolver.turn_to(1);
+        assert_eq!(resolver.space.looked_ns, 0);
+    }
 }
