@@ -1,7 +1,6 @@
 //! What is done with the events that the source hands over.
 
 use std::{
-    collections::BTreeSet,
     io::Write as _,
     time::{Duration, Instant},
 };
@@ -17,7 +16,6 @@ use crate::{
 
 impl Session {
     pub(super) fn take(&mut self, batch: &Batch) {
-        let mut maps_changed = BTreeSet::new();
         let mut has_forked = false;
         let mut someone_ended = false;
         let mut first_ended = false;
@@ -48,7 +46,6 @@ impl Session {
                 } => {
                     self.executed(*process);
                     self.look_at_maps(*process);
-                    maps_changed.insert(*process);
                     if [0, self.pid].contains(process) {
                         self.cpus.begin_anew();
                     }
@@ -59,10 +56,10 @@ impl Session {
                         self.first_ends = false;
                     }
                 }
-                // At once: it may have ended before all the places are found. All that the batch
-                // tells of has happened: to look once shows it.
-                Event::Mapped { process, .. } if maps_changed.insert(*process) => {
-                    self.look_at_maps(*process);
+                // At once: it may have ended before all the places are found.
+                Event::Mapped { process, time_ns } => {
+                    self.resolver.turn_to(*process);
+                    self.resolver.refresh_since(*time_ns);
                 }
                 Event::Forked {
                     process,
@@ -77,7 +74,6 @@ impl Session {
                     }
                 }
                 Event::Ended { process, .. } => {
-                    maps_changed.remove(process);
                     self.leave_locks(*process);
                     self.resolver.ended(*process);
                     self.processes.ended(*process);

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use super::Resolver;
+use crate::clock;
 use crate::target::{
     files::ProbedFile,
     process::{self, Mapping},
@@ -39,6 +40,8 @@ pub(super) struct Space {
     pub(super) mapped: Vec<Mapped>,
     /// What is mapped no more, nor anything in its place, the latest last.
     pub(super) unmapped: Vec<Mapped>,
+    /// When its mappings were last looked at, ns; 0 if never.
+    looked_ns: u64,
 }
 
 impl Space {
@@ -76,6 +79,7 @@ impl Resolver {
         }
         let space = Space {
             pid: child,
+            looked_ns: 0,
             ..self.space.clone()
         };
         self.others.insert(child, space);
@@ -92,6 +96,7 @@ impl Resolver {
         self.space.mapped.clear();
         self.space.unmapped.clear();
         self.space.code_start = None;
+        self.space.looked_ns = 0;
         if self.space.executions > 0 {
             self.space.program = None;
         }
@@ -113,13 +118,24 @@ impl Resolver {
         self.others.remove(&process);
     }
 
+    /// Looks at the process's mappings again, unless what has happened at a time (ns) was seen by
+    /// a look that began later: to read the mappings of a program with many libraries takes a
+    /// millisecond, and the dynamic linker tells twice of each.
+    pub fn refresh_since(&mut self, time_ns: u64) {
+        if self.space.looked_ns <= time_ns {
+            self.refresh();
+        }
+    }
+
     /// Looks at the process's mappings again. A process that is gone leaves
     /// things as they are.
     pub fn refresh(&mut self) {
+        let now_ns = clock::now_ns();
         let mappings = process::mappings(self.space.pid);
         if mappings.is_empty() {
             return;
         }
+        self.space.looked_ns = now_ns;
         let old = std::mem::take(&mut self.space.mapped);
         // No two begin at one address.
         let by_start: HashMap<u64, &Mapped> = old.iter().map(|old| (old.start, old)).collect();
@@ -282,5 +298,26 @@ mod tests {
         assert_eq!(found(&[&one, &fixed], moved), Some(0));
         assert_eq!(found(&[&fixed], moved), None);
         assert_eq!(found(&[&fixed], 0x40_1000), Some(0));
+    }
+
+    #[test]
+    fn mappings_are_read_again_only_for_what_came_after_the_last_look() {
+        let mut resolver = Resolver::new(std::process::id(), None, Arc::default());
+        let before_ns = clock::now_ns();
+        resolver.refresh_since(before_ns);
+        let looked_ns = resolver.space.looked_ns;
+        assert!(looked_ns >= before_ns);
+        assert!(!resolver.space.mapped.is_empty());
+        resolver.refresh_since(before_ns.saturating_sub(1));
+        assert_eq!(resolver.space.looked_ns, looked_ns);
+        resolver.refresh_since(clock::now_ns());
+        assert!(resolver.space.looked_ns > looked_ns);
+        // A program that is executed, or a child, has mappings of its own.
+        resolver.executed();
+        assert_eq!(resolver.space.looked_ns, 0);
+        resolver.refresh();
+        resolver.forked(std::process::id(), 1);
+        resolver.turn_to(1);
+        assert_eq!(resolver.space.looked_ns, 0);
     }
 }
