@@ -173,7 +173,7 @@ fn what_settings_name_below_their_folder_is_made_for_the_user() {
     let watching = |options: &[&str], program: &Path| {
         let mut command = under_sudo(&["run", "-q"]);
         command.args(options).arg("--").arg(program);
-        command.args(["rounds=300", "base=2000", "load=spin"]);
+        command.args(["threads=2", "rounds=100", "base=1000", "load=spin"]);
         // Relative names begin at the working directory.
         command.current_dir(owned.at("home/project/sub"));
         run(command)
