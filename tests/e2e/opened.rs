@@ -251,7 +251,7 @@ fn under_sudo_a_folder_that_the_program_replaces_leads_nowhere() {
         );
         let before = owned.all();
         let roots = |all: Vec<String>| -> Vec<String> {
-            let is_roots = |it: &String| it.contains("/roots");
+            let is_roots = |entry: &String| entry.contains("/roots");
             all.into_iter().filter(is_roots).collect()
         };
         let mut command = under_sudo(&["run", "--output"]);
