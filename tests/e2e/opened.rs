@@ -173,7 +173,7 @@ fn what_settings_name_below_their_folder_is_made_for_the_user() {
     let watching = |options: &[&str], program: &Path| {
         let mut command = under_sudo(&["run", "-q"]);
         command.args(options).arg("--").arg(program);
-        command.args(["rounds=300", "base=2000", "load=spin"]);
+        command.args(["threads=2", "rounds=100", "base=1000", "load=spin"]);
         // Relative names begin at the working directory.
         command.current_dir(owned.at("home/project/sub"));
         run(command)
@@ -251,7 +251,7 @@ fn under_sudo_a_folder_that_the_program_replaces_leads_nowhere() {
         );
         let before = owned.all();
         let roots = |all: Vec<String>| -> Vec<String> {
-            let is_roots = |it: &String| it.contains("/roots");
+            let is_roots = |entry: &String| entry.contains("/roots");
             all.into_iter().filter(is_roots).collect()
         };
         let mut command = under_sudo(&["run", "--output"]);

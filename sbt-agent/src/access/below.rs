@@ -98,7 +98,10 @@ impl Below {
         let removed = as_caller(|| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = self.open_folder()?;
-            let parent = self.inside.parent().filter(|it| !it.as_os_str().is_empty());
+            let parent = self
+                .inside
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let parent = rustix::fs::openat2(folder, parent, flags, Mode::empty(), RESOLVE)?;
             let name = self.inside.file_name().unwrap_or_default();

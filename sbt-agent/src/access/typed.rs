@@ -97,7 +97,8 @@ pub struct Place {
 
 impl PartialEq for Place {
     fn eq(&self, other: &Self) -> bool {
-        let of = |it: &Self| rustix::fs::fstat(&*it.folder).map(|it| (it.st_dev, it.st_ino));
+        let of =
+            |place: &Self| rustix::fs::fstat(&*place.folder).map(|stat| (stat.st_dev, stat.st_ino));
         let are_one = of(self).is_ok() && of(self) == of(other);
         are_one && (&self.name, self.rights) == (&other.name, other.rights)
     }
@@ -311,7 +312,7 @@ impl Place {
     /// Whether a link is there.
     pub fn is_link(&self) -> bool {
         let stat = self.stat();
-        stat.is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Symlink)
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 
     /// Gives a file without a name this one.
@@ -443,8 +444,8 @@ fn is_roots_link(folder: &OwnedFd, link: &Stat) -> io::Result<bool> {
 /// Opens a folder along a way on which every link is root's.
 fn roots_way(path: &Path) -> io::Result<OwnedFd> {
     let parts = |path: &Path| -> Vec<OsString> {
-        let parts = path.components().filter(|it| *it != Component::RootDir);
-        parts.map(|it| it.as_os_str().to_owned()).collect()
+        let parts = path.components().filter(|part| *part != Component::RootDir);
+        parts.map(|part| part.as_os_str().to_owned()).collect()
     };
     let start =
         |path: &Path| open_folder(CWD, OsStr::new(if path.is_absolute() { "/" } else { "." }));
@@ -518,7 +519,7 @@ mod tests {
         for folder in ["root", "root/inner", "users"] {
             fs::create_dir(at(folder)).unwrap();
         }
-        let id = |path: &Path| fs::metadata(path).map(|it| it.ino()).unwrap();
+        let id = |path: &Path| fs::metadata(path).map(|meta| meta.ino()).unwrap();
         symlink(at("root/inner"), at("root/absolute")).unwrap();
         symlink("../root/inner", at("users/by-root")).unwrap();
         symlink("absolute", at("root/twice")).unwrap();
@@ -540,8 +541,8 @@ mod tests {
             ("root/none", None),
         ] {
             let found = roots_way(&at(path)).ok();
-            let found = found.map(|it| rustix::fs::fstat(it).unwrap().st_ino);
-            assert_eq!(found, leads.map(|it| id(&at(it))), "{path}");
+            let found = found.map(|folder| rustix::fs::fstat(folder).unwrap().st_ino);
+            assert_eq!(found, leads.map(|name| id(&at(name))), "{path}");
         }
     }
 

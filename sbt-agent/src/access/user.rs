@@ -259,7 +259,7 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let open = |path: &Path| fs::File::open(path).map(drop).map_err(|it| it.kind());
+        let open = |path: &Path| fs::File::open(path).map(drop).map_err(|error| error.kind());
         let (roots, everybodys) = (folder.path().join("a"), folder.path().join("b"));
         for (path, mode) in [(&roots, 0o600), (&everybodys, 0o644)] {
             fs::write(path, "x").unwrap();

@@ -37,7 +37,7 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
         (READ, Some(path)),
         (
             BASELINE,
-            asked.baseline.as_ref().map(|it| it.path.as_path()),
+            asked.baseline.as_ref().map(|named| named.path.as_path()),
         ),
         (SETTINGS, effective.file.as_deref().map(Path::new)),
     ];
@@ -80,7 +80,7 @@ pub fn program(
         (PROGRAM, path.as_deref()),
         (
             BASELINE,
-            asked.baseline.as_ref().map(|it| it.path.as_path()),
+            asked.baseline.as_ref().map(|named| named.path.as_path()),
         ),
     ];
     let written = [("--junit", to.junit.as_deref())];
