@@ -232,8 +232,6 @@ struct Session {
     lifetime: Lifetime,
     start_ns: u64,
     end_ns: u64,
-    /// The target had ended when watching did.
-    has_ended: bool,
     exit_status: Option<u8>,
     had_children: Option<bool>,
     /// The first thread is about to end, before the others.
@@ -328,7 +326,6 @@ impl Session {
             lifetime: Lifetime::new(pid, runs_already && process::first_thread_has_ended(pid)),
             start_ns,
             end_ns: start_ns,
-            has_ended: false,
             exit_status: None,
             had_children: None,
             first_ends: false,
@@ -363,7 +360,7 @@ impl Session {
                 sampling.end();
             }
             self.end_ns = clock::now_ns();
-            self.has_ended = launch::has_ended(self.pidfd.get_ref());
+            self.lifetime.is_over = launch::has_ended(self.pidfd.get_ref());
             self.lost = source.lost();
             self.unseen_marks = source.unseen_marks();
             self.had_children = process::had_children(self.pid);

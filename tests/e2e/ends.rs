@@ -9,17 +9,19 @@ use tempfile::TempDir;
 
 use crate::{
     harness::{
-        LIMIT, Report, Started, attach, command, eventually, folder, needs_root, pause, run,
-        sbt_with, start,
+        LIMIT, Report, Started, attach, command, eventually, folder, install, needs_root, pause,
+        run, sbt_with, start,
     },
     programs::Build,
     truth::Truth,
     tty::children,
 };
 
-/// The program `truth`, of which no other test has probes on the C library.
-fn truth() -> PathBuf {
-    Build::of("truth.c").flags(&["-static"]).path()
+/// A copy of the program `truth` with a C library in it: no other test has probes on that file.
+fn copy_truth(folder: &Path) -> PathBuf {
+    let copy = folder.join("truth");
+    install(&Build::of("truth.c").flags(&["-static"]).path(), &copy);
+    copy
 }
 
 /// By the clock of events and reports, ns.
@@ -56,7 +58,9 @@ struct Patient {
 
 impl Patient {
     fn new() -> Self {
-        Self { folder: folder() }
+        let folder = folder();
+        copy_truth(folder.path());
+        Self { folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -65,7 +69,7 @@ impl Patient {
 
     /// Its command line.
     fn words(&self, more: &[&str]) -> Vec<String> {
-        let mut words = vec![truth().to_str().unwrap().to_owned()];
+        let mut words = vec![self.path("truth").to_str().unwrap().to_owned()];
         words.extend(more.iter().map(|word| (*word).to_owned()));
         for name in ["log", "until"] {
             words.push(format!("{name}={}", self.path(name).display()));
@@ -298,7 +302,10 @@ fn a_program_begins_with_its_first_exec() {
         let mut command = sbt_with(&["run", "--json", "--output"]);
         command.arg(&json).arg(format!("--backend={backend}"));
         command.args(["--", "sh", "-c", "date +%s%N >\"$0\"; exec \"$@\""]);
-        command.arg(&clock).arg(truth()).args(ROUNDS);
+        command
+            .arg(&clock)
+            .arg(copy_truth(folder.path()))
+            .args(ROUNDS);
         run(command).expect(0);
         let began: u64 = fs::read_to_string(&clock).unwrap().trim().parse().unwrap();
         let report = Report::read(&json);

@@ -43,9 +43,7 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 /// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
 /// was asked for wrongly.
 pub fn act(command: Command) -> anyhow::Result<u8> {
-    if looks_at_processes(&command) && !process::has_proc() {
-        anyhow::bail!("/proc {}", process::NO_PROC);
-    }
+    check_proc(&command)?;
     // These start nothing. What they read may be anybody's.
     match &command {
         Command::Hang { pid, .. } => {
@@ -145,9 +143,9 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
     }
 }
 
-/// Whether a command watches or looks at a process, for which it needs what /proc tells.
-const fn looks_at_processes(command: &Command) -> bool {
-    matches!(
+/// Makes sure that a command which watches or looks at a process has what /proc tells.
+fn check_proc(command: &Command) -> anyhow::Result<()> {
+    let looks_at_processes = matches!(
         command,
         Command::Run { .. }
             | Command::Attach { .. }
@@ -155,7 +153,11 @@ const fn looks_at_processes(command: &Command) -> bool {
             | Command::Hang { .. }
             | Command::Check { file: None, .. }
             | Command::Scale(_)
-    )
+    );
+    if looks_at_processes && !process::has_proc() {
+        anyhow::bail!("/proc {}", process::NO_PROC);
+    }
+    Ok(())
 }
 
 /// Looks at a process that does not go on.

@@ -19,6 +19,8 @@ pub struct Lifetime {
     last_ns: u64,
     /// A thread of the target has ended.
     has_end: bool,
+    /// The target had ended, with all its threads, when watching did.
+    pub is_over: bool,
 }
 
 impl Lifetime {

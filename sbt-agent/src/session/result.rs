@@ -41,7 +41,7 @@ impl Session {
         let mut run = Run {
             watched,
             watched_omitted,
-            ended: ended || self.has_ended || self.exit_status.is_some(),
+            ended: ended || self.lifetime.is_over || self.exit_status.is_some(),
             none_found_because,
             folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
@@ -86,7 +86,7 @@ impl Session {
     /// Watching ends when the program did, and not when sbt noticed the end. To be called when
     /// all events have been taken in. `lost`: some were lost.
     pub(super) fn settle_end(&mut self, lost: bool) {
-        if !self.has_ended {
+        if !self.lifetime.is_over {
             return;
         }
         match self.lifetime.end_ns(lost) {
