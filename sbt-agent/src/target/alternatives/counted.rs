@@ -23,8 +23,8 @@ const MAX_BASE: usize = 12;
 /// In how many first instructions a function sets up its frame.
 const MAX_SETUP: usize = 12;
 
-/// More places that were written are not remembered.
-const MAX_WRITTEN: usize = 16;
+/// More places that were written, or read, are not remembered.
+const MAX_PLACES: usize = 16;
 
 /// Where the address of a place in memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl<'a> Back<'a> {
         let is_written = shared.is_some_and(|place| needed.written.contains(&place));
         if let Some(place) = shared
             && writes
-            && needed.written.len() < MAX_WRITTEN
+            && needed.written.len() < MAX_PLACES
         {
             needed.written.push(place);
         }
@@ -211,7 +211,10 @@ impl<'a> Back<'a> {
         needed.flags |= instruction.rflags_read() != 0;
         if reads {
             needed.places.extend(place);
-            self.read.extend(shared);
+            let new = shared.filter(|place| !self.read.contains(place));
+            if self.read.len() < MAX_PLACES {
+                self.read.extend(new);
+            }
         }
         let is_address = |register: Register| {
             let parts = [instruction.memory_base(), instruction.memory_index()];
