@@ -44,8 +44,7 @@ fn a_report_that_agrees_with_itself_stays_as_it_is() {
 }
 
 #[test]
-fn what_contradicts_itself_is_withheld_and_told() {
-    type Spoil = fn(&mut Report);
+fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
     let efficiency = |report: &mut Report, change: fn(&mut EfficiencyReport)| {
         change(report.efficiency.as_mut().unwrap());
     };
@@ -84,6 +83,11 @@ fn what_contradicts_itself_is_withheld_and_told() {
         assert!(found.because.contains(words), "{words}: {}", found.because);
         assert_eq!(found.reason, Reason::Contradiction);
     }
+}
+
+#[test]
+fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
+    type Spoil = fn(&mut Report);
     let shares: [(&str, Spoil); 17] = [
         ("the thread time and its parts", |report| {
             report.thread_time.total_ns += 1;
