@@ -3,6 +3,7 @@
 // locks [how=mutex|rwlock|semaphore|all]
 //       [threads=3]   beside the one that holds it
 //       [rounds=20] [hold=MS]
+//       [until=FILE]  goes on, instead of for so many rounds, until this file exists
 //
 // In each round the first thread takes the lock, all others come to it, and it is
 // held so long from when they do. Writes for each lock
@@ -15,6 +16,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static sem_t semaphore;
 static long threads, rounds, hold;
+static const char *until;
+static atomic_int is_over;
 static pthread_barrier_t begin, end;
 static atomic_ullong waits, total, longest;
 
@@ -67,11 +70,13 @@ static const struct lock *lock;
 static void *work(void *argument)
 {
     long me = (long)argument;
-    for (long round = 0; round < rounds; round++) {
+    for (long round = 0; until ? !is_over : round < rounds; round++) {
         if (me == 0)
             lock->take();
         pthread_barrier_wait(&begin);
         if (me == 0) {
+            // Before the end of the round, so that all see it alike.
+            is_over = until && access(until, F_OK) == 0;
             sleep_us(hold * 1000);
             lock->give();
         } else {
@@ -108,6 +113,7 @@ int main(int argc, char **argv)
     threads = option(argc, argv, "threads", 3);
     rounds = option(argc, argv, "rounds", 20);
     hold = option(argc, argv, "hold", 10);
+    until = text_option(argc, argv, "until");
     must(sem_init(&semaphore, 0, 1));
     must(pthread_barrier_init(&begin, NULL, (unsigned)threads + 1));
     must(pthread_barrier_init(&end, NULL, (unsigned)threads + 1));
