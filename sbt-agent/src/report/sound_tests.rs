@@ -68,7 +68,7 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
         ("the serialisation", |known| known.serialisation = f64::NAN),
         ("the transfer", |known| known.transfer = f64::INFINITY),
         ("the CPU availability", |known| {
-            known.cpu_availability = Some(1.1)
+            known.cpu_availability = Some(1.1);
         }),
         ("the speed-up is 4.1", |known| known.speedup = 4.1),
         ("the granularity", |known| known.granularity = Some(-1.0)),
@@ -109,14 +109,14 @@ fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
         }),
         ("a thread came last", |report| report.threads[0].last += 1),
         ("the incomplete episodes", |report| {
-            report.incomplete_episodes += 1
+            report.incomplete_episodes += 1;
         }),
         ("which counts", |report| {
             let lost_ns = report.sites[0].lost_ns;
             report.sites[0].threads[0].idle_ns += lost_ns;
         }),
         ("threads came last", |report| {
-            report.sites[0].threads[0].last += 50
+            report.sites[0].threads[0].last += 50;
         }),
         ("mean beyond", |report| {
             report.sites[0].phase_ns.as_mut().unwrap().mean *= 9;
