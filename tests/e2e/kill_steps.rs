@@ -121,16 +121,14 @@ fn while_it_is_attached() {
 #[test]
 fn what_serves_its_breakpoints() {
     needs_root!(alone);
-    let right = right(&ATTACHED);
     let mut number = 1;
     loop {
         let (_, target) = attached("self", number, &ATTACHED);
         let finished = target.finish();
         let by_trap = finished.status.signal() == Some(libc::SIGTRAP);
-        assert!(
-            by_trap || finished.out() == right,
-            "call {number}: {finished}"
-        );
+        // Breakpoints may be left, if nobody came to them.
+        let is_right = finished.out().ends_with("\nright\n");
+        assert!(by_trap || is_right, "call {number}: {finished}");
         if !by_trap && number > 40 || number > 200 {
             break;
         }
