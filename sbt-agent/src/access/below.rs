@@ -107,8 +107,8 @@ impl Below {
             let name = self.inside.file_name().unwrap_or_default();
             remove_if_empty(&parent, name)
         });
-        // It stays, empty as it is.
-        let _stays = removed;
+        // If that failed, an empty file stays.
+        drop(removed);
     }
 
     fn open_folder(&self) -> Result<OwnedFd, Errno> {

@@ -402,7 +402,7 @@ pub fn make_folders(path: &Path) -> io::Result<()> {
         let mode = Mode::from_raw_mode(0o777);
         match rustix::fs::mkdirat(&*place.folder, &*place.name, mode) {
             Err(Errno::EXIST) if path.is_dir() => Ok(()),
-            made => Ok(made?),
+            result => Ok(result?),
         }
     })
 }
@@ -447,9 +447,9 @@ fn roots_way(path: &Path) -> io::Result<OwnedFd> {
         let parts = path.components().filter(|part| *part != Component::RootDir);
         parts.map(|part| part.as_os_str().to_owned()).collect()
     };
-    let start =
+    let begin =
         |path: &Path| open_folder(CWD, OsStr::new(if path.is_absolute() { "/" } else { "." }));
-    let mut folder = start(path)?;
+    let mut folder = begin(path)?;
     let mut rest = VecDeque::from(parts(path));
     let mut links = 0;
     while let Some(name) = rest.pop_front() {
@@ -471,7 +471,7 @@ fn roots_way(path: &Path) -> io::Result<OwnedFd> {
         let leads = rustix::fs::readlinkat(&next, "", Vec::new())?;
         let leads = PathBuf::from(OsStr::from_bytes(leads.as_bytes()));
         if leads.is_absolute() {
-            folder = start(&leads)?;
+            folder = begin(&leads)?;
         }
         for part in parts(&leads).into_iter().rev() {
             rest.push_front(part);

@@ -87,9 +87,8 @@ pub trait Code {
     /// Of a chain of callers, up to two functions: unless a wait and a wake have one in common,
     /// their relation is neither [`Relation::Enters`] nor [`Relation::Leaves`]. So a program
     /// with many places need not be asked about each pair of them.
-    fn functions(&mut self, callers: CallersId) -> Functions {
-        // All are one.
-        let _all = callers;
+    fn functions(&mut self, _callers: CallersId) -> Functions {
+        // Without further knowledge all are in one function.
         [Some((0, 0)), None]
     }
 }

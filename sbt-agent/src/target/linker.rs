@@ -33,7 +33,7 @@ use super::{
 use crate::access::target;
 use cache::Cache;
 use cpu::Cpu;
-use walk::{Files, Found, Object, TooMuch};
+use walk::{Files, Found, Object};
 
 /// Libraries that every program gets, whoever starts it.
 const PRELOADED: &str = "/etc/ld.so.preload";
@@ -119,7 +119,7 @@ pub fn libraries(
     } else {
         return None;
     };
-    found.map_or_else(|TooMuch| None, Some)
+    found.ok()
 }
 
 fn glibc_rules(

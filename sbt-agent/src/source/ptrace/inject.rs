@@ -158,15 +158,15 @@ impl Prepared {
         // thread's own mask back. A trap is left: what holds it back and gets one ends.
         let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
         trace::set_mask(id, all).map_err(lost)?;
-        let stop = stop.to_call().map_err(lost)?;
+        let stop = stop.until_call().map_err(lost)?;
         let (mut stop, mut result) = (stop, None);
         if stop.1 == Why::Called {
             // Back from the call, then to that which leads back, and back from there.
-            let back = stop.0.to_call().map_err(lost)?;
+            let back = stop.0.until_call().map_err(lost)?;
             let after = back.0.registers().map_err(lost)?;
             result = (after.rip == self.at + LENGTH).then_some(after.rax);
-            let asks = back.0.to_call().map_err(lost)?;
-            stop = asks.0.to_call().map_err(lost)?;
+            let asks = back.0.until_call().map_err(lost)?;
+            stop = asks.0.until_call().map_err(lost)?;
         }
         let stop = stop.0;
         let now = stop.registers().map_err(lost)?;

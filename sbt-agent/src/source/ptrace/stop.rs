@@ -349,7 +349,7 @@ impl Stop {
     ///
     /// # Errors
     /// As for [`Stop::step`].
-    pub fn to_call(self) -> io::Result<(Self, Why)> {
+    pub fn until_call(self) -> io::Result<(Self, Why)> {
         let is_there = |why| {
             let trap = libc::SIGTRAP;
             matches!(why, Why::Called | Why::Stepped)

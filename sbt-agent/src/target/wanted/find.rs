@@ -214,21 +214,19 @@ impl Binary<'_> {
                 neighbours.join(" and ")
             ));
         }
-        match body.choose(distance, distance) {
-            Some(place) => Offer::Points(vec![Self::inside(
+        if let Some(place) = body.choose(distance, distance) {
+            return Offer::Points(vec![Self::inside(
                 Function::Mark(number),
                 &symbol.name,
                 code.offset.saturating_add(place.offset.into()),
                 place.emulated,
-            )]),
-            None => {
-                let (why, next) = body.refusal(distance);
-                let instead = next.map_or_else(String::new, |next| {
-                    format!("; the next instruction is {}+{next:#x}", symbol.name)
-                });
-                Offer::Refused(format!("{why}{instead}"))
-            }
+            )]);
         }
+        let (why, next) = body.refusal(distance);
+        let instead = next.map_or_else(String::new, |next| {
+            format!("; the next instruction is {}+{next:#x}", symbol.name)
+        });
+        Offer::Refused(format!("{why}{instead}"))
     }
 }
 

@@ -116,11 +116,7 @@ impl Losses {
             reading += u64::from(course.reads);
         }
         let behind = records.saturating_sub(self.records);
-        let readings = if turns == 0 {
-            0
-        } else {
-            behind * reading / turns
-        };
+        let readings = (behind * reading).checked_div(turns).unwrap_or(0);
         records.saturating_sub(self.readings + readings)
     }
 }

@@ -175,7 +175,7 @@ impl Space {
     /// A thread has stopped at one of ours: as what the programs are to see it, and whether they have
     /// seen it already. `passed`: where the thread has stopped before.
     pub fn see(&mut self, at: u64, passed: &mut Option<u64>) -> (Seen, bool) {
-        let before = std::mem::replace(passed, Some(at));
+        let before = passed.replace(at);
         if let Some(behind) = self.behind.get_mut(&at) {
             let is_told = before == Some(behind.of);
             behind.unannounced = if is_told {
@@ -313,7 +313,7 @@ impl Space {
     /// another's probe sees the return.
     pub fn is_of_return_probe(&self, address: u64) -> bool {
         // It is the beginning of a page of the kernel's.
-        if address == 0 || address % PAGE != 0 || self.file_at(address).is_some() {
+        if address == 0 || !address.is_multiple_of(PAGE) || self.file_at(address).is_some() {
             return false;
         }
         let mut strange = self.strange.borrow_mut();
