@@ -41,7 +41,7 @@ pub(super) struct Space {
     /// What is mapped no more, nor anything in its place, the latest last.
     pub(super) unmapped: Vec<Mapped>,
     /// When its mappings were last looked at, ns; 0 if never.
-    looked_ns: u64,
+    pub(super) looked_ns: u64,
 }
 
 impl Space {
