@@ -351,7 +351,7 @@ fn the_folder_for_temporary_files_is_used_as_the_user() {
     let terminal = Terminal::spawn(for_tty(command), USUAL);
     terminal.shows_screen_with("moving");
     let fds = format!("/proc/{}/fd", terminal.pid());
-    let owner = eventually(crate::harness::LIMIT, || {
+    let uid = eventually(crate::harness::LIMIT, || {
         let all = fs::read_dir(&fds).ok()?.filter_map(Result::ok);
         let kept = all.map(|fd| fd.path()).find(|fd| {
             let to = fs::read_link(fd).unwrap_or_default();
@@ -359,7 +359,7 @@ fn the_folder_for_temporary_files_is_used_as_the_user() {
         });
         Some(fs::metadata(kept?).ok()?.uid())
     });
-    assert_eq!(owner, Some(NOBODY));
+    assert_eq!(uid, Some(NOBODY));
 }
 
 /// A program, and its debug information in a file of its own, which the program names.

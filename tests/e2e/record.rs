@@ -373,7 +373,7 @@ fn a_cut_recording_tells_of_what_is_left_and_is_not_compared() {
     // One bit in the middle of the last batch: that batch is named.
     let mut damaged = whole.clone();
     let last = boundaries(&whole).pop().unwrap();
-    damaged[(last + whole.len()) / 2] ^= 4;
+    damaged[last.midpoint(whole.len())] ^= 4;
     fs::write(&*cut, damaged).unwrap();
     let finished = run(sbt_with(&["report", &*cut]));
     let text = format!("{}{}", finished.out(), finished.stderr).replace('\n', " ");

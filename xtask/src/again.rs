@@ -60,16 +60,15 @@ pub fn look_closer(failed: &[String], command: impl Fn() -> Command) -> Result<S
         return Ok(String::new());
     }
     eprintln!("again, by themselves: {}", failed.join(", "));
-    let mut text = String::new();
     let mut again = Vec::new();
     for _ in 0..TIMES {
         again.extend(run(command().args(failed))?.failed);
     }
-    for test in failed {
+    let lines = failed.iter().map(|test| {
         let times = again.iter().filter(|other| *other == test).count();
-        text += &format!("{test}: by itself it failed {times} of {TIMES} times\n");
-    }
-    Ok(text)
+        format!("{test}: by itself it failed {times} of {TIMES} times\n")
+    });
+    Ok(lines.collect::<Vec<_>>().concat())
 }
 
 /// The test that a line says has failed.

@@ -34,6 +34,9 @@ fn withheld(report: Report, figure: Withheld) -> WithheldReport {
     found.expect("nothing is withheld")
 }
 
+/// What makes one of the efficiencies impossible.
+type Change = fn(&mut EfficiencyReport);
+
 #[test]
 fn a_report_that_agrees_with_itself_stays_as_it_is() {
     let report = uneven();
@@ -62,7 +65,7 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
         "{}",
         found.because
     );
-    let efficiencies: [(&str, fn(&mut EfficiencyReport)); 10] = [
+    let efficiencies: [(&str, Change); 10] = [
         ("the efficiency is -", |known| known.parallel = -0.1),
         ("the load balance", |known| known.load_balance = 1.001),
         ("the serialisation", |known| known.serialisation = f64::NAN),

@@ -235,9 +235,9 @@ fn the_nearest_callers_come_first_where_there_are_more_than_there_is_room_for() 
     // 40 functions that call a barrier, each called from 40 places of as many functions.
     let mut body = String::new();
     for inner in 0..40 {
-        write!(
+        writeln!(
             body,
-            "F void near{inner}(void) {{ cell += {inner}; pthread_barrier_wait(&b); cell++; }}\n"
+            "F void near{inner}(void) {{ cell += {inner}; pthread_barrier_wait(&b); cell++; }}"
         )
         .unwrap();
     }

@@ -124,17 +124,16 @@ fn places() -> String {
     );
     let functions = PLACES / IN_ONE;
     let body = "    work(); MEET;\n".repeat(IN_ONE as usize);
+    let mut calls = String::new();
     for function in 0..functions {
-        text += &format!("__attribute__((noinline)) static void f{function}(void)\n{{\n{body}}}\n");
+        let head = format!("__attribute__((noinline)) static void f{function}(void)");
+        text.extend([&head, "\n{\n", &body, "}\n"]);
+        calls.extend(["        f", &function.to_string(), "();\n"]);
     }
-    let calls: String = (0..functions)
-        .map(|function| format!("        f{function}();\n"))
-        .collect();
-    text += &format!(
+    text + &format!(
         "static void *run(void *argument)\n{{\n    for (int i = 0; i < 3; i++) {{\n{calls}    }}\n    return argument;\n}}\n\
          int main(void)\n{{\n    pthread_t all[THREADS];\n\
          \x20   for (int i = 0; i < THREADS; i++) pthread_create(&all[i], 0, run, 0);\n\
          \x20   for (int i = 0; i < THREADS; i++) pthread_join(all[i], 0);\n    return 0;\n}}\n"
-    );
-    text
+    )
 }

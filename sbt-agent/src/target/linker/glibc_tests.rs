@@ -28,8 +28,8 @@ fn rules() -> Rules {
     }
 }
 
-fn text(list: &str) -> Option<Vec<u8>> {
-    Some(list.as_bytes().to_vec())
+fn text(list: &str) -> Vec<u8> {
+    list.as_bytes().to_vec()
 }
 
 /// What is loaded besides the linker, for a program that needs these.
@@ -41,7 +41,7 @@ fn loaded(
 ) -> Vec<String> {
     let program = files.add_with(PROGRAM_PATH, needed, more);
     let linker = files.add_with(LINKER_PATH, &[], |it| {
-        it.soname = text("ld-linux-x86-64.so.2")
+        it.soname = Some(text("ld-linux-x86-64.so.2"));
     });
     let program = (Path::new(PROGRAM_PATH), program);
     let found = libraries(files, rules, program, (Path::new(LINKER_PATH), linker)).unwrap();
@@ -68,7 +68,7 @@ fn places_are_searched_in_the_linker_s_order() {
         rules.library_path = b"/none:/environment".to_vec();
         let found = loaded(&mut files, &rules, &["liba.so"], |it| {
             it.runpath = (kept > 0).then(|| b"$ORIGIN/runpath".to_vec());
-            it.rpath = text("/opt/app/rpath");
+            it.rpath = Some(text("/opt/app/rpath"));
         });
         assert_eq!(found, [format!("{}/liba.so", places[kept])]);
     }
@@ -78,13 +78,13 @@ fn places_are_searched_in_the_linker_s_order() {
 fn the_loaders_of_a_library_have_folders_for_it() {
     let mut files = Fake::default();
     files.add_with("/r/libb.so", &["libc.so", "libd.so"], |it| {
-        it.rpath = text("/b")
+        it.rpath = Some(text("/b"));
     });
     files.add("/b/libc.so", &[]);
     files.add("/r/libc.so", &[]);
     files.add("/r/libd.so", &["libb.so", "ld-linux-x86-64.so.2"]);
     let found = loaded(&mut files, &rules(), &["libb.so"], |it| {
-        it.rpath = text("/r")
+        it.rpath = Some(text("/r"));
     });
     // Its own come first, then those of whoever needed it, and none is loaded twice.
     assert_eq!(found, ["/r/libb.so", "/b/libc.so", "/r/libd.so"]);
@@ -93,7 +93,9 @@ fn the_loaders_of_a_library_have_folders_for_it() {
 #[test]
 fn names_of_files_and_of_the_files_themselves_are_known() {
     let mut files = Fake::default();
-    files.add_with("/lib/libone.so", &[], |it| it.soname = text("libone.so.1"));
+    files.add_with("/lib/libone.so", &[], |it| {
+        it.soname = Some(text("libone.so.1"));
+    });
     let found = loaded(&mut files, &rules(), &["libone.so", "libone.so.1"], |_| {});
     assert_eq!(found, ["/lib/libone.so"]);
     assert!(!files.tried.iter().any(|path| path.ends_with("libone.so.1")));
@@ -115,7 +117,7 @@ fn whoever_skips_the_system_s_folders_does_so_for_its_own_libraries() {
     files.add("/lib/libc.so", &[]);
     files.add("/opt/libb.so", &["liba.so"]);
     let found = loaded(&mut files, &rules(), &["liba.so", "libb.so"], |it| {
-        it.runpath = text("/opt");
+        it.runpath = Some(text("/opt"));
         it.skips_system = true;
     });
     assert_eq!(found, ["/opt/libb.so", "/lib/liba.so", "/lib/libc.so"]);
@@ -178,12 +180,12 @@ proptest! {
             let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
             fake.add_with(&format!("/lib/{name}"), &needed, |it| {
                 it.soname = soname.as_ref().map(|it| it.as_bytes().to_vec());
-                it.rpath = text(&lists[0]);
+                it.rpath = Some(text(&lists[0]));
             });
         }
         let rules = Rules { library_path: lists[1].as_bytes().to_vec(), is_secure, ..rules() };
         let needed: Vec<&str> = files.iter().map(|(name, ..)| name.as_str()).collect();
-        let found = loaded(&mut fake, &rules, &needed, |it| it.runpath = text(&lists[2]));
+        let found = loaded(&mut fake, &rules, &needed, |it| it.runpath = Some(text(&lists[2])));
         let mut once = found.clone();
         once.sort();
         once.dedup();

@@ -246,7 +246,7 @@ fn tracer() {
     let Some(file) = env::var_os(IS_TRACER) else {
         return;
     };
-    let child = spinning(Path::new(&file), 2);
+    let mut child = spinning(Path::new(&file), 2);
     let memory = memory_of(&child);
     let (stop, registers) = standing(&child);
     let ways = ways_of(&child, &memory);
@@ -256,6 +256,7 @@ fn tracer() {
     assert_eq!(told, u64::from(child.id()));
     stop.let_go(true);
     release(Path::new(&file));
+    child.wait().unwrap();
 }
 
 fn said(file: &Path) -> Option<String> {
