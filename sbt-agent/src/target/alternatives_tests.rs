@@ -152,15 +152,20 @@ fn to_read_add_and_write_is_to_count() {
         0x48, 0x8b, 0x45, 0xf8, 0x8b, 0x10, 0x39, 0xf2,
     ];
     assert_eq!(with_test(&plain), Alternatives);
-    // What is read is written on both ways, or on one.
-    let [reads, writes] = [[0x8b, 0x07, 0x39, 0xf0], [0x89, 0x17, 0x90, 0x90]];
-    for (on, expected) in [
-        ([true, true], Alternatives),
-        ([true, false], Either),
-        ([false, true], Either),
+    // What is read is written on both ways, or on one; or who waits leaves something else there,
+    // as who comes first to meet a partner.
+    let reads = [0x8b, 0x07];
+    let [adds, nothing] = [[0x8d, 0x50, 0x01], [0x90; 3]];
+    let writes = [0x89, 0x17, 0x90, 0x90];
+    for (between, on, expected) in [
+        (adds, [true, true], Alternatives),
+        (adds, [true, false], Either),
+        (adds, [false, true], Either),
+        (nothing, [true, true], Either),
     ] {
-        // mov eax, [rdi]; cmp eax, esi; je; mov [rdi], edx; wait; ret; mov [rdi], edx; wake; ret
-        let mut code = [&reads[..], &[0x74, 10]].concat();
+        // mov eax, [rdi]; lea edx, [rax+1]; cmp eax, esi; je
+        let mut code = [&reads[..], &between, &[0x39, 0xf0, 0x74, 10]].concat();
+        // mov [rdi], edx; wait; ret; mov [rdi], edx; wake; ret
         for (to, writes_it) in [10_000, 20_000].into_iter().zip(on) {
             code.extend_from_slice(if writes_it { &writes } else { &[0x90; 4] });
             let end = i32::try_from(code.len()).unwrap() + 5;
@@ -168,7 +173,7 @@ fn to_read_add_and_write_is_to_count() {
             code.extend_from_slice(&(to - end).to_le_bytes());
             code.push(0xc3);
         }
-        assert_eq!(decided_by(&of_code(&code)), expected, "{on:?}");
+        assert_eq!(decided_by(&of_code(&code)), expected, "{between:?} {on:?}");
     }
     // A variable of the thread's own: push rbp; mov rbp, rsp; add dword ptr [rbp-4], 1
     let own = [0x55, 0x48, 0x89, 0xe5, 0x83, 0x45, 0xfc, 0x01];

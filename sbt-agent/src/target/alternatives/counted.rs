@@ -20,6 +20,9 @@ const MAX_WAYS: u8 = 4;
 /// How far before a use of a register it is looked for what was put there.
 const MAX_BASE: usize = 12;
 
+/// How far before a word is written it is looked for what it is made of.
+const MAX_ADDING: usize = 64;
+
 /// In how many first instructions a function sets up its frame.
 const MAX_SETUP: usize = 12;
 
@@ -100,12 +103,14 @@ pub(super) fn is_counted(graph: &Graph, decision: &Decision<'_>) -> bool {
             }
         }
     }
-    // What was read may be written only after the test, but then on both ways.
+    // What was read may be written only after the test, but then on both ways: what who waits
+    // writes is made of it.
     let read = std::mem::take(&mut back.read);
     read.iter().any(|place| {
         let [to_wait, to_wake] = decision.ways;
-        back.is_written(*place, to_wait, decision.waits)
-            && back.is_written(*place, to_wake, decision.wakes)
+        let adds = back.written(*place, to_wait, decision.waits);
+        adds.is_some_and(|writes| writes.iter().all(|index| back.adds_to(*place, *index)))
+            && back.written(*place, to_wake, decision.wakes).is_some()
     })
 }
 
@@ -134,21 +139,56 @@ impl<'a> Back<'a> {
         }
     }
 
-    /// Whether a place is written on every way from an instruction to any of `goals`.
-    fn is_written(&mut self, place: Place, from: usize, goals: &[usize]) -> bool {
+    /// The first instructions that write a place on the ways from one to any of `goals`; `None`
+    /// if there is a way without.
+    fn written(&mut self, place: Place, from: usize, goals: &[usize]) -> Option<Vec<usize>> {
         let graph = self.graph;
         let mut seen = vec![false; graph.nodes.len()];
         let mut open = vec![from];
+        let mut found = Vec::new();
         while let Some(index) = open.pop() {
             if goals.contains(&index) {
-                return false;
+                return None;
             }
-            if std::mem::replace(&mut seen[index], true) || self.writes(index) == Some(place) {
+            if std::mem::replace(&mut seen[index], true) {
                 continue;
             }
-            open.extend_from_slice(&graph.following[index]);
+            if self.writes(index) == Some(place) {
+                found.push(index);
+            } else {
+                open.extend_from_slice(&graph.following[index]);
+            }
         }
-        true
+        Some(found)
+    }
+
+    /// Whether what an instruction writes to a place is made of what was there.
+    fn adds_to(&mut self, place: Place, write: usize) -> bool {
+        let graph = self.graph;
+        let instruction = &graph.instructions[write];
+        if self.info.info(instruction).op0_access() != OpAccess::Write {
+            return true;
+        }
+        let mut needed = Needed::default();
+        if instruction.op1_kind() == OpKind::Register {
+            needed.registers = vec![instruction.op1_register().full_register()];
+        }
+        let mut at = write;
+        // Straight back, which is where it is added.
+        for _ in 0..MAX_ADDING {
+            let [before] = graph.before[at][..] else {
+                return false;
+            };
+            let has_read = needed.places.len();
+            if needed.registers.is_empty() || !matches!(self.step(before, &mut needed), Step::On) {
+                return false;
+            }
+            if needed.places.len() > has_read && needed.places.contains(&place) {
+                return true;
+            }
+            at = before;
+        }
+        false
     }
 
     /// What an instruction writes.
