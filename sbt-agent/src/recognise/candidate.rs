@@ -358,7 +358,7 @@ impl Candidate {
         match self.state {
             State::Undecided => {
                 let wakes = self.wakes.all.iter();
-                let is_proven = wakes.clone().all(|it| relations.proven.contains(it));
+                let is_proven = wakes.clone().all(|wake| relations.proven.contains(wake));
                 let suffices = self
                     .proof
                     .suffices(&self.record, at_end, self.tries, is_proven);
