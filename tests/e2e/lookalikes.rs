@@ -6,12 +6,7 @@
 //! same way and have to be found are in `futex.rs`, `condvars.rs`, `conditions.rs`,
 //! `language.rs` and `openmp.rs`.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
     harness::{Report, folder, needs_root, run, sbt_with},
@@ -218,17 +213,13 @@ fn what_go_does_is_no_barrier() {
 #[test]
 fn what_java_does_is_no_barrier() {
     needs_root!();
-    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
-    let classes = CLASSES.get_or_init(|| {
-        let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs/lookalikes-java");
-        let mut command = Command::new("javac");
-        command
-            .arg("-d")
-            .arg(&classes)
-            .arg(source("lookalikes/Waits.java"));
-        execute(command);
-        classes
-    });
+    let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs/lookalikes-java");
+    let mut command = Command::new("javac");
+    command
+        .arg("-d")
+        .arg(&classes)
+        .arg(source("lookalikes/Waits.java"));
+    execute(command);
     let classes = classes.to_str().unwrap();
     stays_silent(Path::new("java"), &["-cp", classes, "Waits"], OF_JAVA);
 }
