@@ -1,5 +1,5 @@
-//! Threads that wait for each other in other ways than at a barrier: of the runtimes of seven
-//! languages, and made by hand. No barrier may be told of any.
+//! Threads that wait for each other in other ways than at a barrier: of the runtimes of six
+//! languages and of OpenMP, and made by hand. No barrier may be told of any.
 //!
 //! The programs are in `programs/lookalikes`. Each is watched with default options and with all
 //! system calls of futexes, and what was recorded is read again. Barriers that are made in the
