@@ -664,7 +664,10 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
     let check = judge(&cut(), &efficiency, None);
     assert_eq!(check.exit_status, 5, "{check:#?}");
     let text = check.outcomes[0].text.as_deref();
-    assert_eq!(text, Some("the recording is not complete"));
+    assert_eq!(
+        text,
+        Some("cannot be measured: the recording is not complete")
+    );
     // Of a whole run nobody needs to know of the rule.
     let check = judge(&uneven(), &with(false), None);
     assert!(check.outcomes.iter().all(|it| it.rule != "complete"));

@@ -25,7 +25,7 @@ use crate::{
         thread::ThreadId,
     },
     place::{Frame, Place},
-    report::{Report, Run, order::Order},
+    report::{Report, Run, order::Order, sound},
     verdict,
 };
 
@@ -268,7 +268,7 @@ fn of_one_that_is_killed_the_last_flush_remains() {
             let again = verdict::with(again);
             assert_eq!(
                 json(&again),
-                json(&verdict::with(flushed)),
+                json(&verdict::with(sound(flushed))),
                 "{keep:?} for {seconds} s"
             );
         }

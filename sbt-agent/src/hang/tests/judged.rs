@@ -102,7 +102,7 @@ fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
     assert_eq!(others, [Some(2)]);
     // It is in no circle with the first.
     let text = &hang.also[0].text;
-    assert!(text.contains("worker-5 is missing"), "{text}");
+    assert!(text.contains("worker-5 runs in solve()"), "{text}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub fn numbers(seed: u64) -> impl Iterator<Item = usize> {
 }
 
 /// Where batches end, and where the file does.
-fn boundaries(bytes: &[u8]) -> Vec<usize> {
+pub fn boundaries(bytes: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
     while at + 8 <= bytes.len() {

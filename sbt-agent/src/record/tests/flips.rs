@@ -1,7 +1,7 @@
 //! A bit that is not as it was written is found, wherever it is.
 
 use super::{
-    cut::{fixture, numbers, rewritten},
+    cut::{boundaries, fixture, numbers, rewritten},
     *,
 };
 use crate::record::seal::renewed;
@@ -80,8 +80,10 @@ fn what_is_damaged_is_said_and_left_out() {
     let written = Written::run(6 * S, None, Ending::Orderly);
     let path = written.path();
     let whole = fs::read(&path).unwrap();
-    // In the last quarter: the body of a batch that has some before it.
-    fs::write(&path, flipped(&whole, whole.len() * 6)).unwrap();
+    // The body of a batch that has some before it.
+    let ends = boundaries(&whole);
+    let last = ends[ends.len() * 3 / 4] - 1;
+    fs::write(&path, flipped(&whole, last * 8)).unwrap();
     let report = report(&path).unwrap();
     let [missing] = &report.incomplete[..] else {
         panic!("{:?}", report.incomplete);

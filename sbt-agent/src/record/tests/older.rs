@@ -71,7 +71,15 @@ fn recordings_and_reports_of_0_1_0_tell_what_they_told() {
 fn a_recording_of_0_1_0_is_the_report_of_its_run() {
     let of_file = |name| {
         let report = report(&fixture(name)).unwrap();
-        serde_json::to_value(report).unwrap()
+        let mut report = serde_json::to_value(report).unwrap();
+        // Fields that 0.1.0 did not write into its JSON: unknown there, and made of the events
+        // of a recording.
+        for thread in report["threads"].as_array_mut().unwrap() {
+            for newer in ["begin_running_ns", "begin_blocked_ns", "end_blocked_ns"] {
+                thread.as_object_mut().unwrap().remove(newer).unwrap();
+            }
+        }
+        report
     };
     assert_eq!(of_file("pthread.sbt"), of_file("pthread.json"));
 }

@@ -70,8 +70,9 @@ mod tests {
         let (mut code, mut waits, mut wakes) = (Vec::new(), Vec::new(), Vec::new());
         for function in 1..=FUNCTIONS {
             for place in 0..20 {
-                // test eax, eax; je over the wait and a jump over the wake
-                code.extend([0x85, 0xc0]);
+                // sub dword ptr [rip + 0x10000], 1, which counts who has come; je over the wait
+                // and a jump over the wake
+                code.extend([0x83, 0x2d, 0, 0, 1, 0, 1]);
                 if place % 3 > 0 {
                     code.extend([0x74, 0x07]);
                 }
