@@ -1,7 +1,12 @@
 //! sbt dies behind each call of ptrace(2) in turn: the program goes on, with right results and
 //! with nothing left in its code.
 
-use std::{os::unix::process::ExitStatusExt as _, path::PathBuf};
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
 
 use crate::{
     harness::{LIMIT, Started, command, eventually, needs_root, pause, run, sbt_with, start},
@@ -31,16 +36,29 @@ fn was_killed(sbt: &mut Started) -> bool {
     !sbt.err().contains("sbt · ")
 }
 
-/// Does something for each call, from the first one on, until it says that nobody was killed; how
-/// many were.
-fn each_call(test: &str, mut attempt: impl FnMut(u64) -> bool) {
-    let mut calls = 0;
-    for number in 1.. {
-        if !attempt(number) {
-            break;
+/// Attempts at once: each one mostly waits.
+const AT_ONCE: usize = 4;
+
+/// Makes an attempt for each call, from the first one on, until an attempt says that sbt was not
+/// killed.
+fn each_call(test: &str, attempt: impl Fn(u64) -> bool + Sync) {
+    let (next, end) = (AtomicU64::new(1), AtomicU64::new(u64::MAX));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if !attempt(number) {
+                        end.fetch_min(number, Ordering::Relaxed);
+                    }
+                }
+            });
         }
-        calls = number;
-    }
+    });
+    let calls = end.into_inner() - 1;
     if calls == 0 {
         skipped("needs an sbt with debug assertions", test);
     } else {

@@ -19,6 +19,8 @@ pub struct Lifetime {
     last_ns: u64,
     /// A thread of the target has ended.
     has_end: bool,
+    /// The time of the latest event of any kind, ns.
+    seen_ns: u64,
     /// The target had ended, with all its threads, when watching did.
     pub is_over: bool,
 }
@@ -36,6 +38,7 @@ impl Lifetime {
     /// Takes one event in. Returns the time of the target's first exec, in ns, if the event
     /// is that exec.
     pub fn push(&mut self, event: &Event) -> Option<u64> {
+        self.seen_ns = self.seen_ns.max(event.time_ns().unwrap_or(0));
         match event {
             Event::Thread { tid, shown, .. } if self.is_target(shown.1) => {
                 self.living.insert(*tid, shown.0 == self.target);
@@ -72,6 +75,11 @@ impl Lifetime {
     /// Whether a process is the target: 0 stands for a number that the source does not know.
     fn is_target(&self, process: u32) -> bool {
         [0, self.target].contains(&process)
+    }
+
+    /// The time of the latest event, ns; 0 before the first one.
+    pub const fn seen_ns(&self) -> u64 {
+        self.seen_ns
     }
 
     /// Whether the target was seen to execute a program.
@@ -146,6 +154,13 @@ mod tests {
         assert_eq!(after(&events).end_ns(false), Some(30));
         assert_eq!(after(&events).end_ns(true), Some(30));
         assert_eq!(after(&[]).end_ns(false), None);
+    }
+
+    #[test]
+    fn the_latest_event_counts_whatever_the_order() {
+        assert_eq!(after(&[]).seen_ns(), 0);
+        let events = [thread(7, 7), arrive(7, 30), arrive(8, 20)];
+        assert_eq!(after(&events).seen_ns(), 30);
     }
 
     #[test]

@@ -87,6 +87,8 @@ impl Session {
     /// all events have been taken in. `lost`: some were lost.
     pub(super) fn settle_end(&mut self, lost: bool) {
         if !self.lifetime.is_over {
+            // Events were counted until the last probe was off.
+            self.end_ns = self.end_ns.max(self.lifetime.seen_ns());
             return;
         }
         match self.lifetime.end_ns(lost) {
