@@ -177,13 +177,17 @@ impl Usage {
                 now.work(chain, Some((work_ns, Split::default())), now_ns);
             }
         }
+        // A thread that takes a place may have begun before the thread that had it ended: what
+        // both did at that time counts once.
+        for place in &mut now.places {
+            *place = (*place).min(wall_ns);
+        }
         // After the last of them somebody else has gone on.
         let after_ns = self.empty_since_ns.map_or(0, |since_ns| {
             now_ns.saturating_sub(since_ns.max(self.start_ns))
         });
         let sum_ns: u64 = now.places.iter().fold(0, |sum, it| sum.saturating_add(*it));
         let most_ns = now.places.iter().copied().max().unwrap_or(0);
-        // A place's threads may overlap by moments.
         let path_ns = (now.path_ns + after_ns).max(most_ns).min(wall_ns);
         let (n, wall, sum) = (now.places.len() as f64, wall_ns as f64, sum_ns as f64);
         let (most, path) = (most_ns as f64, path_ns as f64);
@@ -305,6 +309,24 @@ mod tests {
         assert_eq!(it.path_ns, 90);
         near(it.parallel, 0.9);
         assert_eq!(it.cpu_availability, None);
+    }
+
+    #[test]
+    fn threads_that_overlap_at_one_place_use_it_once() {
+        let mut usage = Usage::new(0);
+        // The second thread begins long before the first one ends, and arrives after that.
+        for (born_ns, until_ns) in [(0, 100), (10, 110)] {
+            let mut chain = Chain::default();
+            usage.arrive(&mut chain, Some(born_ns));
+            usage.work(chain, Some((100, Split::default())), until_ns);
+            usage.leave(chain, until_ns);
+        }
+        let it = usage.efficiency(110, std::iter::empty(), (2, 0)).unwrap();
+        assert_eq!((it.threads, it.path_ns), (1, 110));
+        for share in [it.parallel, it.load_balance, it.serialisation, it.transfer] {
+            near(share, 1.0);
+        }
+        near(it.speedup, 1.0);
     }
 
     #[test]
