@@ -38,9 +38,7 @@ mod space;
 mod standing;
 pub(super) mod stop;
 mod tracer;
-mod twin;
 mod wire;
-mod witness;
 
 #[cfg(test)]
 mod tests;
