@@ -55,7 +55,7 @@ fn is_asked_about(build: Build) {
     assert!(hint.contains("if each calls it once a round"), "{hint}");
     // What it says to type does it.
     let mut words = hint.split_whitespace();
-    let named = words.by_ref().find(|it| *it == "--barrier");
+    let named = words.by_ref().find(|word| *word == "--barrier");
     let named = named.and(words.next()).unwrap().trim_matches('\'');
     let option = format!("--barrier={named}");
     let (finished, report) = watch_with(&[&option], &build.path(), &[]);

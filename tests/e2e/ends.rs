@@ -235,7 +235,7 @@ fn a_program_that_was_joined_ends_when_it_does() {
         let (report, truth) = (attached.report(), patient.truth());
         target.finish().expect(0);
         let (_, end_ns) = watched(&report);
-        let departures = truth.0.iter().flatten().map(|it| it.departure);
+        let departures = truth.0.iter().flatten().map(|thread| thread.departure);
         assert!(departures.max().unwrap() < end_ns, "{report}");
         assert!(end_ns <= ended_ns, "{report}");
         assert_eq!(report.0["ended"], true, "{report}");
@@ -284,7 +284,7 @@ fn a_program_begins_with_its_exec_and_not_before() {
     };
     let (before_ns, report, truth) = (0..20).find_map(|_| attempt()).unwrap();
     let (start_ns, _) = watched(&report);
-    let first_ns = truth.0.iter().flatten().map(|it| it.arrival).min();
+    let first_ns = truth.0.iter().flatten().map(|thread| thread.arrival).min();
     assert!(before_ns < start_ns, "{report}");
     assert!(start_ns < first_ns.unwrap(), "{report}");
     // Nobody has worked before that.

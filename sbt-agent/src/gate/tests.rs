@@ -388,7 +388,10 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
         change(&mut report);
         let check = judge(&report, &asked(Measure::Episodes, "1"), None);
         let mut outcomes = check.outcomes.into_iter();
-        (outcomes.find(|it| it.rule == "program"), check.exit_status)
+        (
+            outcomes.find(|outcome| outcome.rule == "program"),
+            check.exit_status,
+        )
     };
     // Cut off: by an older sbt too.
     for change in [
@@ -525,7 +528,7 @@ fn compared(before: &Report, after: &Report, tolerance: Option<f64>) -> Vec<Outc
     };
     let check = judge(after, &asked, Some(before));
     let mine = check.outcomes.into_iter();
-    mine.filter(|it| it.rule == "baseline").collect()
+    mine.filter(|outcome| outcome.rule == "baseline").collect()
 }
 
 /// Gives the first site so many episodes that are in turn longer and shorter than the mean.
@@ -561,7 +564,9 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     course(&mut after, 100, 24 * MS, MS);
     let site = |before: &Report, after: &Report, tolerance| {
         let all = compared(before, after, tolerance);
-        all.into_iter().find(|it| it.site.is_some()).unwrap()
+        all.into_iter()
+            .find(|outcome| outcome.site.is_some())
+            .unwrap()
     };
     let slower = site(&before, &after, None);
     assert!(!slower.holds && slower.is_measured, "{slower:#?}");
@@ -599,7 +604,7 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
     let before = report(vec![site(0, "factor", 690), site(1, "old", 700)]);
     let after = report(vec![site(0, "factor", 690), site(1, "new", 900)]);
     let all = compared(&before, &after, None);
-    let whole = all.iter().find(|it| it.site.is_none()).unwrap();
+    let whole = all.iter().find(|outcome| outcome.site.is_none()).unwrap();
     let text = whole.text.as_ref().unwrap();
     assert!(
         text.contains("of the baseline only: old lu.c:700"),
@@ -655,7 +660,7 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
         check
             .outcomes
             .iter()
-            .any(|it| it.rule == "complete" && it.holds)
+            .any(|outcome| outcome.rule == "complete" && outcome.holds)
     );
     let efficiency = Asked {
         allow_incomplete: true,
@@ -670,7 +675,12 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
     );
     // Of a whole run nobody needs to know of the rule.
     let check = judge(&uneven(), &with(false), None);
-    assert!(check.outcomes.iter().all(|it| it.rule != "complete"));
+    assert!(
+        check
+            .outcomes
+            .iter()
+            .all(|outcome| outcome.rule != "complete")
+    );
 }
 
 #[test]
@@ -685,7 +695,13 @@ fn a_part_of_a_run_is_compared_with_only_if_asked() {
         let check = judge(&after, &with(true), Some(&before));
         assert_eq!(check.exit_status, 0, "{check:#?}");
         // Its sites are, and its wall time is not.
-        let mut baselines = check.outcomes.iter().filter(|it| it.rule == "baseline");
-        assert!(baselines.all(|it| it.site.is_some()), "{check:#?}");
+        let mut baselines = check
+            .outcomes
+            .iter()
+            .filter(|outcome| outcome.rule == "baseline");
+        assert!(
+            baselines.all(|outcome| outcome.site.is_some()),
+            "{check:#?}"
+        );
     }
 }

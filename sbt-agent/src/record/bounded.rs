@@ -114,7 +114,7 @@ impl Bound {
     fn is(&self, file: &File) -> io::Result<bool> {
         let mine = file.metadata()?;
         let there = self.place.stat();
-        Ok(there.is_ok_and(|it| (it.st_dev, it.st_ino) == (mine.dev(), mine.ino())))
+        Ok(there.is_ok_and(|found| (found.st_dev, found.st_ino) == (mine.dev(), mine.ino())))
     }
 
     /// How old a generation gets, ns.

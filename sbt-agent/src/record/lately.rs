@@ -70,7 +70,7 @@ impl Lately {
             (None, None) => None,
         };
         // The threads went on, or others did: what has become of the hang was not written down.
-        if let Some(hang) = facts.hang.as_mut().filter(|it| it.outcome == "lasts")
+        if let Some(hang) = facts.hang.as_mut().filter(|hang| hang.outcome == "lasts")
             && self.moves
         {
             hang.outcome = "unknown";

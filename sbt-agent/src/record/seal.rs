@@ -49,7 +49,7 @@ pub struct Sums {
 fn first(bytes: &[u8]) -> Option<(Message<'_>, usize)> {
     let size = u32::from_le_bytes(bytes.get(4..PREFIX)?.try_into().ok()?);
     let body = PREFIX.checked_add(usize::try_from(size).ok()?)?;
-    let description = bytes.get(PREFIX..body).filter(|it| !it.is_empty())?;
+    let description = bytes.get(PREFIX..body).filter(|text| !text.is_empty())?;
     let message = root_as_message(description).ok()?;
     let end = body.checked_add(usize::try_from(message.bodyLength()).ok()?)?;
     (end <= bytes.len()).then_some((message, end))
@@ -67,7 +67,7 @@ fn place(message: &Message<'_>, bytes: &[u8]) -> Option<usize> {
 fn requires(message: &Message<'_>) -> bool {
     let entries = message
         .header_as_schema()
-        .and_then(|it| it.custom_metadata());
+        .and_then(|message| message.custom_metadata());
     let (key, value) = SCHEMA_ENTRY;
     entries.is_some_and(|entries| {
         let mut entries = entries.iter();
@@ -268,7 +268,7 @@ impl<R: Read> Sound<R> {
         if size > 0 {
             let has_all = read(&mut whole, size)?;
             let body = root_as_message(&whole[PREFIX..]).ok();
-            let body = body.and_then(|it| u64::try_from(it.bodyLength()).ok());
+            let body = body.and_then(|message| u64::try_from(message.bodyLength()).ok());
             let has_all = has_all && read(&mut whole, body.unwrap_or(0))?;
             if self.is_damaged || !has_all || !self.sums.fits(&whole) {
                 self.is_damaged = true;

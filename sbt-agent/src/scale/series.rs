@@ -211,7 +211,7 @@ impl Series {
             let what = format!("interrupted in the run with {which}");
             return Ok(Ended::Badly(128 + number, Some(what)));
         }
-        let is_empty = into.metadata().is_ok_and(|it| it.len() == 0);
+        let is_empty = into.metadata().is_ok_and(|file| file.len() == 0);
         if is_empty {
             // Why it could not has been said by whoever could not.
             return Ok(Ended::Badly(code.max(1), None));

@@ -77,7 +77,7 @@ fn next(ear: &Ear, ended: &OwnedFd) -> Option<Heard> {
             Err(_) => return None,
         }
         let [_, over] = &polls;
-        if over.revents().is_some_and(|it| !it.is_empty()) {
+        if over.revents().is_some_and(|events| !events.is_empty()) {
             return None;
         }
         if let Some(heard) = ear.next().ok()? {

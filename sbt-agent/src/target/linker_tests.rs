@@ -384,7 +384,7 @@ fn a_linker_tells_the_folders_it_was_built_for() {
     assert_eq!(path_of_cache(b"ld.so.cache"), None);
     assert_eq!(
         folders_of_system(b"/\0"),
-        SYSTEM.map(|it| it.as_bytes().to_vec())
+        SYSTEM.map(|folder| folder.as_bytes().to_vec())
     );
     // That of this machine.
     let image = fs::read("/lib64/ld-linux-x86-64.so.2").unwrap();

@@ -75,7 +75,7 @@ pub fn faults(report: &Report) -> Vec<String> {
         }
     };
     let wall = report.wall_ns;
-    let threads: u64 = report.threads.iter().map(|it| it.threads).sum();
+    let threads: u64 = report.threads.iter().map(|row| row.threads).sum();
     let efficiencies = report
         .efficiency
         .iter()
@@ -121,7 +121,7 @@ pub fn faults(report: &Report) -> Vec<String> {
         );
         must(it.last <= it.episodes, format!("{it:?}"));
     }
-    let arrivals: u64 = report.threads.iter().map(|it| it.arrivals).sum();
+    let arrivals: u64 = report.threads.iter().map(|row| row.arrivals).sum();
     must(
         arrivals == report.arrivals,
         format!("{arrivals} of {}", report.arrivals),
@@ -130,7 +130,7 @@ pub fn faults(report: &Report) -> Vec<String> {
         arrivals == 0 || wall > 0,
         format!("{arrivals} arrivals in no time"),
     );
-    let episodes: u64 = report.sites.iter().map(|it| it.episodes).sum();
+    let episodes: u64 = report.sites.iter().map(|site| site.episodes).sum();
     must(
         episodes == report.episodes,
         format!("{episodes} of {}", report.episodes),
@@ -170,7 +170,10 @@ fn check_cut(report: &Report, what: &str) {
         "{what}"
     );
     let verdicts = report.verdicts.iter().flatten();
-    assert!(verdicts.clone().all(|it| it.kind != "no-problem"), "{what}");
+    assert!(
+        verdicts.clone().all(|verdict| verdict.kind != "no-problem"),
+        "{what}"
+    );
     assert_eq!(
         report.verdicts.is_none(),
         report.no_verdict_because.is_some()
@@ -251,7 +254,7 @@ fn wherever_a_recording_is_cut_its_figures_agree() {
         for file in [fixture(name), whole] {
             let whole = fs::read(file).unwrap();
             let ends = boundaries(&whole);
-            let random = numbers(whole.len() as u64).map(|it| it % whole.len());
+            let random = numbers(whole.len() as u64).map(|number| number % whole.len());
             let (mut last_ns, mut last) = (0, 0);
             let mut all: Vec<usize> = ends.iter().copied().chain(random.take(200)).collect();
             all.sort_unstable();

@@ -41,7 +41,7 @@ fn a_changed_bit_is_never_another_report_without_a_mark() {
         // All of the beginning and of the end, where lengths and the schema are, and others.
         let bits = whole.len() * 8;
         let ends = (0..64 * 8).chain(bits - 64 * 8..bits);
-        let random = numbers(bits as u64).map(|it| it % bits);
+        let random = numbers(bits as u64).map(|number| number % bits);
         for bit in ends.chain(random.take(FLIPS)) {
             let what = format!("{name}: bit {bit} of {bits}");
             fs::write(&path, flipped(&whole, bit)).unwrap();
@@ -101,8 +101,11 @@ fn what_is_damaged_is_said_and_left_out() {
     );
     assert!(report.episodes > 100, "{}", report.episodes);
     assert!(report.wall_ns < 6 * S, "{}", report.wall_ns);
-    let site = report.sites.iter().filter_map(|it| it.phase_ns.as_ref());
-    assert!(site.map(|it| it.max).max() < Some(S));
+    let site = report
+        .sites
+        .iter()
+        .filter_map(|site| site.phase_ns.as_ref());
+    assert!(site.map(|phase| phase.max).max() < Some(S));
 }
 
 #[test]
@@ -112,11 +115,14 @@ fn what_is_changed_and_sealed_again_gets_past_the_checksum() {
     let whole = fs::read(&path).unwrap();
     assert_eq!(renewed(&whole), whole);
     let mut other = 0;
-    for bit in numbers(7).map(|it| it % (whole.len() * 8)).take(200) {
+    for bit in numbers(7)
+        .map(|number| number % (whole.len() * 8))
+        .take(200)
+    {
         let bytes = renewed(&flipped(&whole, bit));
         fs::write(&path, &bytes).unwrap();
         let text = match report(&path) {
-            Ok(report) => report.incomplete.first().map(|it| it.text.clone()),
+            Ok(report) => report.incomplete.first().map(|loss| loss.text.clone()),
             Err(error) => Some(error.to_string()),
         };
         other += usize::from(text.is_none_or(|text| !text.contains("checksum of batch")));

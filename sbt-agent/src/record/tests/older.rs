@@ -13,7 +13,7 @@ fn figures(report: &Report) -> Value {
     let report = serde_json::to_value(report).unwrap();
     let each = |list: &str, names: &[&str]| -> Vec<Vec<Value>> {
         let all = report[list].as_array().unwrap().iter();
-        all.map(|it| names.iter().map(|name| it[name].clone()).collect())
+        all.map(|row| names.iter().map(|name| row[name].clone()).collect())
             .collect()
     };
     let time = &report["thread_time"];
@@ -30,7 +30,7 @@ fn figures(report: &Report) -> Value {
         })
         .collect();
     let counters = report["counters"].as_array().unwrap().iter();
-    let counters: Vec<&Value> = counters.map(|it| &it["name"]).collect();
+    let counters: Vec<&Value> = counters.map(|counter| &counter["name"]).collect();
     json!({
         "wall_ns": report["wall_ns"],
         "arrivals": report["arrivals"],
@@ -102,7 +102,7 @@ fn baselines_of_0_1_0_are_compared_with() {
         check
             .outcomes
             .iter()
-            .filter(|it| it.rule == "baseline")
+            .filter(|outcome| outcome.rule == "baseline")
             .count()
             == 3
     );

@@ -527,7 +527,7 @@ fn footer(out: &mut String, report: &Report, style: Style) {
         report.sites.is_empty()
             && (Some(*note) == report.none_found_because.as_ref() || is_spin(report, note))
     };
-    let is_above = |note: &&String| report.incomplete.iter().any(|it| it.text == **note);
+    let is_above = |note: &&String| report.incomplete.iter().any(|loss| loss.text == **note);
     let notes = report.notes.iter();
     for note in notes.filter(|note| !told(note) && !is_above(note)) {
         paragraph(out, &format!("note: {note}"), style);
