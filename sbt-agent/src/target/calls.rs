@@ -147,7 +147,7 @@ impl Calls {
         };
         let words = self.links.words_of.get(&start).into_iter().flatten();
         for word in words {
-            self.decode(self.suspects.to(*word..word + 1));
+            self.decode(self.suspects.to(*word..word.saturating_add(1)));
         }
         self.decode(self.suspects.to(function.start..function.end));
         self.decode(suspects::near(self.unwind.functions(), function));
@@ -162,7 +162,7 @@ impl Calls {
             let words = self.links.words_of_name.get(name).into_iter().flatten();
             let stubs = self.links.stubs_of.get(name).into_iter().flatten();
             for target in words.chain(stubs) {
-                self.decode(self.suspects.to(*target..target + 1));
+                self.decode(self.suspects.to(*target..target.saturating_add(1)));
             }
         }
     }

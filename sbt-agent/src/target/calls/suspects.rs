@@ -62,7 +62,7 @@ impl Suspects {
         let is_inside = |address: u64| (start + 1..end).contains(&address);
         let words = wanted.words.start.saturating_sub(BEHIND)..wanted.words.end;
         let mut before = 0;
-        for (index, (byte, next)) in (1_u64..).zip(bytes.iter().zip(4..)) {
+        for (index, (byte, last)) in (1_u64..).zip(bytes.iter().zip(4..)) {
             let is_branch =
                 matches!(byte, 0xe8 | 0xe9) || before == 0x0f && matches!(byte, 0x80..=0x8f);
             before = *byte;
@@ -71,11 +71,12 @@ impl Suspects {
             if !(is_branch || is_memory || wanted.is_fixed) {
                 continue;
             }
-            let Some(distance) = bytes.get(next - 3..=next) else {
+            let Some(distance) = bytes.get(last - 3..=last) else {
                 break;
             };
             let distance = distance.try_into().map_or(0, i32::from_le_bytes);
-            let target = (start + index + 4).wrapping_add_signed(distance.into());
+            let next = start.wrapping_add(index + 4);
+            let target = next.wrapping_add_signed(distance.into());
             let is_target = if is_branch {
                 code.contains(&target) && !is_inside(target)
             } else {
