@@ -17,6 +17,26 @@ const NEAR: u64 = 130;
 /// So many bytes may follow the distance in an instruction that refers to memory.
 const BEHIND: u64 = 4;
 
+/// What a byte may be before the four bytes of a distance: an opcode of a call or a jump, the
+/// first of two of a conditional jump, a ModRM byte that says so of memory, or nothing of these.
+const NOTHING: u8 = 0;
+const BRANCH: u8 = 1;
+const JUMP: u8 = 2;
+const MEMORY: u8 = 3;
+
+const KINDS: [u8; 256] = {
+    let mut kinds = [NOTHING; 256];
+    kinds[0xe8] = BRANCH;
+    kinds[0xe9] = BRANCH;
+    kinds[0x0f] = JUMP;
+    let mut register = 0;
+    while register < 8 {
+        kinds[0x05 | register << 3] = MEMORY;
+        register += 1;
+    }
+    kinds
+};
+
 /// The functions of a file, by what they may refer to.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
@@ -60,38 +80,44 @@ impl Suspects {
         };
         let bytes = found.bytes;
         let is_inside = |address: u64| (start + 1..end).contains(&address);
+        let from = code.start.saturating_sub(BEHIND);
         let words = wanted.words.start.saturating_sub(BEHIND)..wanted.words.end;
-        let mut before = 0;
-        for (index, (byte, last)) in (1_u64..).zip(bytes.iter().zip(4..)) {
-            let is_branch =
-                matches!(byte, 0xe8 | 0xe9) || before == 0x0f && matches!(byte, 0x80..=0x8f);
-            before = *byte;
-            // ModRM: memory at a distance from the next instruction.
-            let is_memory = byte & 0xc7 == 0x05;
-            if !(is_branch || is_memory || wanted.is_fixed) {
-                continue;
+        let mut look = |index: usize, window: &[u8]| {
+            let [first, second, a, b, c, d] = *window else {
+                return;
+            };
+            let kind = KINDS[usize::from(first)];
+            if kind == NOTHING {
+                return;
             }
-            let Some(distance) = bytes.get(last - 3..=last) else {
-                break;
-            };
-            let distance = distance.try_into().map_or(0, i32::from_le_bytes);
-            let next = start.wrapping_add(index + 4);
-            let target = next.wrapping_add_signed(distance.into());
-            let is_target = if is_branch {
-                code.contains(&target) && !is_inside(target)
+            let at = start.wrapping_add(index as u64);
+            let (next, distance) = if kind == JUMP {
+                if second & 0xf0 != 0x80 {
+                    return;
+                }
+                (at.wrapping_add(6), [a, b, c, d])
             } else {
-                let may_be_code = target >= code.start.saturating_sub(BEHIND) && target < code.end;
-                is_memory && (may_be_code && !is_inside(target) || words.contains(&target))
+                (at.wrapping_add(5), [second, a, b, c])
             };
-            if is_target {
+            let target = next.wrapping_add_signed(i32::from_le_bytes(distance).into());
+            let is_code = target >= from && target < code.end && !is_inside(target);
+            if is_code || kind == MEMORY && words.contains(&target) {
                 self.found.push((target, number));
             }
-            if wanted.is_fixed {
-                let address = u64::from(distance.cast_unsigned());
-                if code.contains(&address) && !is_inside(address) {
-                    self.found.push((address, number));
-                }
-            }
+        };
+        for (index, window) in bytes.windows(6).enumerate() {
+            look(index, window);
+        }
+        // The last instruction may be a call, which is shorter.
+        if let Some([a, b, c, d, e]) = bytes.last_chunk() {
+            look(bytes.len() - 5, &[*a, *b, *c, *d, *e, 0]);
+        }
+        if wanted.is_fixed {
+            let addresses = bytes.windows(4).filter_map(|window| window.first_chunk());
+            let addresses = addresses.map(|window| u64::from(u32::from_le_bytes(*window)));
+            let addresses = addresses.filter(|at| code.contains(at) && !is_inside(*at));
+            self.found
+                .extend(addresses.map(|address| (address, number)));
         }
     }
 
