@@ -31,7 +31,7 @@ const KINDS: [u8; 256] = {
     kinds[0x0f] = JUMP;
     let mut register = 0;
     while register < 8 {
-        kinds[0x05 | register << 3] = MEMORY;
+        kinds[0x05 | (register << 3)] = MEMORY;
         register += 1;
     }
     kinds
@@ -64,16 +64,17 @@ impl Suspects {
             from = from.min(segment.vaddr);
             until = until.max(segment.vaddr.saturating_add(segment.filesz));
         }
+        let code = from..until;
         let mut this = Self::default();
         for (number, function) in (0..).zip(wanted.functions) {
-            this.add(wanted, from..until, number, function);
+            this.add(wanted, &code, number, function);
         }
         this.found.sort_unstable();
         this.found.dedup();
         this
     }
 
-    fn add(&mut self, wanted: &Wanted<'_>, code: Range<u64>, number: u32, function: &Function) {
+    fn add(&mut self, wanted: &Wanted<'_>, code: &Range<u64>, number: u32, function: &Function) {
         let Function { start, end, .. } = *function;
         let Some(found) = code_at(wanted.image, wanted.segments, start, end - start) else {
             return;

@@ -44,6 +44,9 @@ const PROCMAP_QUERY: libc::c_ulong =
 /// `PROCMAP_QUERY_VMA_EXECUTABLE` and `PROCMAP_QUERY_COVERING_OR_NEXT_VMA`.
 const EXECUTABLE_FROM: u64 = 0x04 | 0x10;
 
+/// `PATH_MAX`: the kernel tells no longer names.
+const MAX_NAME: usize = 4096;
+
 /// More mappings than the kernel allows a process by default are not asked for.
 const MAX_MAPPINGS: usize = 1 << 16;
 
@@ -87,7 +90,7 @@ pub(super) fn mappings(
 /// The name of a mapping of a file or of the kernel's own code. `None`: it has no such name, or
 /// another mapping has taken its place meanwhile.
 fn name(maps: &File, mapping: &Mapping) -> io::Result<Option<PathBuf>> {
-    let mut name = vec![0; libc::PATH_MAX as usize];
+    let mut name = vec![0; MAX_NAME];
     let Some(query) = ask(maps, mapping.start, &mut name)? else {
         return Ok(None);
     };
