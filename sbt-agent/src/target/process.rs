@@ -18,6 +18,8 @@ pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
 use crate::source::ebpf::spaces::Memory;
 
+mod code;
+
 /// The folder in /proc that tells of a process: its own, or, when its first
 /// thread has ended before the others, that of a thread which lives.
 pub fn folder(pid: u32) -> PathBuf {
@@ -209,6 +211,12 @@ pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
             })
         });
     Ok(mapped.collect())
+}
+
+/// [`mappings`] of a process at which we have looked before. `known`: the path of a mapping that
+/// was seen then, given all but the path; the kernel is not asked for that one.
+pub fn mappings_again(pid: u32, known: impl Fn(&Mapping) -> Option<PathBuf>) -> Vec<Mapping> {
+    code::mappings(pid, known).unwrap_or_else(|_| mappings(pid))
 }
 
 /// Memory of a process in which something lies.
