@@ -38,7 +38,9 @@ mod space;
 mod standing;
 pub(super) mod stop;
 mod tracer;
+mod twin;
 mod wire;
+mod witness;
 
 #[cfg(test)]
 mod tests;

@@ -54,13 +54,24 @@ const TOLD_APART: u32 = 3;
 /// have started.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often is looked whether others are in the way of breakpoints.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The same where nothing tells of libraries that are loaded.
+const LOOK_FOR_LIBRARIES_EVERY: Duration = Duration::from_millis(20);
+
 /// Stops that are served before orders are looked for.
 const AT_ONCE: u32 = 256;
 
 /// What to say where not all breakpoints are ours.
-const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
+const BLIND: &str = "something else has probes or breakpoints where barriers are, as another \
     sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
     first, or use --backend ebpf";
+
+/// The same where the next instruction does as well.
+const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
+    sbt, bpftrace or a debugger has: sbt watches the instructions behind those, and counts as lost \
+    what was not seen before it noticed";
 
 /// What to say of one that does not let itself be looked into any more.
 const CLOSED: &str = "a process has forbidden to look into it (PR_SET_DUMPABLE): libraries that it \
@@ -85,7 +96,8 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_TRACEEXIT;
+    | libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACESYSGOOD;
 
 mod forked;
 mod known;
@@ -101,6 +113,8 @@ struct Traced {
     heard: bool,
     /// Its end has been told.
     ended: bool,
+    /// The breakpoint at which it has stopped last.
+    passed: Option<u64>,
 }
 
 struct Tracer {
@@ -134,6 +148,10 @@ struct Tracer {
     told: HashSet<String>,
     /// Processes whose end is their own.
     known: Known,
+    /// Arrivals of which no breakpoint told.
+    unseen: u64,
+    /// When somebody looked whether others are in the way.
+    looked: Instant,
     /// Breakpoints without which threads had to go on.
     taken_away: u32,
     /// The target is being let go; what is to be said afterwards.
@@ -192,6 +210,8 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         notes: Vec::new(),
         told: HashSet::new(),
         known: Known::default(),
+        unseen: 0,
+        looked: Instant::now(),
         taken_away: 0,
         leaving: false,
         left: None,
@@ -259,6 +279,7 @@ impl Tracer {
             if heard < AT_ONCE {
                 self.release_lost();
             }
+            self.look_for_others();
             self.write();
             // Who does not stop, as one that waits for a child that has borrowed its memory,
             // is let go by the kernel when we end.
@@ -281,7 +302,8 @@ impl Tracer {
             // Interrupted by a stop, or else there is something to hear or room to write.
             let timeout = match self.left {
                 _ if heard == AT_ONCE => Some(TimeSpec::new(0, 0)),
-                None if self.early.is_empty() => None,
+                None if self.early.is_empty() && self.spaces.is_empty() => None,
+                None if self.early.is_empty() => Some(TimeSpec::from_duration(self.look_every())),
                 _ => Some(TimeSpec::from_duration(PATIENCE)),
             };
             let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
@@ -324,6 +346,8 @@ impl Tracer {
                     self.wanted.condvars = true;
                     self.counters = Counters::new(counters);
                     done.hit_ns = calibrate::hit_ns().ok();
+                    #[cfg(debug_assertions)]
+                    trace::fault::arm();
                 }
                 self.seize(pid, runs)
             }
@@ -346,11 +370,13 @@ impl Tracer {
                 self.refresh()
             }
             Order::Pause => {
+                self.look_for_missing();
                 self.wanted.paused = true;
                 self.refresh()
             }
             Order::Resume => {
                 self.wanted.paused = false;
+                self.spaces.values_mut().for_each(Space::forget_witnesses);
                 for traced in self.threads.values_mut() {
                     traced.slot.begin_anew();
                 }
@@ -473,7 +499,9 @@ impl Tracer {
 
     /// Says once what is in the way.
     fn notice_others(&mut self) {
-        if self.spaces.values().any(Space::is_disturbed) {
+        if self.spaces.values().any(Space::is_blind) {
+            self.note_once(BLIND);
+        } else if self.spaces.values().any(Space::is_disturbed) {
             self.note_once(DISTURBED);
         }
         if self.spaces.values().any(Space::is_closed) {
@@ -481,14 +509,69 @@ impl Tracer {
         }
     }
 
+    fn look_every(&self) -> Duration {
+        if self.spaces.values().any(Space::misses_libraries) {
+            LOOK_FOR_LIBRARIES_EVERY
+        } else {
+            LOOK_EVERY
+        }
+    }
+
+    /// Looks from time to time whether others are in the way of our breakpoints.
+    fn look_for_others(&mut self) {
+        if self.leaving || self.looked.elapsed() < self.look_every() {
+            return;
+        }
+        self.looked = Instant::now();
+        let mut is_changed = false;
+        for number in self.spaces.keys().copied().collect::<Vec<_>>() {
+            if let Some(space) = self.spaces.get_mut(&number) {
+                let found = space.look_for_others(&self.wanted);
+                is_changed |= found.is_changed;
+                self.lose(number, found.missing);
+            }
+        }
+        if is_changed && let Err(error) = self.refresh() {
+            self.note_once(&format!("{error:#}"));
+        }
+    }
+
+    /// Asks all barriers for the last time before nobody looks.
+    fn look_for_missing(&mut self) {
+        for number in self.spaces.keys().copied().collect::<Vec<_>>() {
+            let space = self.spaces.get_mut(&number);
+            let missing = space.map_or(0, |space| {
+                let missing = space.missing();
+                space.forget_witnesses();
+                missing
+            });
+            self.lose(number, missing);
+        }
+    }
+
+    /// Arrivals in a memory were not seen, and nobody knows whose.
+    fn lose(&mut self, space: u32, missing: u64) {
+        if missing == 0 {
+            return;
+        }
+        self.lost += missing;
+        self.unseen += missing;
+        let most = usize::try_from(missing).unwrap_or(usize::MAX);
+        let its = |it: &&mut Traced| it.space == Some(space) && it.heard;
+        for traced in self.threads.values_mut().filter(its).take(most) {
+            traced.slot.miss();
+        }
+    }
+
     /// Begins to let all go.
     fn leave(&mut self) {
+        self.look_for_missing();
         self.leaving = true;
         self.usage.close();
         self.left.get_or_insert_with(Instant::now);
         for space in self.spaces.values_mut() {
             // Where that fails nobody is left.
-            let _gone = space.clean();
+            let _gone = space.clean(&self.wanted.twins);
         }
         self.notice_others();
         let gone: Vec<Id> = self
@@ -515,6 +598,14 @@ impl Tracer {
         if let Some(more @ 1..) = self.taken_away.checked_sub(TOLD_APART) {
             self.notes.push(format!(
                 "{more} more breakpoints had to be taken away, for the same reasons"
+            ));
+        }
+        if self.unseen > 0 {
+            self.notes.push(format!(
+                "{} or more arrivals and other events were not seen: barriers count more than \
+                 breakpoints told of, or something else had taken breakpoints away or stood in \
+                 their place",
+                self.unseen
             ));
         }
         let done = Done {

@@ -1,0 +1,158 @@
+//! sbt dies behind each call of ptrace(2) in turn: the program goes on, with right results and
+//! with nothing left in its code.
+
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use crate::{
+    harness::{LIMIT, Started, command, eventually, needs_root, pause, run, sbt_with, start},
+    kill::has_members,
+    programs::Build,
+    turns::skipped,
+};
+
+/// What asks for the death, of an sbt that was built with debug assertions.
+const ASKED: &str = "SBT_TEST_KILL";
+
+/// A copy of the C library of its own, since others may have probes on the one of all.
+fn selfcheck() -> PathBuf {
+    Build::of("selfcheck.c").flags(&["-static"]).path()
+}
+
+/// What the program says at its end if nobody has touched it.
+fn right(arguments: &[&str]) -> String {
+    let out = run(command(selfcheck(), arguments)).expect(0).out();
+    assert!(out.ends_with("\nright\n"), "{out}");
+    out
+}
+
+/// Whether sbt was killed: waits for its end.
+fn was_killed(sbt: &mut Started) -> bool {
+    eventually(LIMIT, || (!sbt.is_running()).then_some(())).expect("sbt ends");
+    !sbt.err().contains("sbt · ")
+}
+
+/// Attempts at once: each one mostly waits.
+const AT_ONCE: usize = 4;
+
+/// Makes an attempt for each call, from the first one on, until an attempt says that sbt was not
+/// killed.
+fn each_call(test: &str, attempt: impl Fn(u64) -> bool + Sync) {
+    let (next, end) = (AtomicU64::new(1), AtomicU64::new(u64::MAX));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if !attempt(number) {
+                        end.fetch_min(number, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let calls = end.into_inner() - 1;
+    if calls == 0 {
+        skipped("needs an sbt with debug assertions", test);
+    } else {
+        assert!(calls > 40, "{calls} calls");
+    }
+}
+
+#[test]
+fn while_it_runs_a_program() {
+    needs_root!(alone);
+    // What it forks is looked at where it is attached to.
+    let arguments = ["threads=2", "rounds=1", "forks=0", "settle=1000"];
+    let right = right(&arguments);
+    each_call("while_it_runs_a_program", |number| {
+        let mut command = sbt_with(&[
+            "run",
+            "--no-tui",
+            "--backend=ptrace",
+            "--departures=on",
+            "--",
+        ]);
+        command.env("SBT_BUDGET", "off");
+        command.env(ASKED, format!("sbt:{number}"));
+        command.arg(selfcheck()).args(arguments);
+        let mut sbt = start(command);
+        let killed = was_killed(&mut sbt);
+        let group = sbt.pid();
+        let over = eventually(LIMIT, || (!has_members(group)).then_some(()));
+        assert!(
+            over.is_some(),
+            "call {number}: it does not end: {}",
+            sbt.out()
+        );
+        // It may not have begun.
+        let out = sbt.out();
+        assert!(
+            out == right || killed && out.is_empty(),
+            "call {number}: {out}"
+        );
+        killed
+    });
+}
+
+/// Attaches to a program that has not come to its first barrier; which process is to die.
+fn attached(which: &str, number: u64, arguments: &[&str]) -> (bool, Started) {
+    let mut target = start(command(selfcheck(), arguments));
+    target.wait_for("ready");
+    let pid = target.pid().to_string();
+    let mut command = sbt_with(&["attach", "--no-tui", "--backend=ptrace", "--departures=on"]);
+    command.args(["--duration=0.2", &pid]);
+    command.env("SBT_BUDGET", "off");
+    command.env(ASKED, format!("{which}:{number}"));
+    let mut sbt = start(command);
+    (was_killed(&mut sbt), target)
+}
+
+const ATTACHED: [&str; 5] = [
+    "threads=2",
+    "rounds=3",
+    "forks=1",
+    "gap=30000",
+    "hold=150000",
+];
+
+#[test]
+fn while_it_is_attached() {
+    needs_root!(alone);
+    let right = right(&ATTACHED);
+    each_call("while_it_is_attached", |number| {
+        let (killed, target) = attached("sbt", number, &ATTACHED);
+        let finished = target.finish().expect(0);
+        assert_eq!(finished.out(), right, "call {number}");
+        killed
+    });
+}
+
+/// The process that serves the breakpoints cannot be killed without harm; yet no thread is left
+/// with registers that are not its own.
+#[test]
+fn what_serves_its_breakpoints() {
+    needs_root!(alone);
+    let mut number = 1;
+    loop {
+        let (_, target) = attached("self", number, &ATTACHED);
+        let finished = target.finish();
+        let by_trap = finished.status.signal() == Some(libc::SIGTRAP);
+        // Breakpoints may be left, if nobody came to them.
+        let is_right = finished.out().ends_with("\nright\n");
+        assert!(by_trap || is_right, "call {number}: {finished}");
+        if !by_trap && number > 40 || number > 200 {
+            break;
+        }
+        // Between two that differ nothing else can happen.
+        number += 3;
+        pause(1);
+    }
+}
