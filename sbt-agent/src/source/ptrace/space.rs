@@ -28,10 +28,11 @@ use crate::{
     source::hits::{Program, is_counted},
     target::{
         process,
-        trace::{self, Id, Registers},
+        trace::Registers,
     },
 };
 
+mod copies;
 mod others;
 mod room;
 
@@ -51,7 +52,7 @@ pub const PAGE: u64 = 4096;
 
 /// One place.
 #[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Breakpoint {
     /// What the program's code is there and behind; zeros where there is no more memory.
     code: [u8; LONGEST],
@@ -117,6 +118,9 @@ pub struct Space {
     process: u32,
     memory: File,
     points: BTreeMap<u64, Breakpoint>,
+    /// Breakpoints that were taken away for good, by address: a process that was forked before that
+    /// has copies of them, and may be announced later.
+    former: BTreeMap<u64, Breakpoint>,
     /// Where instructions lie elsewhere, and how much of each page is taken, bytes.
     pages: Vec<(u64, u64)>,
     /// None more is to be had.
@@ -162,6 +166,7 @@ impl Space {
             process,
             memory: open(process)?,
             points: BTreeMap::new(),
+            former: BTreeMap::new(),
             pages: Vec::new(),
             no_page: false,
             no_room: None,
@@ -177,72 +182,6 @@ impl Space {
             mapped: Vec::new(),
             closed: false,
         })
-    }
-
-    /// That of a process that was forked from one with this memory: a copy.
-    pub fn copied(&self, process: u32) -> io::Result<Self> {
-        let memory = open(process)?;
-        // What lies in the copy is what lay here when it was made, which is over.
-        let copy = |(at, point): (&u64, &Breakpoint)| {
-            let on = point.was_on && is_at(&memory, *at, INT3);
-            let copy = Breakpoint {
-                hits: point.hits.clone(),
-                on,
-                ..*point
-            };
-            (*at, copy)
-        };
-        let points = self.points.iter().map(copy).collect();
-        Ok(Self {
-            process,
-            memory,
-            points,
-            pages: self.pages.clone(),
-            no_room: self.no_room.clone(),
-            given_up: self.given_up.clone(),
-            mapped: self.mapped.clone(),
-            // What was seen in the other memory tells nothing of this one.
-            behind: self
-                .behind
-                .iter()
-                .map(|(at, it)| (*at, it.anew()))
-                .collect(),
-            over: Vec::new(),
-            witnesses: Witnesses::default(),
-            strange: RefCell::default(),
-            uncounted: 0,
-            ..*self
-        })
-    }
-
-    /// Takes our breakpoints out of a copy of this memory that cannot be opened, by a thread that
-    /// stands in it, where what lies there may be the same as here.
-    ///
-    /// # Errors
-    /// That is forbidden too.
-    pub fn clean_copy(&self, id: Id, theirs: &[Mapped], twins: &Twins) -> io::Result<()> {
-        let mut some = false;
-        let mut forbidden = None;
-        for (at, point) in self.points.iter().filter(|(_, point)| point.was_on) {
-            if !mapped::is_alike(&self.mapped, theirs, *at) || self.has_probe(*at, twins) {
-                continue;
-            }
-            match clean_word(id, *at, point.original()) {
-                Ok(()) => some = true,
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error),
-                // It has been unmapped; or else none can be read.
-                Err(error) => forbidden = Some(error),
-            }
-        }
-        forbidden.filter(|_| !some).map_or(Ok(()), Err)
-    }
-
-    /// Nothing is known any more of where another file lies than here: of a process of which it is
-    /// not known whose copy it has.
-    pub fn forget_others(&mut self, theirs: &[Mapped]) {
-        let ours = &self.mapped;
-        self.points
-            .retain(|at, _| mapped::is_alike(ours, theirs, *at));
     }
 
     /// Puts breakpoints where they are wanted, and takes others away; what the target has
@@ -318,7 +257,10 @@ impl Space {
             point.on = false;
             return Ok(());
         }
-        switch(&self.memory, at, point, on)
+        if switch(&self.memory, at, point, on)? && on {
+            self.begins_to_stop(at);
+        }
+        Ok(())
     }
 
     /// Looks what lies where; false if that is not to be known, and what lay there before may have
@@ -366,8 +308,7 @@ impl Space {
             }
         }
         for at in gone {
-            self.points.remove(&at);
-            self.behind.remove(&at);
+            self.retire(at);
         }
     }
 
@@ -407,7 +348,7 @@ impl Space {
         if self.add(at, Program::Return, 0)
             && let Some(point) = self.points.get_mut(&at)
         {
-            switch(&self.memory, at, point, true)?;
+            let _written = switch(&self.memory, at, point, true)?;
         }
         Ok(())
     }
@@ -555,8 +496,7 @@ impl Space {
     pub fn give_up(&mut self, at: u64, twins: &Twins) {
         self.given_up.insert(at);
         let _gone = self.turn(at, false, twins);
-        self.points.remove(&at);
-        self.behind.remove(&at);
+        self.retire(at);
     }
 
     /// Where a thread stands in the program's own code, that stands elsewhere.
@@ -579,34 +519,24 @@ impl Space {
     }
 }
 
-/// Turns one on or off. What is not ours any more stays as it is.
-fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<()> {
+/// Turns one on or off, unless another byte lies there than one of ours; whether the byte was
+/// written.
+fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<bool> {
     let (from, to) = if on {
         (point.original(), INT3)
     } else {
         (INT3, point.original())
     };
-    if point.on != on {
-        if is_at(memory, at, from) {
-            memory.write_all_at(&[to], at)?;
-        }
-        point.on = on;
-        point.was_on |= on;
+    if point.on == on {
+        return Ok(false);
     }
-    Ok(())
-}
-
-/// Takes a breakpoint away by a thread that stands, if one lies there.
-fn clean_word(id: Id, at: u64, original: u8) -> io::Result<()> {
-    // A whole one: what follows a byte may be another page, which is not there.
-    let (start, index) = (at & !7, at & 7);
-    let mut word = trace::peek(id, start)?;
-    let shift = 8 * index;
-    if word >> shift & 0xff == u64::from(INT3) {
-        word ^= u64::from(INT3 ^ original) << shift;
-        trace::poke(id, start, word)?;
+    let is_from = is_at(memory, at, from);
+    if is_from {
+        memory.write_all_at(&[to], at)?;
     }
-    Ok(())
+    point.on = on;
+    point.was_on |= on;
+    Ok(is_from)
 }
 
 /// Whether that byte lies there.

@@ -54,24 +54,8 @@ const TOLD_APART: u32 = 3;
 /// have started.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often is looked whether others are in the way of breakpoints.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// The same where nothing tells of libraries that are loaded.
-const LOOK_FOR_LIBRARIES_EVERY: Duration = Duration::from_millis(20);
-
 /// Stops that are served before orders are looked for.
 const AT_ONCE: u32 = 256;
-
-/// What to say where not all breakpoints are ours.
-const BLIND: &str = "something else has probes or breakpoints where barriers are, as another \
-    sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
-    first, or use --backend ebpf";
-
-/// The same where the next instruction does as well.
-const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
-    sbt, bpftrace or a debugger has: sbt watches the instructions behind those, and counts as lost \
-    what was not seen before it noticed";
 
 /// What to say of one that does not let itself be looked into any more.
 const CLOSED: &str = "a process has forbidden to look into it (PR_SET_DUMPABLE): libraries that it \
@@ -101,6 +85,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
 
 mod forked;
 mod known;
+mod others;
 mod stops;
 
 /// A thread that is traced.
@@ -278,6 +263,7 @@ impl Tracer {
             }
             if heard < AT_ONCE {
                 self.release_lost();
+                self.spaces.values_mut().for_each(Space::has_heard_all);
             }
             self.look_for_others();
             self.write();
@@ -497,72 +483,6 @@ impl Tracer {
         self.written = 0;
     }
 
-    /// Says once what is in the way.
-    fn notice_others(&mut self) {
-        if self.spaces.values().any(Space::is_blind) {
-            self.note_once(BLIND);
-        } else if self.spaces.values().any(Space::is_disturbed) {
-            self.note_once(DISTURBED);
-        }
-        if self.spaces.values().any(Space::is_closed) {
-            self.note_once(CLOSED);
-        }
-    }
-
-    fn look_every(&self) -> Duration {
-        if self.spaces.values().any(Space::misses_libraries) {
-            LOOK_FOR_LIBRARIES_EVERY
-        } else {
-            LOOK_EVERY
-        }
-    }
-
-    /// Looks from time to time whether others are in the way of our breakpoints.
-    fn look_for_others(&mut self) {
-        if self.leaving || self.looked.elapsed() < self.look_every() {
-            return;
-        }
-        self.looked = Instant::now();
-        let mut is_changed = false;
-        for number in self.spaces.keys().copied().collect::<Vec<_>>() {
-            if let Some(space) = self.spaces.get_mut(&number) {
-                let found = space.look_for_others(&self.wanted);
-                is_changed |= found.is_changed;
-                self.lose(number, found.missing);
-            }
-        }
-        if is_changed && let Err(error) = self.refresh() {
-            self.note_once(&format!("{error:#}"));
-        }
-    }
-
-    /// Asks all barriers for the last time before nobody looks.
-    fn look_for_missing(&mut self) {
-        for number in self.spaces.keys().copied().collect::<Vec<_>>() {
-            let space = self.spaces.get_mut(&number);
-            let missing = space.map_or(0, |space| {
-                let missing = space.missing();
-                space.forget_witnesses();
-                missing
-            });
-            self.lose(number, missing);
-        }
-    }
-
-    /// Arrivals in a memory were not seen, and nobody knows whose.
-    fn lose(&mut self, space: u32, missing: u64) {
-        if missing == 0 {
-            return;
-        }
-        self.lost += missing;
-        self.unseen += missing;
-        let most = usize::try_from(missing).unwrap_or(usize::MAX);
-        let its = |it: &&mut Traced| it.space == Some(space) && it.heard;
-        for traced in self.threads.values_mut().filter(its).take(most) {
-            traced.slot.miss();
-        }
-    }
-
     /// Begins to let all go.
     fn leave(&mut self) {
         self.look_for_missing();
@@ -600,14 +520,7 @@ impl Tracer {
                 "{more} more breakpoints had to be taken away, for the same reasons"
             ));
         }
-        if self.unseen > 0 {
-            self.notes.push(format!(
-                "{} or more arrivals and other events were not seen: barriers count more than \
-                 breakpoints told of, or something else had taken breakpoints away or stood in \
-                 their place",
-                self.unseen
-            ));
-        }
+        self.note_unseen();
         let done = Done {
             notes: std::mem::take(&mut self.notes),
             hit_ns: None,

@@ -37,6 +37,8 @@ pub(super) struct Behind {
     /// Whether it is only there to see whether threads stop at the first one, which is not known
     /// to be another's.
     pub asks: bool,
+    /// Threads may be on their way that passed the first one while no breakpoint was there.
+    pub is_new: bool,
 }
 
 impl Behind {
@@ -44,6 +46,7 @@ impl Behind {
     pub(super) const fn anew(self) -> Self {
         Self {
             unannounced: 0,
+            is_new: true,
             ..self
         }
     }
@@ -126,6 +129,7 @@ impl Space {
             moved,
             unannounced: 0,
             asks,
+            is_new: true,
         };
         self.behind.insert(place, behind);
         Some(place)
@@ -178,11 +182,13 @@ impl Space {
         let before = passed.replace(at);
         if let Some(behind) = self.behind.get_mut(&at) {
             let is_told = before == Some(behind.of);
-            behind.unannounced = if is_told {
-                0
-            } else {
-                behind.unannounced.saturating_add(1)
-            };
+            let first = self.points.get(&behind.of);
+            let should_have_stopped = !behind.is_new && first.is_none_or(|point| point.on);
+            if is_told {
+                behind.unannounced = 0;
+            } else if should_have_stopped {
+                behind.unannounced = behind.unannounced.saturating_add(1);
+            }
             let seen = Seen {
                 at: behind.of,
                 moved: behind.moved,
@@ -190,7 +196,7 @@ impl Space {
             if is_told && behind.asks {
                 // It has told what it was to tell.
                 self.over.push(at);
-            } else if !is_told && std::mem::take(&mut behind.asks) {
+            } else if should_have_stopped && !is_told && std::mem::take(&mut behind.asks) {
                 self.disturbed = true;
                 let point = self.points.get(&seen.at);
                 self.uncounted += u64::from(point.is_some_and(|point| !point.is_counted));
@@ -207,6 +213,24 @@ impl Space {
         (Seen { at, moved: 0 }, false)
     }
 
+    /// A breakpoint of ours has been put somewhere: from now on threads stop there, if no probe of
+    /// the kernel takes them.
+    pub(super) fn begins_to_stop(&mut self, at: u64) {
+        for (place, behind) in &mut self.behind {
+            if behind.of == at {
+                *behind = behind.anew();
+            }
+            behind.is_new |= *place == at;
+        }
+    }
+
+    /// All stops have been heard of that threads made before now.
+    pub fn has_heard_all(&mut self) {
+        for behind in self.behind.values_mut() {
+            behind.is_new = false;
+        }
+    }
+
     /// Looks whether all breakpoints are still there and hit, and how many arrivals nobody saw.
     pub fn look_for_others(&mut self, wanted: &Wanted) -> Found {
         let mut found = Found {
@@ -215,8 +239,8 @@ impl Space {
         };
         for place in std::mem::take(&mut self.over) {
             let _gone = self.turn(place, false, &wanted.twins);
-            self.points.remove(&place);
-            found.is_changed |= self.behind.remove(&place).is_some();
+            found.is_changed |= self.behind.contains_key(&place);
+            self.retire(place);
         }
         if wanted.paused {
             return found;

@@ -179,6 +179,52 @@ fn who_has_ended_has_forbidden_nothing() {
     assert!(target.space.points.is_empty());
 }
 
+#[test]
+fn a_copy_has_what_was_taken_away_after_it_was_made() {
+    let mut target = Target::new();
+    let (at, other) = (target.start, target.start + 64);
+    target.point(at, true);
+    target.point(other, true);
+    let original = target.space.points[&at].original();
+    target.space.retire(at);
+    // As the memory of a process that was forked before that: the breakpoint is there.
+    let mut copy = target.space.copied(target.child.id()).unwrap();
+    assert_eq!(copy.hits(at), Some(vec![]));
+    assert_eq!(copy.hits(other), Some(vec![(Program::Arrive, 0)]));
+    copy.clean(&Twins::default()).unwrap();
+    assert_eq!(target.bytes(at)[0], original);
+    // One that was forked after that has none.
+    let copy = target.space.copied(target.child.id()).unwrap();
+    assert!(!copy.points.contains_key(&at));
+    // A copy that cannot be opened is cleaned, too.
+    target.space.memory.write_all_at(&[INT3], at).unwrap();
+    target
+        .space
+        .clean_copy(target.id(), &[], &Twins::default())
+        .unwrap();
+    assert_eq!(target.bytes(at)[0], original);
+}
+
+#[test]
+fn a_copy_has_no_room_that_was_made_after_it() {
+    let mut target = Target::new();
+    let (at, page) = (target.start, target.start + PAGE);
+    target.point(at, true);
+    // push rbp
+    let instruction = displaced::decode(&[0x55], at).unwrap();
+    let (bytes, length) = displaced::elsewhere(&instruction, page).unwrap();
+    let point = target.space.points.get_mut(&at).unwrap();
+    (point.instruction, point.elsewhere) = (instruction, Some((page, length)));
+    target.space.pages.push((page, ROOM as u64));
+    let copied = |target: &Target| {
+        let copy = target.space.copied(target.child.id()).unwrap();
+        (copy.pages.len(), copy.points[&at].elsewhere.is_some())
+    };
+    assert_eq!(copied(&target), (0, false));
+    target.space.memory.write_all_at(&bytes, page).unwrap();
+    assert_eq!(copied(&target), (1, true));
+}
+
 /// Where two instructions lie of which the first changes nothing and both are simple, and what is
 /// to be watched there.
 fn place(target: &Target) -> (u64, Wanted) {
@@ -241,10 +287,18 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         target.space.refresh(&wanted).unwrap();
         assert_eq!(target.bytes(at)[..2], [INT3; 2]);
         let behind = Seen { at, moved: 8 };
+        // Threads may have passed the first one before anything was there.
+        for _ in 0..CERTAIN {
+            assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
+        }
+        assert!(!target.space.is_disturbed());
+        assert!(!target.space.is_theirs(at, &wanted.twins));
+        target.space.has_heard_all();
         for _ in 0..CERTAIN {
             assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
         }
         assert!(target.space.is_disturbed());
+        assert!(target.space.is_theirs(at, &wanted.twins));
         if stops {
             let mut passed = None;
             let here = Seen { at, moved: 0 };
@@ -254,6 +308,27 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         target.space.clean(&wanted.twins).unwrap();
         assert_eq!(target.bytes(at)[..2], [left, 0x53], "{stops}");
     }
+}
+
+#[test]
+fn a_byte_that_is_put_back_is_ours_again() {
+    let mut target = Target::new();
+    let (at, wanted) = place(&target);
+    target.space.refresh(&wanted).unwrap();
+    target.space.look_for_others(&wanted);
+    target.space.refresh(&wanted).unwrap();
+    target.space.has_heard_all();
+    for _ in 0..CERTAIN {
+        target.space.see(at + 1, &mut None);
+    }
+    assert!(target.space.is_theirs(at, &wanted.twins));
+    // The other tool goes, and takes the byte with it.
+    target.space.memory.write_all_at(&[0x55], at).unwrap();
+    target.space.look_for_others(&wanted);
+    target.space.refresh(&wanted).unwrap();
+    assert_eq!(target.bytes(at)[0], INT3);
+    target.space.clean(&wanted.twins).unwrap();
+    assert_eq!(target.bytes(at)[..2], [0x55, 0x53]);
 }
 
 #[test]
