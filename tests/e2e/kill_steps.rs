@@ -1,5 +1,5 @@
-//! sbt dies behind each call of ptrace(2) in turn: the program goes on, with right results and
-//! with nothing left in its code.
+//! sbt is killed after each call of ptrace(2) in turn: the program goes on, with right results and
+//! without a breakpoint left in its code.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -15,32 +15,31 @@ use crate::{
     turns::skipped,
 };
 
-/// What asks for the death, of an sbt that was built with debug assertions.
+/// The variable that says after which call sbt is killed, if it was built with debug assertions.
 const ASKED: &str = "SBT_TEST_KILL";
 
-/// A copy of the C library of its own, since others may have probes on the one of all.
+/// The program, linked with a copy of the C library: other tests may have probes on the shared one.
 fn selfcheck() -> PathBuf {
     Build::of("selfcheck.c").flags(&["-static"]).path()
 }
 
-/// What the program says at its end if nobody has touched it.
+/// The program's output if nothing has touched it.
 fn right(arguments: &[&str]) -> String {
     let out = run(command(selfcheck(), arguments)).expect(0).out();
     assert!(out.ends_with("\nright\n"), "{out}");
     out
 }
 
-/// Whether sbt was killed: waits for its end.
+/// Waits for the end of sbt: whether it was killed.
 fn was_killed(sbt: &mut Started) -> bool {
     eventually(LIMIT, || (!sbt.is_running()).then_some(())).expect("sbt ends");
     !sbt.err().contains("sbt · ")
 }
 
-/// Attempts at once: each one mostly waits.
+/// Attempts that run at once: each of them mostly waits.
 const AT_ONCE: usize = 4;
 
-/// Makes an attempt for each call, from the first one on, until an attempt says that sbt was not
-/// killed.
+/// Makes an attempt for each call, from the first call on, until sbt ends without being killed.
 fn each_call(test: &str, attempt: impl Fn(u64) -> bool + Sync) {
     let (next, end) = (AtomicU64::new(1), AtomicU64::new(u64::MAX));
     thread::scope(|scope| {
@@ -69,7 +68,7 @@ fn each_call(test: &str, attempt: impl Fn(u64) -> bool + Sync) {
 #[test]
 fn while_it_runs_a_program() {
     needs_root!(alone);
-    // What it forks is looked at where it is attached to.
+    // Forks are tested where sbt attaches.
     let arguments = ["threads=2", "rounds=1", "forks=0", "settle=1000"];
     let right = right(&arguments);
     each_call("while_it_runs_a_program", |number| {
@@ -92,7 +91,7 @@ fn while_it_runs_a_program() {
             "call {number}: it does not end: {}",
             sbt.out()
         );
-        // It may not have begun.
+        // The program may not have begun.
         let out = sbt.out();
         assert!(
             out == right || killed && out.is_empty(),
@@ -102,7 +101,7 @@ fn while_it_runs_a_program() {
     });
 }
 
-/// Attaches to a program that has not come to its first barrier; which process is to die.
+/// Attaches to a program that has not come to its first barrier; `which` process is killed.
 fn attached(which: &str, number: u64, arguments: &[&str]) -> (bool, Started) {
     let mut target = start(command(selfcheck(), arguments));
     target.wait_for("ready");
@@ -135,8 +134,8 @@ fn while_it_is_attached() {
     });
 }
 
-/// The process that serves the breakpoints cannot be killed without harm; yet no thread is left
-/// with registers that are not its own.
+/// To kill the process that serves the breakpoints harms the program: it ends by SIGTRAP at the next
+/// breakpoint. No thread may go on with registers that are not its own.
 #[test]
 fn what_serves_its_breakpoints() {
     needs_root!(alone);
@@ -145,13 +144,13 @@ fn what_serves_its_breakpoints() {
         let (_, target) = attached("self", number, &ATTACHED);
         let finished = target.finish();
         let by_trap = finished.status.signal() == Some(libc::SIGTRAP);
-        // Breakpoints may be left, if nobody came to them.
+        // Breakpoints may be left where no thread came to them.
         let is_right = finished.out().ends_with("\nright\n");
         assert!(by_trap || is_right, "call {number}: {finished}");
         if !by_trap && number > 40 || number > 200 {
             break;
         }
-        // Between two that differ nothing else can happen.
+        // Not each call: the calls repeat themselves.
         number += 3;
         pause(1);
     }

@@ -1,8 +1,8 @@
 //! System calls that a thread of the target makes for us, while it stands in its own code.
 //!
-//! The thread begins with a complete signal frame on its own stack, and the call returns into
-//! `rt_sigreturn`: so it finds its way back to where it stood, with all that it had in its
-//! registers, also if nobody is left who could set them.
+//! A call begins with a complete signal frame on the thread's own stack and returns into
+//! `rt_sigreturn`. So the thread finds its way back with all of its registers, even if sbt is
+//! killed meanwhile.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
@@ -34,7 +34,7 @@ pub const NO_WAYS: &str =
 /// The thread, if it is there still, and why it did not work.
 pub type Failed = (Option<Stop>, String);
 
-/// The number of a call, and what it is told.
+/// The number of a system call, and its arguments.
 pub type Call = (libc::c_long, [u64; 6]);
 
 /// Whether a thread may have a filter that ends it for a call that it does not make itself.
@@ -51,11 +51,11 @@ fn is_foreign(theirs: Option<u32>, ours: Option<u32>) -> bool {
     theirs != Some(0) && (theirs.is_none() || theirs != ours)
 }
 
-/// Has a thread call the kernel, and stand where it stood, with these registers and for the same
-/// reason. Gives what the kernel says. `memory` is that of its process.
+/// Has a thread make a system call and stand where it stood, with these registers and for the same
+/// reason. Gives the result of the call. `memory` is the memory of the thread's process.
 ///
 /// # Errors
-/// It has ended, or cannot do it: then nothing has been changed.
+/// The thread has ended, or it cannot make the call and has not been changed.
 pub fn call(
     stop: Stop,
     registers: &Registers,
@@ -69,14 +69,14 @@ pub fn call(
     }
 }
 
-/// What a thread needs that is to make a call.
+/// A call that can begin: the frame is on the stack.
 struct Prepared {
     frame: frame::Frame,
-    /// What lies in the frame's place.
+    /// What lay in the frame's place before.
     below: Vec<u8>,
-    /// Which signals the thread holds back.
+    /// The thread's mask of blocked signals.
     mask: u64,
-    /// The instruction.
+    /// Address of the `syscall` instruction.
     at: u64,
 }
 
@@ -153,9 +153,9 @@ impl Prepared {
             ..*registers
         };
         stop.set_registers(&asking).map_err(lost)?;
-        // No signal may come between: its handler would have the frame below it, but would see
-        // registers that are not the program's. After the registers, since the frame brings the
-        // thread's own mask back. A trap is left: what holds it back and gets one ends.
+        // No signal may come between: its handler would see registers that are not the program's.
+        // The mask is set after the registers, since the frame brings the thread's own mask back.
+        // SIGTRAP stays possible: a thread that blocks it and gets a trap is killed.
         let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
         trace::set_mask(id, all).map_err(lost)?;
         let stop = stop.until_call().map_err(lost)?;
@@ -175,7 +175,7 @@ impl Prepared {
             stop.set_registers(registers).map_err(lost)?;
             trace::set_mask(id, self.mask).map_err(lost)?;
         }
-        // Nothing of the program's lies there; yet a stack may be looked at for what is not.
+        // Nothing of the program's lies there, but a collector of garbage may look at old words.
         let _gone = memory.write_all_at(&self.below, self.frame.at);
         match result.filter(|_| is_back) {
             Some(result) => Ok((stop, result)),
@@ -184,14 +184,14 @@ impl Prepared {
     }
 }
 
-/// Has a thread whose memory cannot be written call the kernel by the instruction at `at`, which
-/// it has just come from, and stand where it stood.
+/// Has a thread whose memory cannot be written make a system call by the instruction at `at`, which
+/// the thread has just made, and stand where it stood.
 ///
-/// Nothing leads it back by itself. So the call should give what the thread's own gave: then only
-/// registers differ that hold what a call is told, if nobody is left who sets them.
+/// Nothing leads the thread back if sbt is killed meanwhile. So the result should be that of the
+/// thread's own call: then only two registers differ, which hold arguments of a call.
 ///
 /// # Errors
-/// It has ended, or did not come to call.
+/// The thread has ended, or did not come to the call.
 pub fn call_by_step(
     stop: Stop,
     registers: &Registers,
@@ -200,8 +200,8 @@ pub fn call_by_step(
 ) -> Result<(Stop, u64), Failed> {
     let lost = |error: io::Error| (None, error.to_string());
     let id = stop.id();
-    // No signal may come between, but that of the step: to have it blocked would have the
-    // kernel forget what the program does with it.
+    // No signal may come between but that of the step: if SIGTRAP were blocked, the kernel would
+    // forget how the program handles it.
     let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
     let masked = trace::mask(id).and_then(|mask| {
         trace::set_mask(id, all)?;

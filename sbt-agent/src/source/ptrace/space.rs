@@ -26,10 +26,7 @@ use super::{
 use crate::{
     rights::Writing,
     source::hits::{Program, is_counted},
-    target::{
-        process,
-        trace::Registers,
-    },
+    target::{process, trace::Registers},
 };
 
 mod copies;

@@ -1,10 +1,10 @@
 //! Probes of the kernel that others have put where breakpoints of ours may stand.
 //!
-//! Both are one byte, `int3`, in the memory of the target: that byte does not tell whose it is. But
-//! the kernel puts a probe that is meant for everybody into each memory that the file is mapped
-//! into to be executed. So pages with places of ours are mapped by us too, and nobody runs there:
-//! an `int3` in such a page that the file has not is a probe of the kernel. What is meant for one
-//! process alone does not show here.
+//! Both are one byte, `int3`, in the memory of the target, and the byte does not tell whose it is.
+//! But the kernel puts a probe that is meant for everybody into each executable mapping of the file.
+//! So this process maps the pages with our places, too, and nothing runs there: an `int3` in such a
+//! page that the file does not have is a probe of the kernel. A probe that is meant for one process
+//! alone does not show here.
 
 use std::{
     cell::RefCell, collections::HashMap, fs::File, os::fd::AsRawFd as _, os::unix::fs::FileExt as _,
@@ -13,18 +13,18 @@ use std::{
 use super::space::{INT3, PAGE};
 use crate::target::{files::FileId, memory::Memory};
 
-/// More pages are not mapped.
+/// At most so many pages are mapped.
 const MOST: usize = 4096;
 
 /// Pages of files, by file and offset.
 #[derive(Debug, Default)]
 pub struct Twins(RefCell<HashMap<(FileId, u64), Option<Twin>>>);
 
-/// A page of a file as we have it.
+/// A page of a file, mapped by this process.
 #[derive(Debug)]
 struct Twin {
     file: File,
-    /// Where it lies, for as long as this process lives.
+    /// Address of the mapping, which stays as long as this process lives.
     at: u64,
 }
 
@@ -76,7 +76,7 @@ impl Twin {
     }
 
     fn has_probe(&self, page: u64, offset: u64) -> bool {
-        // A file may have become shorter: who looks there directly is ended for it.
+        // A file may have become shorter: to read the mapping directly would raise SIGBUS.
         let own = Memory {
             thread: std::process::id(),
         };

@@ -1,19 +1,19 @@
-//! What a barrier itself says of how often threads came: those of glibc count each arrival, also
-//! where no breakpoint told of it.
+//! Arrivals by the barrier's own count: barriers of glibc count each arrival, also where no
+//! breakpoint told of it.
 
 use rustc_hash::FxHashMap;
 
-/// More barriers are not followed.
+/// At most so many barriers are followed.
 const MOST: usize = 4096;
 
 /// What the memory of a barrier of glibc holds (`struct pthread_barrier`, nptl/internaltypes.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Arrivals since it was made, or since it began anew after 2³¹ of them.
+    /// Arrivals since the barrier was made, or since its counter began anew after 2³¹ arrivals.
     pub arrived: u32,
-    /// How many of them were over with the last round.
+    /// How many of them belong to completed rounds.
     pub round: u32,
-    /// For how many threads it is.
+    /// Number of threads that meet.
     pub count: u32,
     /// Whether several processes may use it.
     pub shared: u32,
@@ -39,12 +39,12 @@ impl Held {
 
 #[derive(Clone, Copy, Debug)]
 struct Witness {
-    /// What it said before what was seen since.
+    /// The barrier's count before the first arrival that was seen.
     before: u32,
-    /// Arrivals that were seen; not all of them need have been counted yet.
+    /// Arrivals that were seen. The barrier need not have counted all of them yet.
     seen: u32,
     count: u32,
-    /// So many may have been on their way when it was looked at first.
+    /// At most so many threads were inside when the barrier was looked at first.
     doubtful: u32,
 }
 
@@ -61,7 +61,7 @@ impl Witness {
         }
     }
 
-    /// How many have come of whom nobody told; `None` if it is another barrier by now.
+    /// How many arrivals were not seen; `None` if another barrier lies there by now.
     fn missing(&mut self, held: Held) -> Option<u32> {
         let is_it = held.may_be() && held.count == self.count && held.arrived >= self.before;
         let came = held.arrived.checked_sub(self.before).filter(|_| is_it)?;
@@ -84,8 +84,8 @@ pub struct Witnesses {
 }
 
 impl Witnesses {
-    /// A thread is seen to come, and has not been counted yet: how many have come before that
-    /// nobody saw.
+    /// A thread arrives, and the barrier has not counted it yet: how many earlier arrivals were not
+    /// seen.
     pub fn arrive(&mut self, object: u64, held: Held) -> u64 {
         // Others may come that are not watched, or are seen elsewhere.
         let is_new = !self.all.contains_key(&object);
@@ -103,7 +103,7 @@ impl Witnesses {
         missing.into()
     }
 
-    /// How many have come that nobody saw, at any barrier. `held`: what one holds.
+    /// How many arrivals at any barrier were not seen. `held` reads a barrier.
     pub fn look(&mut self, held: impl Fn(u64) -> Option<Held>) -> u64 {
         let mut missing = 0;
         self.all.retain(|object, witness| {
@@ -114,12 +114,12 @@ impl Witnesses {
         missing
     }
 
-    /// Nobody looks for a while, or has not.
+    /// Forgets all barriers: arrivals are not seen for a while, or were not.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The program begins, and is watched from there on.
+    /// The program begins, and is watched from its first instruction on.
     pub const fn begin(&mut self) {
         self.from_start = true;
     }

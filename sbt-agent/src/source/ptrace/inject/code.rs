@@ -3,28 +3,27 @@
 /// `syscall`
 const CALL: [u8; 2] = [0x0f, 0x05];
 
-/// `mov rax, 15; syscall`, and the same with `eax`: how C libraries return from a signal.
+/// `mov rax, 15; syscall`, and the same with `eax`: C libraries return from a signal so.
 const BACK: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
     &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
 ];
 
-/// No more words are taken from the stack between a call and its return.
+/// At most so many words are popped between a system call and the return behind it.
 const MOST_POPS: usize = 8;
 
-/// Where code lies that a thread can make calls with.
+/// Addresses of code that a remote call needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// An instruction that calls the kernel, with nothing behind but the return, and how many
-    /// words are taken from the stack before that.
+    /// A `syscall` instruction with only pops and a return behind it, and the number of pops.
     pub call: Option<(u64, usize)>,
-    /// Calls `rt_sigreturn`.
+    /// Code that calls `rt_sigreturn`.
     pub back: Option<u64>,
 }
 
 impl Ways {
-    /// Adds what this code has, which lies at `start`, but what is not `clean`: has
-    /// breakpoints of ours, by its first byte and its length.
+    /// Adds what is found in `code`, which lies at the address `start`. `clean` tells of an address
+    /// and a length whether no breakpoint of ours lies there; anything else is passed over.
     pub fn add(&mut self, code: &[u8], start: u64, clean: impl Fn(u64, usize) -> bool) {
         let at = |offset: usize| start + offset as u64;
         if self.call.is_none() {
@@ -43,14 +42,14 @@ impl Ways {
     }
 }
 
-/// How many words this code takes from the stack before it returns, and how long it is; `None` if
-/// it does anything else.
+/// The number of pops before the return, and the length of both in bytes; `None` if the code does
+/// anything else.
 fn way_out(code: &[u8]) -> Option<(usize, usize)> {
     let mut length = 0;
     for pops in 0..=MOST_POPS {
         length += match code.get(length..)? {
             [0xc3, ..] => return Some((pops, length + 1)),
-            // Not rsp.
+            // Any register but rsp.
             [0x58..=0x5b | 0x5d..=0x5f, ..] => 1,
             [0x41, 0x58..=0x5f, ..] => 2,
             _ => return None,

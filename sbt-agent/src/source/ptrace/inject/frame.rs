@@ -1,5 +1,5 @@
-//! What the kernel would leave on a thread's stack if a signal came: all of its registers, and
-//! which signals it holds back. `rt_sigreturn` makes the thread go on from there.
+//! The signal frame that the kernel leaves on a thread's stack when a signal comes: all registers
+//! and the mask of blocked signals. `rt_sigreturn` makes the thread go on from there.
 //!
 //! The layout is `struct rt_sigframe` (arch/x86/include/asm/sigframe.h), `struct ucontext` and
 //! `struct sigcontext` (uapi/asm/ucontext.h, uapi/asm/sigcontext.h).
@@ -12,47 +12,48 @@ const RED_ZONE: u64 = 128;
 /// `UC_FP_XSTATE`, `UC_SIGCONTEXT_SS` and `UC_STRICT_RESTORE_SS`.
 const FLAGS: u64 = 1 | 2 | 4;
 
-/// A mode of an alternate signal stack that does not exist: the kernel leaves the thread's own as
-/// it is then.
+/// An invalid mode of an alternate signal stack: the kernel then leaves the thread's own stack as
+/// it is.
 const SAME_STACK: u64 = 7;
 
-/// `uc_flags`, `uc_link`, `uc_stack`, `uc_mcontext`, `uc_sigmask`, bytes.
+/// Size of `uc_flags`, `uc_link`, `uc_stack`, `uc_mcontext` and `uc_sigmask`, bytes.
 const CONTEXT: usize = 8 + 8 + 24 + 256 + 8;
 
-/// `struct siginfo`, which nobody reads, bytes.
+/// Size of `struct siginfo`, which nobody reads, bytes.
 const SIGNAL: usize = 128;
 
-/// Where in the XSAVE area the kernel's own words lie (`struct _fpx_sw_bytes`); in what ptrace(2)
-/// gives, the features that there are.
+/// Offset in the XSAVE area of the kernel's own words (`struct _fpx_sw_bytes`). What ptrace(2)
+/// gives has the mask of available features there.
 const WORDS: usize = 464;
 
-/// The same of its header, in which the features are that are in use.
+/// Offset in the XSAVE area of its header, which begins with the mask of features in use.
 const HEADER: usize = 512;
 
-/// Where the parts of the XSAVE area begin that CPUID tells the places of.
+/// Offset in the XSAVE area of the parts whose places CPUID tells.
 const EXTENDED: usize = 576;
 
-/// `XFEATURE_MASK_XTILE_DATA`: a thread has room for it only if it has asked for that.
+/// `XFEATURE_MASK_XTILE_DATA`: a thread has room for tiles only if it has asked for that.
 const ON_REQUEST: u64 = 1 << 18;
 
 const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
 
-/// See the module.
+/// A signal frame, ready to be written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Where the first byte belongs. The return address is there, and so the stack ends there
-    /// for code that is to return into `rt_sigreturn`.
+    /// Address of the first byte: the value of rsp for code that is to return into
+    /// `rt_sigreturn`.
     pub at: u64,
-    /// What belongs there.
+    /// The bytes from that address on.
     pub bytes: Vec<u8>,
 }
 
-/// That of a thread with these registers, which holds these signals back. `area`: its XSAVE area;
-/// `part`: where a feature lies in there, and how long it is; `skipped`: words that are taken from
-/// the stack before the return, which goes to `back`.
+/// The frame of a thread with these registers and this mask of blocked signals.
 ///
-/// `None`: there is no such area.
+/// `area` is the thread's XSAVE area, `part` gives offset and length of a feature in it, both in
+/// bytes. `skipped` words are popped before the return, which goes to the address `back`.
+///
+/// `None` if the area is too short, or if there is no room below rsp.
 pub fn of(
     registers: &Registers,
     mask: u64,
@@ -71,15 +72,31 @@ pub fn of(
     for value in [back, FLAGS, 0, 0, SAME_STACK, 0] {
         word(value);
     }
-    let it = registers;
+    let saved = registers;
     let general = [
-        it.r8, it.r9, it.r10, it.r11, it.r12, it.r13, it.r14, it.r15, it.rdi, it.rsi, it.rbp,
-        it.rbx, it.rdx, it.rax, it.rcx, it.rsp, it.rip, it.eflags,
+        saved.r8,
+        saved.r9,
+        saved.r10,
+        saved.r11,
+        saved.r12,
+        saved.r13,
+        saved.r14,
+        saved.r15,
+        saved.rdi,
+        saved.rsi,
+        saved.rbp,
+        saved.rbx,
+        saved.rdx,
+        saved.rax,
+        saved.rcx,
+        saved.rsp,
+        saved.rip,
+        saved.eflags,
     ];
     general.into_iter().for_each(&mut word);
-    // 16 bits each of cs, gs, fs and ss; those between are not looked at.
-    word(it.cs & 0xffff | (it.ss & 0xffff) << 48);
-    // The number and the address of an error, and an old mask.
+    // 16 bits each of cs, gs, fs and ss; the kernel ignores gs and fs.
+    word(saved.cs & 0xffff | (saved.ss & 0xffff) << 48);
+    // err, trapno, oldmask and cr2, which the kernel ignores.
     (0..4).for_each(|_| word(0));
     word(area_at);
     (0..8).for_each(|_| word(0));
@@ -89,8 +106,8 @@ pub fn of(
     Some(Frame { at, bytes })
 }
 
-/// The area as a signal would leave it: no longer than the thread's own, and with the words by
-/// which the kernel knows that it is whole.
+/// The area as a signal would leave it: as long as the thread's own, and with the words by which
+/// the kernel recognises a complete area.
 fn own_area(area: &[u8], part: impl Fn(u32) -> (usize, usize)) -> Option<Vec<u8>> {
     let word = |at: usize| {
         let bytes = area.get(at..at + 8)?.try_into().ok()?;
@@ -119,7 +136,7 @@ fn own_area(area: &[u8], part: impl Fn(u32) -> (usize, usize)) -> Option<Vec<u8>
     Some(own)
 }
 
-/// Where a feature lies in the XSAVE area of this processor, and how long it is.
+/// Offset and length of a feature in the XSAVE area of this processor, bytes.
 pub fn part(feature: u32) -> (usize, usize) {
     let told = std::arch::x86_64::__cpuid_count(0xd, feature);
     (told.ebx as usize, told.eax as usize)

@@ -1,19 +1,20 @@
-//! Whether a thread stands on a stack of its own, with nothing of anybody's below its end.
+//! Whether a thread stands on a stack of its own, with free memory below rsp.
 //!
-//! A coroutine's stack may be a few kilobytes amid other memory, which nothing outside tells. So
-//! only the two kinds of stack are used that are known by where they lie: the one that the kernel
-//! gives the first thread, and the one of a thread of a C library, which has the thread's own
-//! data at its upper end.
+//! A coroutine's stack may be a few kilobytes amid other memory, and nothing outside tells where
+//! it ends. So only two kinds of stack are used, which are known by where they lie: the stack that
+//! the kernel gives the first thread, and the stack of a thread of a C library, which has the
+//! thread's own data at its upper end.
 
 use crate::target::{process::Occupied, trace::Registers};
 
-/// So much must be free below the stack pointer, bytes: a frame with tiles takes 11 KiB.
+/// Bytes that must be free below rsp: a frame with tiles takes 11 KiB.
 pub const FREE: u64 = 16 << 10;
 
 /// No stack of a thread is larger, bytes.
 const MOST: u64 = 1 << 32;
 
-/// See the module. `word`: what the memory holds.
+/// Whether the thread with these registers stands on such a stack. `all` are the mappings of its
+/// process, `word` reads eight bytes of its memory.
 pub fn is_own(
     registers: &Registers,
     all: &[Occupied],

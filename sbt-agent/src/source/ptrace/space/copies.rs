@@ -41,7 +41,10 @@ impl Space {
             };
             (*at, silent)
         });
-        let current = self.points.iter().map(|(at, point)| (*at, copy(*at, point)));
+        let current = self
+            .points
+            .iter()
+            .map(|(at, point)| (*at, copy(*at, point)));
         let points: BTreeMap<u64, Breakpoint> = former.chain(current).collect();
         let is_used = |page: u64| {
             let used = |point: &Breakpoint| {

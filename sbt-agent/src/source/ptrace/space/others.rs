@@ -1,9 +1,9 @@
 //! Probes and breakpoints of others at the places of ours.
 //!
-//! Where the kernel has a probe (uprobe) it takes the trap, and the thread does not stop for us: our
-//! byte and the kernel's are the same one. Then the place behind that instruction is watched, if the
-//! same is to be seen there. Whether a thread that comes there has stopped on the instruction before
-//! tells whose the byte is, also where nothing else does.
+//! Where the kernel has a probe (uprobe) the kernel takes the trap, and the thread does not stop for
+//! us: our byte and the kernel's are the same byte. Then the next instruction is watched, if the
+//! same can be seen there. Whether threads that come to the next instruction have stopped at the
+//! first tells whose the byte is, even where nothing else does.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -16,33 +16,33 @@ use crate::{
     target::{files::FileId, process, prologue},
 };
 
-/// More places are not watched at two instructions each.
+/// At most so many places are watched at two instructions each.
 const MOST: usize = 256;
 
-/// So much code is looked through for what jumps back, bytes.
+/// How much code is searched for jumps back, bytes.
 const LOOKED_THROUGH: usize = 4096;
 
-/// So many threads have passed without a stop that nothing else explains.
+/// After so many threads that passed without a stop nothing else explains it.
 pub(super) const CERTAIN: u32 = 3;
 
 /// The second instruction of a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
-    /// The first one.
+    /// Address of the first instruction.
     pub of: u64,
-    /// How far rsp has moved down since, bytes.
+    /// How far the first instruction moves rsp down, bytes.
     pub moved: u64,
-    /// Threads that came here without a stop at the first one, since one has stopped there.
+    /// Threads that came here without a stop at the first instruction, since the last stop there.
     pub unannounced: u32,
-    /// Whether it is only there to see whether threads stop at the first one, which is not known
-    /// to be another's.
+    /// Whether the only purpose is to see whether threads stop at the first instruction.
     pub asks: bool,
-    /// Threads may be on their way that passed the first one while no breakpoint was there.
+    /// Threads may be on their way that passed the first instruction before our breakpoint stood
+    /// there.
     pub is_new: bool,
 }
 
 impl Behind {
-    /// The same in another memory, of which nothing is known yet.
+    /// The same with nothing known yet.
     pub(super) const fn anew(self) -> Self {
         Self {
             unannounced: 0,
@@ -57,7 +57,7 @@ impl Behind {
 pub struct Seen {
     /// The instruction's address.
     pub at: u64,
-    /// How far rsp has moved down since, bytes.
+    /// How far the first instruction moves rsp down, bytes.
     pub moved: u64,
 }
 
@@ -66,13 +66,13 @@ pub struct Seen {
 pub struct Found {
     /// Something is to be put elsewhere, or back.
     pub is_changed: bool,
-    /// Arrivals that nobody saw.
+    /// Arrivals that were not seen.
     pub missing: u64,
 }
 
 impl Space {
-    /// Where a place is to be watched that belongs at `at`, which may be elsewhere if others stand
-    /// there; `None`: nowhere.
+    /// Where the place at `at` is to be watched: at the next instruction if another tool's probe
+    /// stands there; `None` if neither does.
     pub(super) fn instead_of(&mut self, at: u64, twins: &Twins) -> Option<u64> {
         if let Some((behind, _)) = self.behind_of(at) {
             return Some(behind);
@@ -106,7 +106,7 @@ impl Space {
             .map(|(place, behind)| (*place, *behind))
     }
 
-    /// Begins to watch the place behind an instruction: where that is.
+    /// Begins to watch the instruction behind the one at `at`: the address.
     fn watch_behind(&mut self, at: u64, asks: bool, twins: &Twins) -> Option<u64> {
         if self.behind.len() >= MOST {
             return None;
@@ -176,8 +176,8 @@ impl Space {
         self.has_probe(at, twins) || self.behind_of(at).is_some_and(certain)
     }
 
-    /// A thread has stopped at one of ours: as what the programs are to see it, and whether they have
-    /// seen it already. `passed`: where the thread has stopped before.
+    /// A thread has stopped at a breakpoint: how the programs are to see the stop, and whether they
+    /// have seen it already. `passed`: where the thread has stopped before.
     pub fn see(&mut self, at: u64, passed: &mut Option<u64>) -> (Seen, bool) {
         let before = passed.replace(at);
         if let Some(behind) = self.behind.get_mut(&at) {
@@ -194,7 +194,7 @@ impl Space {
                 moved: behind.moved,
             };
             if is_told && behind.asks {
-                // It has told what it was to tell.
+                // The first instruction is ours: nothing more to ask.
                 self.over.push(at);
             } else if should_have_stopped && !is_told && std::mem::take(&mut behind.asks) {
                 self.disturbed = true;
@@ -297,7 +297,8 @@ impl Space {
         behind.is_some()
     }
 
-    /// How many arrivals nobody saw since this was asked last, or at least how often there were some.
+    /// How many arrivals were not seen since the last call. Where nothing counts them, one for each
+    /// time in which there may have been some.
     pub fn missing(&mut self) -> u64 {
         let mut witnesses = std::mem::take(&mut self.witnesses);
         let missing = witnesses.look(|object| self.held(object));

@@ -7,7 +7,13 @@ use super::{
     others::{CERTAIN, Found, Seen},
     *,
 };
-use crate::{source::hits::Place, target::files::FileId};
+use crate::{
+    source::hits::Place,
+    target::{
+        files::FileId,
+        trace::{self, Id},
+    },
+};
 
 /// Nothing lies there in any process.
 const NOWHERE: u64 = 0x1000;
