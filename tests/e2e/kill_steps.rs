@@ -68,8 +68,7 @@ fn each_call(test: &str, attempt: impl Fn(u64) -> bool + Sync) {
 #[test]
 fn while_it_runs_a_program() {
     needs_root!(alone);
-    // Forks are tested where sbt attaches.
-    let arguments = ["threads=2", "rounds=1", "forks=0", "settle=3000"];
+    let arguments = ["threads=2", "rounds=3", "forks=1", "settle=3000"];
     let right = right(&arguments);
     let late = AtomicU64::new(0);
     each_call("while_it_runs_a_program", |number| {
@@ -112,7 +111,7 @@ fn while_it_runs_a_program() {
 const WATCHED: &str = "ready\nwatched\nright\n";
 
 /// At most so many calls of ptrace(2) belong to the end of a program.
-const MOST_LATE: u64 = 40;
+const MOST_LATE: u64 = 20;
 
 /// Attaches to a program that has not come to its first barrier; `which` process is killed.
 fn attached(which: &str, number: u64, arguments: &[&str]) -> (bool, Started) {
