@@ -423,6 +423,16 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
         .collect()
 }
 
+/// Whether a process has forbidden to look into it (`PR_SET_DUMPABLE`): its files are root's then.
+/// `None` where that does not tell, as if its user is root.
+pub fn is_closed(pid: u32) -> Option<bool> {
+    let owner = fs::metadata(folder(pid).join("environ")).ok()?.uid();
+    let status = text(folder(pid).join("status")).ok()?;
+    let users = field(&status, "Uid:")?;
+    let user: u32 = users.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    (user != 0).then_some(owner != user)
+}
+
 /// Whether the processor keeps the return addresses of a process a second time (`shstk`, Linux
 /// 6.6): the C library asks for that at the start of a program, after it has loaded libraries.
 /// Where that cannot be told, it may.
