@@ -364,7 +364,9 @@ fn threads_that_tell_their_end_after_their_process_have_lost_nothing() {
         let (early, late) = last.split_at(before);
         let mut told = |raws: &[Raw]| {
             out.clear();
-            raws.iter().for_each(|raw| decoder.decode(raw, &mut out));
+            for raw in raws {
+                decoder.decode(raw, &mut out);
+            }
             out.clone()
         };
         let early = told(early);

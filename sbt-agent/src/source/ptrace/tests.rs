@@ -34,7 +34,7 @@ fn a_source_that_was_never_started_ends() {
         drop(source);
         ended.send(()).unwrap();
     });
-    end.recv_timeout(Duration::from_secs(60)).unwrap();
+    end.recv_timeout(Duration::from_mins(1)).unwrap();
 }
 
 #[derive(Default)]

@@ -18,7 +18,7 @@ const NEAR: u64 = 130;
 const BEHIND: u64 = 4;
 
 /// What a byte may be before the four bytes of a distance: an opcode of a call or a jump, the
-/// first of two of a conditional jump, a ModRM byte that says so of memory, or nothing of these.
+/// first of two of a conditional jump, a `ModRM` byte that says so of memory, or nothing of these.
 const NOTHING: u8 = 0;
 const BRANCH: u8 = 1;
 const JUMP: u8 = 2;

@@ -39,7 +39,7 @@ struct Query {
 
 /// `PROCMAP_QUERY`: `_IOWR('f', 17, struct procmap_query)`.
 const PROCMAP_QUERY: libc::c_ulong =
-    3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | 0x66 << 8 | 17;
+    3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | 0x66 << 8 | 0x11;
 
 /// `PROCMAP_QUERY_VMA_EXECUTABLE` and `PROCMAP_QUERY_COVERING_OR_NEXT_VMA`.
 const EXECUTABLE_FROM: u64 = 0x04 | 0x10;
