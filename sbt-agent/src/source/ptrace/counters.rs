@@ -1,12 +1,7 @@
 //! Counters of threads that stand: what the kernel keeps of them, from /proc, and perf
 //! events of theirs. What the stops themselves change is not counted.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{self, Read as _},
-    os::fd::OwnedFd,
-};
+use std::{cell::RefCell, collections::HashMap, io};
 
 use sbt_common::{Counts, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
 
@@ -49,7 +44,7 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
 #[derive(Debug)]
 struct Opened {
     /// By their number in the plan; those that could not be opened are unknown.
-    events: Vec<Option<File>>,
+    events: RefCell<Vec<Option<perf_event::Counter>>>,
     since_ns: u64,
     /// It had not run before.
     whole: bool,
@@ -75,14 +70,14 @@ impl Counters {
     pub fn begin(&mut self, id: Id, whole: bool) {
         let events = self.plan.0.iter().filter_map(|(counter, source)| {
             let thread = id.cast_unsigned();
-            let open = || counters::of_thread(counter, thread).map(|fd: OwnedFd| File::from(fd));
-            matches!(source, Source::Event(_)).then(|| open().ok())
+            let open = || counters::of_thread(counter, thread).ok();
+            matches!(source, Source::Event(_)).then(open)
         });
         let events: Vec<_> = events.collect();
         if !events.is_empty() {
             let since_ns = now_ns();
             let opened = Opened {
-                events,
+                events: RefCell::new(events),
                 since_ns,
                 whole,
             };
@@ -113,8 +108,8 @@ impl Counters {
             return;
         };
         let mut events = [Reading::default(); MAX_EVENTS];
-        for (to, event) in events.iter_mut().zip(&opened.events) {
-            let read = event.as_ref().and_then(|event| read(event).ok());
+        for (to, event) in events.iter_mut().zip(&mut *opened.events.borrow_mut()) {
+            let read = event.as_mut().and_then(|event| read(event).ok());
             *to = read.unwrap_or(Reading {
                 value: UNKNOWN,
                 ..Reading::default()
@@ -131,16 +126,12 @@ impl Counters {
     }
 }
 
-/// What an event has counted: as `counters::of_thread` has asked for it.
-fn read(mut event: &File) -> io::Result<Reading> {
-    let mut bytes = [0; 24];
-    event.read_exact(&mut bytes)?;
-    let (words, _) = bytes.as_chunks::<8>();
-    let word = |at: usize| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word));
+fn read(event: &mut perf_event::Counter) -> io::Result<Reading> {
+    let read = event.read_count_and_time()?;
     Ok(Reading {
-        value: word(0),
-        enabled_ns: word(1),
-        running_ns: word(2),
+        value: read.count,
+        enabled_ns: read.time_enabled,
+        running_ns: read.time_running,
     })
 }
 
