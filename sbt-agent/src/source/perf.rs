@@ -1,19 +1,30 @@
 //! Perf events. The crate `perf-event` opens them, maps their rings, and decodes what the kernel
-//! writes there. Here is what sbt adds: a ring is read to an end although threads go on writing,
-//! and the one request that the crate has no call for: several events write into one ring.
+//! writes there. Here is what the crate lacks: several events that write into one ring, a ring
+//! that is read to an end although threads go on writing, and samples without registers or stack.
 
 use std::{
+    borrow::Cow,
     fmt, io,
     os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
 };
 
-use perf_event::{Builder, Counter, Record, Sampler, data};
+use perf_event::{
+    Builder, Counter, Record, SampleFlag, Sampler,
+    data::{
+        self, SampleRegsAbi,
+        endian::Endian,
+        parse::{Parse, ParseBuf, ParseResult, Parser},
+    },
+};
 
 /// Bytes of a page. Where pages are larger, so are rings.
 pub const PAGE: usize = 4096;
 
 /// Bytes that stand before the body of each record.
 const HEADER: usize = 8;
+
+/// `PERF_RECORD_SAMPLE`.
+pub const SAMPLE: u32 = 9;
 
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
 const SET_OUTPUT: libc::Ioctl = 0x2405;
@@ -84,6 +95,86 @@ impl Ring {
             take(&record);
         }
     }
+
+    /// Takes all samples that are there, of events that ask for the same as the ring's own. How
+    /// many records found no room, as far as the kernel tells by now.
+    pub fn samples(&mut self, mut take: impl FnMut(&Sample<'_>)) -> u64 {
+        let format = self.sampler.config().clone();
+        let mut lost = 0;
+        self.each(|record| {
+            if record.ty() == SAMPLE {
+                let body = record.to_contiguous();
+                let sample = Parser::new(&*body, format.clone()).parse();
+                sample.iter().for_each(&mut take);
+            } else if let Ok(data::Record::Lost(record)) = record.parse_record() {
+                lost += record.lost;
+            }
+        });
+        lost
+    }
+}
+
+/// A sample of an event that asks for registers and stack of the thread's own code, and may ask
+/// for the thread, the time and the event.
+///
+/// `perf_event::data::Sample` is of no use for that, as of version 0.1: the crate looks for
+/// registers where the kernel writes none, and takes a sample without a stack for one that is cut.
+#[derive(Clone, Debug)]
+pub struct Sample<'a> {
+    /// The thread's process and the thread.
+    pub of: Option<(u32, u32)>,
+    /// When, by the clock of the event, ns.
+    pub time_ns: Option<u64>,
+    /// Which event.
+    pub event: Option<u64>,
+    /// Of how many bits the registers are; none of a thread of the kernel.
+    pub abi: SampleRegsAbi,
+    /// In the order of their numbers.
+    pub registers: Vec<u64>,
+    /// From the stack pointer on; nothing if that points nowhere.
+    pub stack: Cow<'a, [u8]>,
+}
+
+impl<'p> Parse<'p> for Sample<'p> {
+    fn parse<B, E>(p: &mut Parser<B, E>) -> ParseResult<Self>
+    where
+        B: ParseBuf<'p>,
+        E: Endian,
+    {
+        let asked = p.config().sample_type();
+        let of = p.parse_if_with(asked.contains(SampleFlag::TID), |p| {
+            Ok((p.parse_u32()?, p.parse_u32()?))
+        })?;
+        let time_ns = p.parse_if(asked.contains(SampleFlag::TIME))?;
+        let event = p.parse_if(asked.contains(SampleFlag::ID))?;
+        let abi = p.parse()?;
+        let registers = match abi {
+            SampleRegsAbi::NONE => 0,
+            _ => p.config().regs_user().count_ones() as usize,
+        };
+        let registers = p.parse_repeated(registers)?;
+        let mut stack = Cow::default();
+        let size = p.parse_u64()?;
+        if size > 0 {
+            let room = p.parse_bytes(usize::try_from(size).unwrap_or(usize::MAX))?;
+            let counts = usize::try_from(p.parse_u64()?).unwrap_or(usize::MAX);
+            stack = match room {
+                Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..counts.min(bytes.len())]),
+                Cow::Owned(mut bytes) => {
+                    bytes.truncate(counts);
+                    Cow::Owned(bytes)
+                }
+            };
+        }
+        Ok(Self {
+            of,
+            time_ns,
+            event,
+            abi,
+            registers,
+            stack,
+        })
+    }
 }
 
 /// Turns an event on or off. Of a thread that has ended there is nothing to turn.
@@ -97,27 +188,16 @@ pub fn descriptor(event: Counter) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) }
 }
 
-/// Registers and stack of a thread's own code in a sample, in the order of the registers'
-/// numbers. Of a thread of the kernel the crate finds the sample too short.
-pub fn own<'a>(sample: &'a data::Sample<'_>) -> Option<(&'a [u64], &'a [u8])> {
-    Some((&sample.regs_user()?.regs, sample.stack_user()?))
-}
-
 #[cfg(test)]
 pub mod tests {
-    use perf_event::{Clock, SampleFlag, events::Software};
+    use perf_event::{Clock, events::Software};
 
     use super::*;
 
-    /// Decodes the words of a sample, as an event of that kind writes them.
-    pub fn decoded<T>(
-        event: &Builder<'_>,
-        bytes: &[u8],
-        read: impl FnOnce(&data::Sample<'_>) -> Option<T>,
-    ) -> Option<T> {
-        let config = data::parse::ParseConfig::<data::endian::Native>::from(*event.attrs());
-        let sample = data::parse::Parser::new(bytes, config).parse().ok()?;
-        read(&sample)
+    /// Decodes the bytes of a sample, as an event of that kind writes them.
+    pub fn decoded<'a>(event: &Builder<'_>, bytes: &'a [u8]) -> Option<Sample<'a>> {
+        let format = data::parse::ParseConfig::<data::endian::Native>::from(*event.attrs());
+        Parser::new(bytes, format).parse().ok()
     }
 
     pub fn bytes(words: &[u64]) -> Vec<u8> {

@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, io};
 
-use perf_event::{Builder, Clock, Counter, SampleFlag, data, events::Software};
+use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
 
 use super::perf::{self, PAGE};
 
@@ -181,29 +181,26 @@ impl Ring {
 
     /// Takes what has been written since; how many samples found no room.
     fn drain(&mut self, samples: &mut Vec<Sample>) -> u64 {
-        let mut lost = 0;
-        self.records.each(|record| match record.parse_record() {
-            Ok(data::Record::Sample(sample)) => samples.extend(Sample::of(&sample)),
-            Ok(data::Record::Lost(record)) => lost += record.lost,
-            _ => {}
-        });
-        lost
+        self.records
+            .samples(|sample| samples.extend(Sample::of(sample)))
     }
 }
 
 impl Sample {
-    fn of(sample: &data::Sample<'_>) -> Option<Self> {
-        let (&[bp, sp, at], stack) = perf::own(sample)? else {
+    /// `None`: a thread of the kernel.
+    fn of(sample: &perf::Sample<'_>) -> Option<Self> {
+        let &[bp, sp, at] = &*sample.registers else {
             return None;
         };
+        let (process, thread) = sample.of?;
         Some(Self {
-            process: sample.pid()?,
-            thread: sample.tid()?,
-            time_ns: sample.time()?,
+            process,
+            thread,
+            time_ns: sample.time_ns?,
             at,
             sp,
             bp,
-            stack: stack.to_vec(),
+            stack: sample.stack.to_vec(),
         })
     }
 }
@@ -215,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {
-        let read = |body: &[u8]| decoded(&event(100, false, 9, 0), body, Sample::of);
+        let read = |body: &[u8]| Sample::of(&decoded(&event(100, false, 9, 0), body)?);
         let ids = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
         let body = bytes(&[ids, 55, 2, 0xb, 0x5, 0x1, 16, 77, 88, 8]);
         let expected = Sample {
@@ -231,6 +228,9 @@ mod tests {
         for length in 0..body.len() {
             assert_eq!(read(&body[..length]), None);
         }
+        let without = bytes(&[ids, 55, 2, 0xb, 0, 0x1, 0]);
+        let bare = read(&without).unwrap();
+        assert_eq!((bare.at, bare.sp, bare.stack), (0x1, 0, vec![]));
         // A thread of the kernel has no registers of its own.
         assert_eq!(read(&bytes(&[ids, 55, 0, 0])), None);
         let huge = bytes(&[ids, 55, 2, 0xb, 0x5, 0x1, u64::MAX]);

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use perf_event::{Builder, SampleFlag, data, events::Software};
+use perf_event::{Builder, SampleFlag, events::Software};
 
 use super::perf::{self, PAGE, Ring};
 
@@ -74,10 +74,9 @@ impl Sampler {
         let mut samples = Vec::new();
         for (thread, mut ring) in self.threads {
             perf::switch(ring.event(), false);
-            ring.each(|record| {
-                if let Ok(data::Record::Sample(sample)) = record.parse_record() {
-                    samples.extend(Sample::of(&sample).map(|sample| (thread, sample)));
-                }
+            // What found no room is missing alike of all places where the thread was.
+            let _lost = ring.samples(|sample| {
+                samples.extend(Sample::of(sample).map(|sample| (thread, sample)));
             });
         }
         samples
@@ -95,11 +94,12 @@ fn event(thread: u32) -> Builder<'static> {
 }
 
 impl Sample {
-    fn of(sample: &data::Sample<'_>) -> Option<Self> {
-        let (&[_stack_pointer, at], stack) = perf::own(sample)? else {
+    /// `None`: a thread of the kernel.
+    fn of(sample: &perf::Sample<'_>) -> Option<Self> {
+        let &[_stack_pointer, at] = &*sample.registers else {
             return None;
         };
-        let (words, _) = stack.as_chunks();
+        let (words, _) = sample.stack.as_chunks();
         let stack = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         Some(Self { at, stack })
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {
-        let read = |words: &[u64]| decoded(&event(1), &bytes(words), Sample::of);
+        let read = |words: &[u64]| Sample::of(&decoded(&event(1), &bytes(words))?);
         let sample = |at, stack| Some(Sample { at, stack });
         assert_eq!(
             read(&[2, 0x7f00, 0x402, 16, 77, 88, 8]),

@@ -53,3 +53,54 @@ fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Re
     };
     event.build()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, hint::black_box};
+
+    use super::*;
+
+    #[inline(never)]
+    extern "C" fn probed() {
+        black_box(());
+    }
+
+    /// Where an address of ours lies in our own file.
+    fn in_file(address: u64) -> u64 {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let mut offsets = maps.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (low, high) = words.next()?.split_once('-')?;
+            let offset = words.nth(1)?;
+            let is_there = (number(low)..number(high)).contains(&address);
+            is_there.then(|| address - number(low) + number(offset))
+        });
+        offsets.next().unwrap()
+    }
+
+    #[test]
+    fn calls_and_returns_are_hit() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return;
+        }
+        assert!(are_permitted());
+        let call: extern "C" fn() = probed;
+        let this = nix::unistd::gettid().as_raw().cast_unsigned();
+        for returns in [false, true] {
+            let at = in_file(call as usize as u64);
+            let path = c"/proc/self/exe".to_owned();
+            let mut event = event(&path, at, returns, Some(this)).unwrap();
+            for _ in 0..3 {
+                black_box(call)();
+            }
+            assert_eq!(event.read().unwrap(), 3, "{returns}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_an_error() {
+        let path = c"/nowhere".to_owned();
+        assert!(event(&path, 0, false, None).is_err());
+    }
+}

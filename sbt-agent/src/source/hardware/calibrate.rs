@@ -2,8 +2,6 @@
 
 use std::{hint::black_box, io, thread};
 
-use perf_event::data;
-
 use super::events::breakpoint;
 use crate::{
     clock,
@@ -37,15 +35,9 @@ fn measure() -> io::Result<f64> {
         black_box(place)();
     }
     let took = clock::now_ns().saturating_sub(begun);
-    let mut hits = 0;
-    ring.each(|record| {
-        hits += match record.parse_record() {
-            Ok(data::Record::Sample(_)) => 1,
-            Ok(data::Record::Lost(record)) => record.lost,
-            _ => 0,
-        };
-    });
-    if hits < u64::from(HITS) / 2 {
+    let mut seen = 0;
+    let lost = ring.samples(|_hit| seen += 1);
+    if seen + lost < u64::from(HITS) / 2 {
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
     Ok(took as f64 / f64::from(HITS - FIRST))

@@ -7,13 +7,16 @@
 use perf_event::{
     SampleFlag,
     data::{
-        Comm, Exit, Fork, Lost, SampleId, SampleRegsAbi,
+        Comm, Exit, Fork, Lost, SampleRegsAbi,
         endian::Native,
         parse::{ParseConfig, Parser},
     },
 };
 
-use crate::target::trace::{Registers, no_registers};
+use crate::{
+    source::perf,
+    target::trace::{Registers, no_registers},
+};
 
 /// What stands in the records of an event.
 pub type Format = ParseConfig<Native>;
@@ -41,7 +44,6 @@ const LOST: u32 = 2;
 const COMM: u32 = 3;
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
-const SAMPLED: u32 = 9;
 const MMAP2: u32 = 10;
 const SWITCH: u32 = 14;
 
@@ -123,12 +125,13 @@ impl Record {
         let header = Parser::new(&header.to_ne_bytes()[..], format.clone()).parse();
         let mut parser = Parser::new(body, format.clone());
         let (mut body, behind) = parser.parse_metadata_with_header(header.ok()?).ok()?;
-        let mut each = *behind.sample_id();
-        let mut of = None;
+        let behind = behind.sample_id();
+        let of = behind.pid().zip(behind.tid());
+        let mut each = (of, behind.time(), behind.id());
         let what = match kind {
-            SAMPLED => {
-                let sample = body.parse().ok()?;
-                each = SampleId::from_sample(&sample);
+            perf::SAMPLE => {
+                let sample: perf::Sample<'_> = body.parse().ok()?;
+                each = (sample.of, sample.time_ns, sample.event);
                 What::Hit(Box::new(Sample::of(&sample)?))
             }
             LOST => What::Lost(body.parse::<Lost>().ok()?.lost),
@@ -139,7 +142,7 @@ impl Record {
             EXIT => {
                 // Who says so may be out of reach by then.
                 let exit: Exit = body.parse().ok()?;
-                of = Some((exit.pid, exit.tid));
+                each.0 = Some((exit.pid, exit.tid));
                 What::Ended
             }
             FORK => {
@@ -155,68 +158,47 @@ impl Record {
             },
             _ => return None,
         };
-        let (process, thread) = of.or(each.pid().zip(each.tid()))?;
+        let (of, time_ns, event) = each;
+        let (process, thread) = of?;
         Some(Self {
-            time_ns: each.time()?,
+            time_ns: time_ns?,
             process,
             thread,
             cpu,
-            event: each.id()?,
+            event: event?,
             what,
         })
     }
 }
 
 impl Sample {
-    fn of(sample: &perf_event::data::Sample<'_>) -> Option<Self> {
-        let registers = sample.regs_user()?;
-        if registers.abi != SampleRegsAbi::ABI_64 {
+    fn of(sample: &perf::Sample<'_>) -> Option<Self> {
+        if sample.abi != SampleRegsAbi::ABI_64 {
             return None;
         }
         // In the order of `PERF_REG_X86_*`.
-        let &[
-            rax,
-            rbx,
-            rcx,
-            rdx,
-            rsi,
-            rdi,
-            rbp,
-            rsp,
-            rip,
-            r8,
-            r9,
-            r10,
-            r11,
-            r12,
-            r13,
-            r14,
-            r15,
-        ] = &*registers.regs
-        else {
-            return None;
-        };
+        let at: &[u64; 17] = sample.registers.as_slice().try_into().ok()?;
         let registers = Registers {
-            rax,
-            rbx,
-            rcx,
-            rdx,
-            rsi,
-            rdi,
-            rbp,
-            rsp,
-            rip,
-            r8,
-            r9,
-            r10,
-            r11,
-            r12,
-            r13,
-            r14,
-            r15,
+            rax: at[0],
+            rbx: at[1],
+            rcx: at[2],
+            rdx: at[3],
+            rsi: at[4],
+            rdi: at[5],
+            rbp: at[6],
+            rsp: at[7],
+            rip: at[8],
+            r8: at[9],
+            r9: at[10],
+            r10: at[11],
+            r11: at[12],
+            r12: at[13],
+            r13: at[14],
+            r14: at[15],
+            r15: at[16],
             ..no_registers()
         };
-        let stack = sample.stack_user()?.to_vec();
+        let stack = sample.stack.to_vec();
         Some(Self { registers, stack })
     }
 }
@@ -260,7 +242,7 @@ mod tests {
         body.push(ABI_64);
         body.extend(100..117);
         body.extend([16, 77, 88, 8]);
-        let record = parse(SAMPLED, 0, &body).unwrap();
+        let record = parse(perf::SAMPLE, 0, &body).unwrap();
         let is = (record.process, record.thread, record.time_ns, record.event);
         assert_eq!((is, record.cpu), ((7, 9, 55, 3), 1));
         let What::Hit(sample) = record.what else {
@@ -281,16 +263,16 @@ mod tests {
         );
         assert_eq!(sample.stack, bytes(&[77]));
         for words in 0..body.len() {
-            assert!(parse(SAMPLED, 0, &body[..words]).is_none());
+            assert!(parse(perf::SAMPLE, 0, &body[..words]).is_none());
         }
         body[3] = 1;
-        assert!(parse(SAMPLED, 0, &body).is_none(), "32 bits");
+        assert!(parse(perf::SAMPLE, 0, &body).is_none(), "32 bits");
         let huge: Vec<u64> = each()
             .into_iter()
             .chain([ABI_64])
             .chain([u64::MAX; 20])
             .collect();
-        assert!(parse(SAMPLED, 0, &huge).is_none());
+        assert!(parse(perf::SAMPLE, 0, &huge).is_none());
     }
 
     #[test]

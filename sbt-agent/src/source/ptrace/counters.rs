@@ -170,4 +170,34 @@ mod tests {
         assert_eq!((counts.seq, counts.time_ns, told.len()), (3, 7, 1));
         assert!(counts.values[0] > 0 && counts.values[0] != UNKNOWN);
     }
+
+    #[test]
+    fn what_perf_events_have_counted_of_a_thread_is_told_with_its_times() {
+        // Of this processor nothing is misaligned, and nobody but the kernel has to count.
+        let asked = counters::commas("alignment-faults:u").unwrap().0;
+        let (plan, notes) = plan(&asked);
+        assert_eq!((plan.0[0].1, notes), (Source::Event(0), vec![]));
+        let mut counters = Counters::new(plan);
+        let own = nix::unistd::gettid().as_raw();
+        counters.begin(own, true);
+        let mut out = Records::default();
+        counters.tell((std::process::id(), own), 3, 7, &mut out);
+        let mut told = Vec::new();
+        crate::source::hits::each(&out.bytes, |record| told.push(record.to_vec()));
+        let sums: Sums = sbt_common::read(&told[1]).unwrap();
+        assert_eq!((sums.seq, sums.time_ns, sums.whole), (3, 7, 1));
+        let Reading {
+            value,
+            enabled_ns,
+            running_ns,
+        } = sums.events[0];
+        assert!(value == 0 && enabled_ns > 0, "{value} {enabled_ns}");
+        assert_eq!(enabled_ns, running_ns);
+        counters.forget(own);
+        out.bytes.clear();
+        counters.tell((std::process::id(), own), 4, 8, &mut out);
+        let mut kinds = 0;
+        crate::source::hits::each(&out.bytes, |_| kinds += 1);
+        assert_eq!(kinds, 1, "a thread that is gone has no events");
+    }
 }
