@@ -29,8 +29,8 @@ pub const SAMPLE: u32 = 9;
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
 const SET_OUTPUT: libc::Ioctl = 0x2405;
 
-/// An event with the memory into which the kernel writes its records, and those of other events
-/// that are told to. What is not read before the ring is full is lost, and the kernel counts it.
+/// An event with the memory into which the kernel writes the event's records, and those of other
+/// events that are told to write there. What is not read before the ring is full is lost, and the kernel counts it.
 pub struct Ring {
     sampler: Sampler,
     bytes: usize,
@@ -131,7 +131,7 @@ pub struct Sample<'a> {
     pub abi: SampleRegsAbi,
     /// In the order of their numbers.
     pub registers: Vec<u64>,
-    /// From the stack pointer on; nothing if that points nowhere.
+    /// Bytes from the stack pointer on; none if the stack pointer points nowhere.
     pub stack: Cow<'a, [u8]>,
 }
 

@@ -74,7 +74,7 @@ impl Sampler {
         let mut samples = Vec::new();
         for (thread, mut ring) in self.threads {
             perf::switch(ring.event(), false);
-            // What found no room is missing alike of all places where the thread was.
+            // The ring holds the samples of a whole look; a look that took longer saw enough.
             let _lost = ring.samples(|sample| {
                 samples.extend(Sample::of(sample).map(|sample| (thread, sample)));
             });

@@ -116,7 +116,7 @@ impl Record {
         Self::decode(head, &record.to_contiguous(), format, cpu)
     }
 
-    /// The same, of a record's kind and flags, and the body.
+    /// Decodes a record by its kind, its flags and its body.
     fn decode((kind, misc): (u32, u16), body: &[u8], format: &Format, cpu: u32) -> Option<Self> {
         // `perf_event_header`: the crate's decoder of whole records does not know switches, and
         // keeps what stands behind a record to itself.

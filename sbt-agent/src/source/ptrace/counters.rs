@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_perf_events_have_counted_of_a_thread_is_told_with_its_times() {
-        // Of this processor nothing is misaligned, and nobody but the kernel has to count.
+        // The kernel has none of these on x86, and lets everybody count them in a program's own code.
         let asked = counters::commas("alignment-faults:u").unwrap().0;
         let (plan, notes) = plan(&asked);
         assert_eq!((plan.0[0].1, notes), (Source::Event(0), vec![]));
