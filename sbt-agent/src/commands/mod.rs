@@ -67,9 +67,16 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             options,
             as_root,
             threads,
+            seconds,
             scale,
             name,
-        } => watch::demo(&name, threads, scale, as_root, &options),
+        } => {
+            let size = match scale {
+                Some(scale) => demo::Size::Scale(scale),
+                None => demo::Size::Time(seconds.unwrap_or(demo::TIME)),
+            };
+            watch::demo(&name, threads, size, as_root, &options)
+        }
         Command::Hang { pid, children, to } => look_at(pid, children, &to),
         Command::Report {
             file,
@@ -135,9 +142,11 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             name,
             threads,
             scale,
+            seconds,
             patient,
         } => {
-            demo::run(&name, usize::try_from(threads)?, scale, patient)?;
+            let size = seconds.map_or(demo::Size::Scale(scale), demo::Size::Time);
+            demo::run(&name, usize::try_from(threads)?, size, patient)?;
             Ok(0)
         }
     }

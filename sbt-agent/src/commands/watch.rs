@@ -40,7 +40,7 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
 pub fn demo(
     name: &str,
     threads: u32,
-    scale: f64,
+    size: demo::Size,
     as_root: bool,
     options: &Options,
 ) -> anyhow::Result<u8> {
@@ -51,6 +51,7 @@ pub fn demo(
         return Ok(0);
     }
     demo::check(name).map_err(|error| Usage(format!("{error:#}")))?;
+    let scale = size.factor();
     if !(scale > 0.0 && scale.is_finite()) {
         return Err(Usage(format!(
             "--scale {scale}: expected a number above 0, such as 0.5"
@@ -66,6 +67,9 @@ pub fn demo(
         threads.to_string().into(),
         scale.to_string().into(),
     ];
+    if let demo::Size::Time(time) = size {
+        program.push(format!("--seconds={}", time.as_secs_f64()).into());
+    }
     if hangs && look(options)?.is_some() {
         // Somebody wants to read what the screen has to say.
         program.push("--patient".into());
