@@ -99,6 +99,7 @@ impl File<'_> {
             "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
             "warnings" => layer.warnings = Some(self.flag(name, value)?),
             "phase-times" => layer.phase_times = Some(self.flag(name, value)?),
+            "exit-with-program" => layer.exit_with_program = Some(self.flag(name, value)?),
             "watch" => {
                 let sites = self.list(name, value, "[\"lu.c:120\", \"factor\"]", str::parse)?;
                 let sites = sites.into_iter().map(|given| given.value).collect();

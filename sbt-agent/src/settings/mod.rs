@@ -91,6 +91,8 @@ pub struct Settings {
     pub sample: u32,
     /// Where folded stacks of the samples go.
     pub folded: Option<access::Named>,
+    /// The live screen leaves when the program ends, and does not wait for a key.
+    pub exit_with_program: bool,
     /// The rules of `sbt check`.
     pub check: Asked,
 }
@@ -161,6 +163,7 @@ impl Default for Settings {
             events: Vec::new(),
             sample: 0,
             folded: None,
+            exit_with_program: false,
             check: Asked::default(),
         }
     }
