@@ -327,7 +327,8 @@ fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
 
 fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let Some(pct) = snapshot.report.thread_time.idle_pct else {
-        return "not measured yet where time goes".into();
+        let so_far = if ended::is_over(snapshot) { "" } else { " yet" };
+        return format!("not measured{so_far} where time goes");
     };
     let whole = format!("{pct:.0} % of thread time waits");
     let Some(site) = facts::worst(snapshot) else {

@@ -125,12 +125,12 @@ impl State {
             Constraint::Length(1),
         ])
         .areas(area);
-        header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
-        self.body = body;
         if ended::is_over(snapshot) {
             // Nobody reads what is typed any more, and all there is to show is the end.
             (self.typing, self.paused) = (None, None);
         }
+        header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
+        self.body = body;
         let shown = self.paused.as_deref().unwrap_or(snapshot);
         if !self.tabs[self.current].is_there(shown) {
             self.current = 0;

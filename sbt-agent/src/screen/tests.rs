@@ -302,7 +302,7 @@ fn the_first_line_says_how_the_program_ended_and_how_long_it_ran() {
     let first = |status, ran_ns| {
         let mut sample = samples::ended();
         sample.watching = Watching::Ended { status, ran_ns };
-        let text = Shown::new(sample, (80, 24), LOOK).text();
+        let text = Shown::new(sample, (100, 30), LOOK).text();
         text.lines().next().unwrap_or_default().to_owned()
     };
     for (status, said) in [
@@ -325,6 +325,19 @@ fn the_first_line_says_how_the_program_ended_and_how_long_it_ran() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn of_a_program_that_has_ended_nothing_is_still_to_come() {
+    let mut sample = samples::empty();
+    sample.watching = Watching::Ended {
+        status: Some(0),
+        ran_ns: 2_000_000,
+    };
+    let text = Shown::new(sample, (80, 24), LOOK).text();
+    assert!(text.contains("program ended, status 0, 0.0 s"), "{text}");
+    assert!(text.contains("No barrier was used."), "{text}");
+    assert!(!text.contains(" yet"), "{text}");
 }
 
 #[test]

@@ -265,7 +265,12 @@ fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
 /// What there is to say when no barrier was seen.
 fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
     let columns = usize::from(area.width.saturating_sub(2));
-    let texts = ["No barrier has been used yet.".to_owned()];
+    let text = if ended::is_over(view.snapshot) {
+        "No barrier was used."
+    } else {
+        "No barrier has been used yet."
+    };
+    let texts = [text.to_owned()];
     let notes = view
         .snapshot
         .report
