@@ -123,11 +123,13 @@ fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
                 Some(status) => (format!("ended, status {status}"), look.alarm()),
                 None => ("ended".into(), look.bold()),
             };
+            // Rounded, as the report that follows tells it.
+            let ran = since(ran_ns.saturating_add(50_000_000));
             let text = match status {
                 _ if !ended::is_over(snapshot) => text,
-                Some(_) => format!("program {text}, {}", since(ran_ns)),
+                Some(_) => format!("program {text}, {ran}"),
                 // When it began is not known.
-                None => format!("program {text}, watched for {}", since(ran_ns)),
+                None => format!("program {text}, watched for {ran}"),
             };
             (format!("{} {text}", look.pick("◼", "#")), style)
         }

@@ -318,7 +318,7 @@ fn the_first_line_says_how_the_program_ended_and_how_long_it_ran() {
         ),
         (None, " ◼ program ended, watched for 12.4 s  ./lu "),
     ] {
-        let line = first(status, 12_440_000_000);
+        let line = first(status, 12_360_000_000);
         assert!(line.starts_with(said), "{line}");
         assert!(
             line.contains(" episodes") && !line.contains("00:12"),
