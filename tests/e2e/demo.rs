@@ -307,7 +307,8 @@ fn an_unknown_program_is_told_the_known_ones() {
     let finished = run(sbt_with(&["demo", "nonsense"])).expect(2);
     assert!(finished.one_line().contains("lu-block"), "{finished}");
     let finished = run(sbt_with(&["demo", "--scale=1", "--seconds=1"])).expect(2);
-    assert!(finished.one_line().contains("--seconds"), "{finished}");
+    let words = "cannot be used with '--seconds";
+    assert!(finished.stderr.contains(words), "{finished}");
     for scale in ["-3", "0", "nan"] {
         let finished = run(sbt_with(&["demo", "--scale", scale])).expect(2);
         assert!(finished.one_line().contains("above 0"), "{finished}");
