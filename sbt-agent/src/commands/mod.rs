@@ -71,10 +71,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             scale,
             name,
         } => {
-            let size = match scale {
-                Some(scale) => demo::Size::Scale(scale),
-                None => demo::Size::Time(seconds.unwrap_or(demo::TIME)),
-            };
+            let size = demo::Size::chosen(scale, seconds);
             watch::demo(&name, threads, size, as_root, &options)
         }
         Command::Hang { pid, children, to } => look_at(pid, children, &to),
@@ -145,7 +142,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             seconds,
             patient,
         } => {
-            let size = seconds.map_or(demo::Size::Scale(scale), demo::Size::Time);
+            let size = demo::Size::chosen(Some(scale), seconds);
             demo::run(&name, usize::try_from(threads)?, size, patient)?;
             Ok(0)
         }

@@ -71,7 +71,7 @@ pub fn run(threads: usize, size: Size, patient: bool) -> Result<String> {
         Size::Time(time) => {
             let mut inputs = vec![Input::Items(usize::MAX); threads];
             inputs[leaver] = Input::Until(Instant::now() + time / 3);
-            (inputs, String::new(), (time - time / 3).max(STUCK_AT_LEAST))
+            (inputs, String::new(), (time / 3 * 2).max(STUCK_AT_LEAST))
         }
     };
     say(&format!(

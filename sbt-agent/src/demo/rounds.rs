@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::scaled;
+use super::{TIME, scaled};
 
 /// How much a demo does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,14 @@ pub enum Size {
 }
 
 impl Size {
+    /// By what the user has said: a time, a scale, or neither.
+    pub fn chosen(scale: Option<f64>, time: Option<Duration>) -> Self {
+        match (time, scale) {
+            (None, Some(scale)) => Self::Scale(scale),
+            (time, _) => Self::Time(time.unwrap_or(TIME)),
+        }
+    }
+
     /// The amount of work against the usual one.
     pub const fn factor(self) -> f64 {
         match self {

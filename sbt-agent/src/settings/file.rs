@@ -64,8 +64,7 @@ impl File<'_> {
                 layer.budget = Some(self.read(name, value, &text, value::percent)?);
             }
             "backend" => {
-                let text =
-                    self.text_of(name, value, "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"")?;
+                let text = self.text_of(name, value, BACKENDS)?;
                 layer.backend = Some(self.read(name, value, &text, value::choice)?);
             }
             "futex" => {
@@ -275,6 +274,7 @@ impl File<'_> {
     }
 }
 
+const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
 const NAMES: &str = "a name, with the site in quotes, such as \"lu.c:120\" = \"factor\"";
 const PHASES: &str = "two sites, such as solve = \"lu.c:10..lu.c:20\"";
 

@@ -45,6 +45,10 @@ pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
 
 /// How to watch and what to tell.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct Settings {
     /// Whether to watch departures.
     pub departures: Departures,
