@@ -70,10 +70,13 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             seconds,
             scale,
             name,
-        } => {
-            let size = demo::Size::chosen(scale, seconds);
-            watch::demo(&name, threads, size, as_root, &options)
-        }
+        } => watch::demo(
+            &name,
+            threads,
+            demo::Size::chosen(scale, seconds),
+            as_root,
+            &options,
+        ),
         Command::Hang { pid, children, to } => look_at(pid, children, &to),
         Command::Report {
             file,
@@ -143,8 +146,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             patient,
         } => {
             let size = demo::Size::chosen(Some(scale), seconds);
-            demo::run(&name, usize::try_from(threads)?, size, patient)?;
-            Ok(0)
+            demo::run(&name, usize::try_from(threads)?, size, patient).map(|()| 0)
         }
     }
 }
