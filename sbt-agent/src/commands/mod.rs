@@ -70,13 +70,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             seconds,
             scale,
             name,
-        } => watch::demo(
-            &name,
-            threads,
-            demo::Size::chosen(scale, seconds),
-            as_root,
-            &options,
-        ),
+        } => watch::demo(&name, threads, (scale, seconds), as_root, &options),
         Command::Hang { pid, children, to } => look_at(pid, children, &to),
         Command::Report {
             file,

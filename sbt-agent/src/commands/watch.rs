@@ -36,11 +36,12 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Starts one of the programs that sbt has in it.
+/// Starts one of the programs that sbt has in it, which does an amount of work or goes on for a
+/// time.
 pub fn demo(
     name: &str,
     threads: u32,
-    size: demo::Size,
+    (scale, time): (Option<f64>, Option<Duration>),
     as_root: bool,
     options: &Options,
 ) -> anyhow::Result<u8> {
@@ -51,6 +52,7 @@ pub fn demo(
         return Ok(0);
     }
     demo::check(name).map_err(|error| Usage(format!("{error:#}")))?;
+    let size = demo::Size::chosen(scale, time);
     let scale = size.factor();
     if !(scale > 0.0 && scale.is_finite()) {
         return Err(Usage(format!(
