@@ -69,9 +69,12 @@ pub enum Command {
         #[arg(short = 't', long, default_value_t = 4, allow_negative_numbers = true,
               value_parser = clap::value_parser!(u32).range(2..=256))]
         threads: u32,
-        /// Size of its problem: 1 takes some seconds.
-        #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-        scale: f64,
+        /// For how long it works: 10, 2.5s, 2m [default: 8.5s].
+        #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
+        seconds: Option<Duration>,
+        /// Let it do an amount of work instead, however long that takes: 1 takes some seconds.
+        #[arg(long, allow_negative_numbers = true, conflicts_with = "seconds")]
+        scale: Option<f64>,
         /// Which one; `sbt demo list` tells what each shows.
         #[arg(default_value = "lu-block")]
         name: String,
@@ -219,6 +222,9 @@ pub enum Command {
         threads: u32,
         /// Size.
         scale: f64,
+        /// Work of that size again and again, for so long.
+        #[arg(long, value_name = "TIME", value_parser = value::seconds)]
+        seconds: Option<Duration>,
         /// One that hangs does so for longer, since somebody looks at it.
         #[arg(long)]
         patient: bool,
@@ -404,6 +410,9 @@ pub struct Options {
     /// No live screen: the program keeps the terminal.
     #[arg(long, overrides_with = "tui")]
     pub no_tui: bool,
+    /// Close the live screen when the program ends, without waiting for a key.
+    #[arg(long)]
+    pub exit_with_program: bool,
     /// Bold and dim text.
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,

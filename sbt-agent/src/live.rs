@@ -115,6 +115,8 @@ pub enum Watching {
     Ended {
         /// 128 + N for signal N.
         status: Option<u8>,
+        /// From the beginning of the program, or of watching it, to its end, ns.
+        ran_ns: u64,
     },
 }
 

@@ -48,6 +48,7 @@ pub mod signals;
 mod spinning;
 mod start;
 mod states;
+mod stay;
 mod stopped;
 mod taking;
 mod turns;

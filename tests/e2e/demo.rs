@@ -267,6 +267,31 @@ fn the_deadlock_names_who_is_missing() {
     assert_eq!(hang["arrived"].as_array().unwrap().len(), 3, "{report}");
 }
 
+/// How long a demo ran, ns.
+fn wall_ns(options: &[&str]) -> u64 {
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["demo"]);
+    command
+        .args(options)
+        .args(["--json", "--output"])
+        .arg(&json);
+    run(command).expect(0);
+    Report::read(&json).number("wall_ns")
+}
+
+#[test]
+fn a_demo_goes_on_for_the_time_that_it_is_given() {
+    needs_root!();
+    for name in ["lu-block", "water"] {
+        let ns = wall_ns(&[name, "--seconds=700ms"]);
+        assert!(ns >= 700_000_000, "{name}: {ns}");
+    }
+    // Long enough for a newcomer to see something move.
+    let ns = wall_ns(&[]);
+    assert!(ns >= 8_000_000_000, "{ns}");
+}
+
 #[test]
 fn threads_can_be_chosen() {
     needs_root!();
@@ -281,6 +306,9 @@ fn an_unknown_program_is_told_the_known_ones() {
     crate::harness::needs_nothing!();
     let finished = run(sbt_with(&["demo", "nonsense"])).expect(2);
     assert!(finished.one_line().contains("lu-block"), "{finished}");
+    let finished = run(sbt_with(&["demo", "--scale=1", "--seconds=1"])).expect(2);
+    let words = "cannot be used with '--seconds";
+    assert!(finished.stderr.contains(words), "{finished}");
     for scale in ["-3", "0", "nan"] {
         let finished = run(sbt_with(&["demo", "--scale", scale])).expect(2);
         assert!(finished.one_line().contains("above 0"), "{finished}");

@@ -68,6 +68,7 @@ mod run;
 mod sampling;
 mod scale;
 mod screen;
+mod screen_end;
 mod screen_leave;
 mod screen_look;
 mod settings;

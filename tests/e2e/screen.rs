@@ -98,6 +98,7 @@ fn shows_what_there_is_at_every_size() {
         assert!(terminal.look(vt100::Screen::hide_cursor), "at {size:?}");
         terminal.press("i");
         terminal.press("end 7\r");
+        terminal.leave_at_end();
         let after = terminal.leaves(7, &["ready", "end 7\nyou said end 7\n", "exit status 7"]);
         in_order(&after, &["BARRIERS", &site("SITE first"), "THREADS"]);
     }
@@ -437,6 +438,7 @@ fn a_site_gets_a_name_for_good() {
     assert_eq!(fs::read_to_string(&file).unwrap(), after);
     terminal.press("i");
     terminal.press("end 0\r");
+    terminal.leave_at_end();
     let (status, report) = terminal.finish_screen();
     assert_eq!(status, Some(0), "{report}");
     in_order(
@@ -474,6 +476,7 @@ fn the_program_gets_the_keyboard_and_gives_it_back() {
     terminal.press("i");
     // Pasted, as terminals do it.
     terminal.press("\x1b[200~end 3\x1b[201~\r");
+    terminal.leave_at_end();
     let (status, after) = terminal.finish_screen();
     assert_eq!(status, Some(3), "{after}");
     let said: Vec<&str> = after
@@ -505,6 +508,7 @@ fn no_key_is_lost() {
         .map(|number| format!("{number:08} {text}"))
         .collect();
     terminal.press(&format!("{}\rend 0\r", lines.join("\r")));
+    terminal.leave_at_end();
     let (status, after) = terminal.finish_screen();
     assert_eq!(status, Some(0), "{after}");
     // The echo of the next line comes in between.

@@ -181,11 +181,13 @@ fn a_program_that_dies() {
             signal,
         );
         let dead = format!("ended by signal {signal}");
+        terminal.leave_at_end();
         terminal.leaves(128 + signal, &["ready", &dead, &site("SITE first")]);
     }
     let talks = Talks::start();
     let terminal = open_on(&talks.0);
     talks.0.signal(libc::SIGKILL);
+    terminal.leave_at_end();
     terminal.leaves(0, &["ended", &site("SITE first")]);
 }
 
@@ -195,6 +197,7 @@ fn a_program_that_ends() {
     let arguments = ["rounds=1500", "base=2000", "status=6"];
     let terminal = Terminal::spawn(run_of(&[], "truth.c", &arguments), USUAL);
     terminal.shows_screen_with("moving");
+    terminal.leave_at_end();
     let after = terminal.leaves(6, &["done 6000\n", "exit status 6", "meet truth.c:"]);
     assert!(after.starts_with("ready\ncode "), "{after}");
 }
@@ -205,7 +208,9 @@ fn a_program_that_ends_at_once() {
     for (script, expected) in [("", 0), ("echo one; echo two >&2", 0), ("exit 9", 9)] {
         let mut command = sbt_for_tty(&["run", "--", "sh", "-c"]);
         command.arg(script);
-        let (status, shown) = Terminal::spawn(command, USUAL).finish();
+        let terminal = Terminal::spawn(command, USUAL);
+        terminal.leave_at_end();
+        let (status, shown) = terminal.finish();
         assert_eq!(status, Some(expected), "{shown}");
         let after = after_screen(&shown);
         if script.starts_with("echo") {
@@ -257,7 +262,7 @@ fn state(pid: u32) -> Option<char> {
 }
 
 #[track_caller]
-fn becomes(pid: u32, states: &str) {
+pub fn becomes(pid: u32, states: &str) {
     let is = |state: Option<char>| state.is_some_and(|state| states.contains(state));
     let found = eventually(LIMIT, || is(state(pid)).then_some(()));
     assert!(found.is_some(), "{pid} is {:?}, not {states}", state(pid));
@@ -265,7 +270,7 @@ fn becomes(pid: u32, states: &str) {
 
 /// Waits until the shell has the terminal, as it was before.
 #[track_caller]
-fn is_at_the_prompt(terminal: &Terminal) {
+pub fn is_at_the_prompt(terminal: &Terminal) {
     let back = eventually(LIMIT, || terminal.is_restored().then_some(()));
     assert!(back.is_some(), "not restored:\n{}", terminal.shown());
     terminal.press("echo the answer is $((40 + 2))\r");
@@ -274,7 +279,7 @@ fn is_at_the_prompt(terminal: &Terminal) {
 
 /// `sbt run` of `talks` in a shell, when there is something to see; the number of
 /// its process.
-fn runs_in_shell() -> (Terminal, u32) {
+pub fn runs_in_shell() -> (Terminal, u32) {
     let terminal = shell();
     terminal.press("\"$SBT\" run -- \"$TALKS\"\r");
     terminal.shows_screen_with("moving");
@@ -284,7 +289,7 @@ fn runs_in_shell() -> (Terminal, u32) {
 
 /// Stops sbt from its screen.
 #[track_caller]
-fn stop(terminal: &Terminal) {
+pub fn stop(terminal: &Terminal) {
     terminal.press(CTRL_Z);
     terminal.wait_until("left", |screen| !screen.alternate_screen());
     is_at_the_prompt(terminal);
@@ -314,6 +319,7 @@ fn ctrl_z_stops_and_fg_goes_on() {
     }
     terminal.press("i");
     terminal.press("end 4\r");
+    terminal.leave_at_end();
     terminal.wait_for("sbt used");
     is_at_the_prompt(&terminal);
     terminal.press("clear; echo status $?\r");
@@ -358,6 +364,7 @@ fn in_the_background_the_shell_keeps_the_terminal() {
     resume(&terminal);
     terminal.press("i");
     terminal.press("end 4\r");
+    terminal.leave_at_end();
     terminal.wait_for("exit status 4");
     is_at_the_prompt(&terminal);
 }

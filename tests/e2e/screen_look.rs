@@ -53,6 +53,7 @@ fn follows_the_size_of_the_window() {
     terminal.sees("q leave");
     terminal.press("i");
     terminal.press("end 0\r");
+    terminal.leave_at_end();
     assert_eq!(terminal.finish_screen().0, Some(0));
 }
 
@@ -80,7 +81,9 @@ fn the_program_is_told_the_size_that_it_has() {
 #[test]
 fn a_terminal_without_a_size() {
     needs_root!();
-    let terminal = Terminal::spawn(run_of(&[], "talks.c", &[]), (0, 0));
+    // Nothing can be seen on it.
+    let command = run_of(&["--exit-with-program"], "talks.c", &[]);
+    let terminal = Terminal::spawn(command, (0, 0));
     terminal.wait_for(ENTER);
     terminal.press("i");
     terminal.press("end 8\r");
@@ -108,6 +111,7 @@ fn drawn(variables: &[(&str, &str)], options: &[&str], name: &str) -> String {
     terminal.press("\u{6f22}\r");
     terminal.sees("you said");
     terminal.press("end 0\r");
+    terminal.leave_at_end();
     let (status, shown) = terminal.finish();
     assert_eq!(status, Some(0), "{shown}");
     shown.rsplit_once("\x1b[?1049l").unwrap().0.to_owned()
@@ -212,6 +216,7 @@ fn a_screen_while_output_goes_to_a_file() {
     let said = || fs::read_to_string(&out).unwrap().contains("you said hello");
     assert!(eventually(LIMIT, || said().then_some(())).is_some());
     terminal.press("end 2\r");
+    terminal.leave_at_end();
     let after = terminal.leaves(2, &["exit status 2", "BARRIERS"]);
     assert!(!after.contains("you said"), "{after}");
 }
@@ -266,6 +271,7 @@ fn names_of_threads_do_not_break_the_frame() {
         let (status, shown) = {
             terminal.press("i");
             terminal.press("end 0\r");
+            terminal.leave_at_end();
             terminal.finish()
         };
         assert_eq!(status, Some(0), "{shown}");
@@ -295,6 +301,7 @@ fn much_output_with_escape_sequences() {
     terminal.sees("the end");
     terminal.press("i");
     terminal.press("end 0\r");
+    terminal.leave_at_end();
     let (status, after) = terminal.finish_screen();
     assert_eq!(status, Some(0), "{}", after.len());
     assert!(after.starts_with("\x1b[2J\x1b[9;9H\x1b[31mred\x1b[0m"));

@@ -250,6 +250,7 @@ fn the_screen_shows_a_hang_by_itself() {
     terminal.sees("wait_for_byte standstill.c:");
     // It resolves itself, and the program ends.
     terminal.sees("A HANG, over after ");
+    terminal.leave_at_end();
     terminal.leaves(
         0,
         &[

@@ -432,6 +432,7 @@ fn who_starts_sbt_may_ignore_its_children() {
     let grep = ["grep", "^SigIgn:.*1....$", "/proc/self/status"].map(OsStr::new);
     run(ignoring(&grep)).expect(0);
     let mut screen = Terminal::spawn(for_tty(ignoring(&truth)), USUAL);
+    screen.leave_at_end();
     assert_eq!(screen.wait().code(), Some(7), "{}", screen.contents());
 }
 

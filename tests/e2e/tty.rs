@@ -257,6 +257,13 @@ impl Terminal {
         assert!(self.has_screen(), "no screen:\n{}", self.contents());
     }
 
+    /// Waits until the screen says that the program has ended, and leaves.
+    #[track_caller]
+    pub fn leave_at_end(&self) {
+        self.shows_screen_with("program ended");
+        self.press("q");
+    }
+
     /// Waits for the end of the command, whatever becomes of the terminal.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {

@@ -67,9 +67,10 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             options,
             as_root,
             threads,
+            seconds,
             scale,
             name,
-        } => watch::demo(&name, threads, scale, as_root, &options),
+        } => watch::demo(&name, threads, (scale, seconds), as_root, &options),
         Command::Hang { pid, children, to } => look_at(pid, children, &to),
         Command::Report {
             file,
@@ -135,10 +136,11 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             name,
             threads,
             scale,
+            seconds,
             patient,
         } => {
-            demo::run(&name, usize::try_from(threads)?, scale, patient)?;
-            Ok(0)
+            let size = demo::Size::chosen(Some(scale), seconds);
+            demo::run(&name, usize::try_from(threads)?, size, patient).map(|()| 0)
         }
     }
 }

@@ -36,11 +36,12 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Starts one of the programs that sbt has in it.
+/// Starts one of the programs that sbt has in it, which does an amount of work or goes on for a
+/// time.
 pub fn demo(
     name: &str,
     threads: u32,
-    scale: f64,
+    (scale, time): (Option<f64>, Option<Duration>),
     as_root: bool,
     options: &Options,
 ) -> anyhow::Result<u8> {
@@ -51,6 +52,8 @@ pub fn demo(
         return Ok(0);
     }
     demo::check(name).map_err(|error| Usage(format!("{error:#}")))?;
+    let size = demo::Size::chosen(scale, time);
+    let scale = size.factor();
     if !(scale > 0.0 && scale.is_finite()) {
         return Err(Usage(format!(
             "--scale {scale}: expected a number above 0, such as 0.5"
@@ -66,6 +69,9 @@ pub fn demo(
         threads.to_string().into(),
         scale.to_string().into(),
     ];
+    if let demo::Size::Time(time) = size {
+        program.push(format!("--seconds={}", time.as_secs_f64()).into());
+    }
     if hangs && look(options)?.is_some() {
         // Somebody wants to read what the screen has to say.
         program.push("--patient".into());

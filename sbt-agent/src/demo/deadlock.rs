@@ -14,20 +14,41 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::barrier::Barrier;
+use super::rounds::Size;
 use super::{random, say, scaled, team};
 
 const ROUNDS: usize = 400;
 /// Items that the short input lacks.
 const MISSING: usize = 50;
-/// How long it hangs: long enough for a monitor to find out, on a loaded machine too,
+/// How long it hangs: long enough for a monitor to find out, on a loaded machine too.
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
-/// and for somebody to read what that has found.
+/// The same at the least, where it hangs for a part of a time.
+const STUCK_AT_LEAST: Duration = Duration::from_secs(6);
+/// The same where somebody reads what a monitor has found.
 const PATIENT_LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(250);
 
+/// How long a thread has items to work on.
+#[derive(Clone, Copy)]
+enum Input {
+    /// For so many.
+    Items(usize),
+    /// Until this time.
+    Until(Instant),
+}
+
+impl Input {
+    fn has(self, item: usize) -> bool {
+        match self {
+            Self::Items(items) => item < items,
+            Self::Until(time) => Instant::now() < time,
+        }
+    }
+}
+
 struct Pipeline {
-    /// Items of each thread's input.
-    inputs: Vec<usize>,
+    /// Of each thread.
+    inputs: Vec<Input>,
     /// Items worked off by all threads together.
     done: Arc<AtomicU64>,
     barrier: Barrier,
@@ -36,18 +57,28 @@ struct Pipeline {
 }
 
 /// Runs into the deadlock; after some seconds in it, or if `patient` after a minute, the process
-/// ends with status 1.
-pub fn run(threads: usize, scale: f64, patient: bool) -> Result<String> {
+/// ends with status 1. Of a time the first third passes before the deadlock.
+pub fn run(threads: usize, size: Size, patient: bool) -> Result<String> {
     ensure!(threads > 1, "a deadlock needs at least two threads");
-    let rounds = scaled(ROUNDS, scale, 2 * MISSING);
-    let mut inputs = vec![rounds; threads];
-    inputs[threads / 2] -= MISSING;
+    let leaver = threads / 2;
+    let (inputs, rounds, limit) = match size {
+        Size::Scale(scale) => {
+            let rounds = scaled(ROUNDS, scale, 2 * MISSING);
+            let mut inputs = vec![Input::Items(rounds); threads];
+            inputs[leaver] = Input::Items(rounds - MISSING);
+            (inputs, format!(", {rounds} rounds"), STUCK_LIMIT)
+        }
+        Size::Time(time) => {
+            let mut inputs = vec![Input::Items(usize::MAX); threads];
+            inputs[leaver] = Input::Until(Instant::now() + time / 3);
+            (inputs, String::new(), (time / 3 * 2).max(STUCK_AT_LEAST))
+        }
+    };
     say(&format!(
-        "{threads} threads, {rounds} rounds; worker-{} will leave early",
-        threads / 2
+        "{threads} threads{rounds}; worker-{leaver} will leave early"
     ))?;
 
-    let limit = if patient { PATIENT_LIMIT } else { STUCK_LIMIT };
+    let limit = if patient { PATIENT_LIMIT } else { limit };
     let pipeline = Pipeline::new(inputs, 500_000)?;
     let done = Arc::clone(&pipeline.done);
     thread::Builder::new()
@@ -84,7 +115,7 @@ fn give_up(done: u64, limit: Duration) -> ! {
 }
 
 impl Pipeline {
-    fn new(inputs: Vec<usize>, effort: u64) -> Result<Self> {
+    fn new(inputs: Vec<Input>, effort: u64) -> Result<Self> {
         Ok(Self {
             barrier: Barrier::new(inputs.len())?,
             inputs,
@@ -95,7 +126,7 @@ impl Pipeline {
 
     fn run(&self) -> Result<()> {
         team::run("worker", self.inputs.len(), |me| {
-            for item in 0..self.inputs[me] {
+            for item in (0..).take_while(|item| self.inputs[me].has(*item)) {
                 self.process_item(me, item);
             }
         })
@@ -116,7 +147,7 @@ mod tests {
 
     #[test]
     fn equal_inputs_are_worked_off() {
-        let pipeline = Pipeline::new(vec![20; 3], 10).unwrap();
+        let pipeline = Pipeline::new(vec![Input::Items(20); 3], 10).unwrap();
         pipeline.run().unwrap();
         assert_eq!(pipeline.done.load(Ordering::Relaxed), 60);
     }

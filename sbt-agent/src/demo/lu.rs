@@ -11,9 +11,14 @@ use std::ops::Range;
 use anyhow::{Result, ensure};
 
 use super::barrier::Barrier;
+use super::rounds::{Rounds, Size};
 use super::shared::Shared;
 use super::{random, say, scaled, team};
 
+/// Rows and columns of one matrix,
+const N: usize = 3200;
+/// and of one of many, which are factored one after the other.
+const N_OF_MANY: usize = 1024;
 /// Rows factored per step: enough for the serial phase to be longer than a context switch.
 const PANEL: usize = 16;
 /// Relative to the largest elements, which are about `n`.
@@ -38,16 +43,23 @@ struct Lu {
 }
 
 /// Factors a matrix and checks the product of the factors; gives the check's outcome.
-pub fn run(layout: Layout, threads: usize, scale: f64) -> Result<String> {
-    let n = scaled(3200, scale.cbrt(), 2 * PANEL);
+pub fn run(layout: Layout, threads: usize, size: Size) -> Result<String> {
+    let (n, matrices) = match size {
+        Size::Scale(scale) => (scaled(N, scale.cbrt(), 2 * PANEL), Rounds::of(1)),
+        Size::Time(time) => (N_OF_MANY, Rounds::during(time)),
+    };
     let how = match layout {
         Layout::Block => "in blocks",
         Layout::Cyclic => "round robin",
     };
+    let times = match size {
+        Size::Scale(_) => String::new(),
+        Size::Time(_) => format!("{}, ", matrices.told("matrices")),
+    };
     say(&format!(
-        "LU factorisation, {n} x {n}, {threads} threads, rows {how}"
+        "LU factorisation, {n} x {n}, {times}{threads} threads, rows {how}"
     ))?;
-    Lu::new(n, threads, layout)?.factor()
+    Lu::new(n, threads, layout)?.factor(&matrices)
 }
 
 impl Lu {
@@ -61,13 +73,15 @@ impl Lu {
         })
     }
 
-    fn factor(mut self) -> Result<String> {
+    fn factor(mut self, matrices: &Rounds) -> Result<String> {
         team::run("lu", self.threads, |me| {
-            self.fill_rows(me);
-            for first in (0..self.n).step_by(PANEL) {
-                let panel = first..self.n.min(first + PANEL);
-                self.factor_pivot(me, panel.clone());
-                self.update_rows(me, panel);
+            for _ in matrices.by(me) {
+                self.fill_rows(me);
+                for first in (0..self.n).step_by(PANEL) {
+                    let panel = first..self.n.min(first + PANEL);
+                    self.factor_pivot(me, panel.clone());
+                    self.update_rows(me, panel);
+                }
             }
         })?;
         check(self.n, self.matrix.as_slice())
@@ -196,7 +210,8 @@ mod tests {
     fn both_layouts_factor_at_any_number_of_threads() {
         for layout in [Layout::Block, Layout::Cyclic] {
             for threads in [1, 2, 3, 5] {
-                Lu::new(75, threads, layout).unwrap().factor().unwrap();
+                let lu = Lu::new(75, threads, layout).unwrap();
+                lu.factor(&Rounds::of(2)).unwrap();
             }
         }
     }

@@ -15,8 +15,9 @@ use std::ops::Range;
 use anyhow::Result;
 
 use super::barrier::Barrier;
+use super::rounds::{Rounds, Size};
 use super::shared::Shared;
-use super::{lu, say, scaled, team};
+use super::{lu, say, team};
 
 const MATRICES: usize = 130;
 /// Blocks along each side.
@@ -46,17 +47,18 @@ struct LuBlocks {
 }
 
 /// Factors some matrices and checks the last product of factors; gives the check's outcome.
-pub fn run(panel: Panel, threads: usize, scale: f64) -> Result<String> {
-    let matrices = scaled(MATRICES, scale, 1);
+pub fn run(panel: Panel, threads: usize, size: Size) -> Result<String> {
+    let matrices = size.scaled_rounds(MATRICES);
     let how = match panel {
         Panel::Serial => "serial",
         Panel::Shared => "shared",
     };
     let n = BLOCKS * SIZE;
     say(&format!(
-        "LU factorisation in blocks, {matrices} times {n} x {n}, {threads} threads, panel {how}"
+        "LU factorisation in blocks, {n} x {n}, {}, {threads} threads, panel {how}",
+        matrices.told("matrices")
     ))?;
-    LuBlocks::new(BLOCKS, SIZE, threads, panel)?.factor(matrices)
+    LuBlocks::new(BLOCKS, SIZE, threads, panel)?.factor(&matrices)
 }
 
 impl LuBlocks {
@@ -71,9 +73,9 @@ impl LuBlocks {
         })
     }
 
-    fn factor(mut self, matrices: usize) -> Result<String> {
+    fn factor(mut self, matrices: &Rounds) -> Result<String> {
         team::run("lu", self.threads, |me| {
-            for _ in 0..matrices {
+            for _ in matrices.by(me) {
                 self.fill_blocks(me);
                 for step in 0..self.blocks {
                     self.factor_panel(me, step);
@@ -274,7 +276,7 @@ mod tests {
         for panel in [Panel::Serial, Panel::Shared] {
             for (blocks, size, threads) in [(1, 9, 2), (4, 16, 1), (5, 13, 3), (3, 7, 4)] {
                 let lu = LuBlocks::new(blocks, size, threads, panel).unwrap();
-                lu.factor(2).unwrap();
+                lu.factor(&Rounds::of(2)).unwrap();
             }
         }
     }

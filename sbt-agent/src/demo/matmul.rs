@@ -10,6 +10,7 @@ use std::ops::Range;
 use anyhow::{Result, ensure};
 
 use super::barrier::Barrier;
+use super::rounds::{Rounds, Size};
 use super::shared::Shared;
 use super::{random, say, scaled, team};
 
@@ -43,16 +44,18 @@ struct Matmul {
 }
 
 /// Multiplies and checks the last product; gives the check's outcome.
-pub fn run(deal: Deal, threads: usize, scale: f64) -> Result<String> {
-    let n = scaled(960, scale.cbrt(), 8);
+pub fn run(deal: Deal, threads: usize, size: Size) -> Result<String> {
+    let n = scaled(960, size.factor().cbrt(), 8);
+    let rounds = size.rounds(ROUNDS);
     let how = match deal {
         Deal::Even => "shared out evenly",
         Deal::Tiles => "dealt in tiles",
     };
     say(&format!(
-        "matrix product, {n} x {n}, {ROUNDS} rounds, {threads} threads, rows {how}"
+        "matrix product, {n} x {n}, {}, {threads} threads, rows {how}",
+        rounds.told("rounds")
     ))?;
-    let error = Matmul::new(n, threads, deal)?.multiply_all(ROUNDS)?;
+    let error = Matmul::new(n, threads, deal)?.multiply_all(&rounds)?;
     ensure!(
         error < TOLERANCE,
         "C x - A (B x) is {error:.1e} relative to n, more than rounding"
@@ -73,9 +76,9 @@ impl Matmul {
         })
     }
 
-    fn multiply_all(mut self, rounds: usize) -> Result<f64> {
+    fn multiply_all(mut self, rounds: &Rounds) -> Result<f64> {
         team::run("matmul", self.threads, |me| {
-            for round in 0..rounds {
+            for round in rounds.by(me) {
                 self.fill_operands(me, round);
                 self.multiply(me);
             }
@@ -182,7 +185,7 @@ mod tests {
         for deal in [Deal::Even, Deal::Tiles] {
             for threads in [1, 3, 4, 7] {
                 let matmul = Matmul::new(67, threads, deal).unwrap();
-                let error = matmul.multiply_all(2).unwrap();
+                let error = matmul.multiply_all(&Rounds::of(2)).unwrap();
                 assert!(error < TOLERANCE, "{error}");
             }
         }

@@ -24,9 +24,12 @@ mod molecules;
 mod ocean;
 mod radix;
 mod random;
+mod rounds;
 mod shared;
 mod team;
 mod water;
+
+pub use rounds::Size;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -38,6 +41,10 @@ pub const DEADLOCK: &str = "deadlock";
 
 /// and after how long of that a monitor may say so: it does so for long enough then.
 pub const HANG_TIME: Duration = Duration::from_secs(2);
+
+/// For how long a program runs unless the user says otherwise: something moves on the live screen
+/// for long enough to read it.
+pub const TIME: Duration = Duration::from_millis(8500);
 
 /// Name of each program, and in one line what one will see in it.
 pub const NAMES: &[(&str, &str)] = &[
@@ -94,30 +101,31 @@ pub const NAMES: &[(&str, &str)] = &[
 
 /// Runs the program `name` with `threads` threads, the caller being one of them.
 ///
-/// `scale` is the amount of work against the default, which takes about 5 s on two CPUs. Prints a
+/// `size` is how much it does: a scale of 1 takes some seconds on two CPUs. Prints a
 /// line with the problem's size first and one with the outcome of its check at the end. It is an
 /// error if there is no such program or if its result is wrong. `deadlock` does not return: it
 /// ends the process with status 1, if `patient` after a minute.
-pub fn run(name: &str, threads: usize, scale: f64, patient: bool) -> Result<()> {
+pub fn run(name: &str, threads: usize, size: Size, patient: bool) -> Result<()> {
     ensure!(threads > 0, "a program needs at least one thread");
+    let scale = size.factor();
     ensure!(
         scale.is_finite() && scale > 0.0,
         "the scale must be above 0, not {scale}"
     );
     let start = Instant::now();
     let verdict = match name {
-        "lu-block" => lu::run(lu::Layout::Block, threads, scale),
-        "lu-cyclic" => lu::run(lu::Layout::Cyclic, threads, scale),
-        "lu-serial" => lu_blocks::run(lu_blocks::Panel::Serial, threads, scale),
-        "lu-parallel" => lu_blocks::run(lu_blocks::Panel::Shared, threads, scale),
-        "matmul" => matmul::run(matmul::Deal::Even, threads, scale),
-        "matmul-tiles" => matmul::run(matmul::Deal::Tiles, threads, scale),
-        "radix" => radix::run(radix::Sum::Tree, threads, scale),
-        "radix-flat" => radix::run(radix::Sum::Flat, threads, scale),
-        "ocean" => ocean::run(threads, scale),
-        "water" => water::run(water::Deal::Block, threads, scale),
-        "water-folded" => water::run(water::Deal::Folded, threads, scale),
-        DEADLOCK => deadlock::run(threads, scale, patient),
+        "lu-block" => lu::run(lu::Layout::Block, threads, size),
+        "lu-cyclic" => lu::run(lu::Layout::Cyclic, threads, size),
+        "lu-serial" => lu_blocks::run(lu_blocks::Panel::Serial, threads, size),
+        "lu-parallel" => lu_blocks::run(lu_blocks::Panel::Shared, threads, size),
+        "matmul" => matmul::run(matmul::Deal::Even, threads, size),
+        "matmul-tiles" => matmul::run(matmul::Deal::Tiles, threads, size),
+        "radix" => radix::run(radix::Sum::Tree, threads, size),
+        "radix-flat" => radix::run(radix::Sum::Flat, threads, size),
+        "ocean" => ocean::run(threads, size),
+        "water" => water::run(water::Deal::Block, threads, size),
+        "water-folded" => water::run(water::Deal::Folded, threads, size),
+        DEADLOCK => deadlock::run(threads, size, patient),
         _ => return check(name),
     }
     .with_context(|| format!("demo {name}"))?;
@@ -164,20 +172,32 @@ mod tests {
     #[test]
     fn every_name_runs_and_checks_its_result() {
         for (name, _) in NAMES.iter().filter(|(name, _)| *name != "deadlock") {
-            run(name, 3, 1e-4, false).unwrap();
+            run(name, 3, Size::Scale(1e-4), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_name_runs_for_a_time() {
+        let time = Duration::from_millis(300);
+        for (name, _) in NAMES.iter().filter(|(name, _)| *name != DEADLOCK) {
+            let begin = Instant::now();
+            run(name, 3, Size::Time(time), false).unwrap();
+            assert!(begin.elapsed() >= time, "{name}");
         }
     }
 
     #[test]
     fn an_unknown_name_is_told_the_known_ones() {
-        let error = run("lu", 4, 1.0, false).unwrap_err().to_string();
+        let error = run("lu", 4, Size::Scale(1.0), false)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("lu-block, lu-cyclic"), "{error}");
     }
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(run("matmul", 0, 1.0, false).is_err());
-        assert!(run("matmul", 1, 0.0, false).is_err());
-        assert!(run("matmul", 1, f64::NAN, false).is_err());
+        assert!(run("matmul", 0, Size::Scale(1.0), false).is_err());
+        assert!(run("matmul", 1, Size::Scale(0.0), false).is_err());
+        assert!(run("matmul", 1, Size::Scale(f64::NAN), false).is_err());
     }
 }

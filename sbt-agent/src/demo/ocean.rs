@@ -16,8 +16,9 @@ use anyhow::{Result, ensure};
 
 use super::barrier::Barrier;
 use super::grid::{self, BLACK, Field, RED};
+use super::rounds::{Rounds, Size};
 use super::shared::Shared;
-use super::{say, scaled, team};
+use super::{say, team};
 
 /// Cells per side, edges included; even.
 const SIDE: usize = 2048;
@@ -43,14 +44,15 @@ struct Ocean {
 }
 
 /// Runs the time steps and compares with the exact result; gives the check's outcome.
-pub fn run(threads: usize, scale: f64) -> Result<String> {
-    let steps = scaled(STEPS, scale, 1);
+pub fn run(threads: usize, size: Size) -> Result<String> {
+    let steps = size.scaled_rounds(STEPS);
     say(&format!(
-        "ocean, {SIDE} x {SIDE} cells, {steps} time steps, {threads} threads"
+        "ocean, {SIDE} x {SIDE} cells, {}, {threads} threads",
+        steps.told("time steps")
     ))?;
-    let error = Ocean::new(SIDE, threads)?.simulate(steps)?;
+    let error = Ocean::new(SIDE, threads)?.simulate(&steps)?;
     ensure!(
-        error < TOLERANCE * (steps + 1) as f64,
+        error < TOLERANCE * (steps.done() + 1) as f64,
         "{error:.1e} off the exact result"
     );
     Ok(format!("{error:.1e} off the exact result"))
@@ -70,10 +72,10 @@ impl Ocean {
     }
 
     /// Largest error against the exact result; it is an error if a step does not converge.
-    fn simulate(mut self, steps: usize) -> Result<f64> {
+    fn simulate(mut self, steps: &Rounds) -> Result<f64> {
         team::run("ocean", self.threads, |me| {
             self.fill_grid(me);
-            for _ in 0..steps {
+            for _ in steps.by(me) {
                 if !self.time_step(me) {
                     return;
                 }
@@ -84,7 +86,7 @@ impl Ocean {
             residual < TOLERANCE,
             "no convergence: the residual is still {residual:.1e}"
         );
-        Ok(self.error(steps))
+        Ok(self.error(steps.done()))
     }
 
     /// Whether it converged; all threads get the same answer.
@@ -264,14 +266,16 @@ mod tests {
     #[test]
     fn the_wave_decays_as_it_should() {
         for threads in [1, 3, 4] {
-            let error = Ocean::new(50, threads).unwrap().simulate(5).unwrap();
+            let ocean = Ocean::new(50, threads).unwrap();
+            let error = ocean.simulate(&Rounds::of(5)).unwrap();
             assert!(error < 6.0 * TOLERANCE, "{error}");
         }
     }
 
     #[test]
     fn more_threads_than_rows() {
-        let error = Ocean::new(6, 7).unwrap().simulate(2).unwrap();
+        let ocean = Ocean::new(6, 7).unwrap();
+        let error = ocean.simulate(&Rounds::of(2)).unwrap();
         assert!(error < 3.0 * TOLERANCE, "{error}");
     }
 }

@@ -10,8 +10,9 @@ use std::ops::Range;
 use anyhow::{Result, ensure};
 
 use super::barrier::Barrier;
+use super::rounds::{Rounds, Size};
 use super::shared::Shared;
-use super::{random, say, scaled, team};
+use super::{random, say, team};
 
 /// Keys per sort: so many that a thread's work outweighs the barriers, and so few that the tree
 /// sum is not lost beside it.
@@ -56,16 +57,17 @@ struct Radix {
 }
 
 /// Sorts and checks the result; gives the check's outcome.
-pub fn run(sum: Sum, threads: usize, scale: f64) -> Result<String> {
-    let sorts = scaled(SORTS, scale, 1);
+pub fn run(sum: Sum, threads: usize, size: Size) -> Result<String> {
+    let sorts = size.scaled_rounds(SORTS);
     let how = match sum {
         Sum::Tree => "along a tree",
         Sum::Flat => "by ranges of digits",
     };
     say(&format!(
-        "radix sort, {sorts} times {KEYS} keys, {threads} threads, counts summed {how}"
+        "radix sort, {KEYS} keys, {}, {threads} threads, counts summed {how}",
+        sorts.told("sorts")
     ))?;
-    Radix::new(KEYS, threads, sum)?.sort(sorts)?;
+    Radix::new(KEYS, threads, sum)?.sort(&sorts)?;
     Ok("sorted, same keys".to_owned())
 }
 
@@ -83,11 +85,11 @@ impl Radix {
         })
     }
 
-    /// Sorts new keys so many times; it is an error if the last result is wrong.
-    fn sort(mut self, sorts: usize) -> Result<()> {
+    /// Sorts new keys again and again; it is an error if the last result is wrong.
+    fn sort(mut self, sorts: &Rounds) -> Result<()> {
         let levels = levels(self.threads);
         team::run("radix", self.threads, |me| {
-            for sort in 0..sorts {
+            for sort in sorts.by(me) {
                 self.fill_keys(me, sort);
                 // An even number of passes: they end where they began.
                 let [mut from, mut to] = self.keys.each_ref();
@@ -102,7 +104,7 @@ impl Radix {
                 }
             }
         })?;
-        let first = self.first_key(sorts.saturating_sub(1));
+        let first = self.first_key(sorts.done() - 1);
         let made = (first..first + self.len as u64).map(random::mix);
         let sorted = self.keys[0].as_slice();
         ensure!(sorted.is_sorted(), "the keys are not in order");
@@ -300,7 +302,10 @@ mod tests {
     fn sorts_at_any_number_of_threads() {
         for sum in [Sum::Tree, Sum::Flat] {
             for threads in 1..=9 {
-                Radix::new(5000, threads, sum).unwrap().sort(2).unwrap();
+                Radix::new(5000, threads, sum)
+                    .unwrap()
+                    .sort(&Rounds::of(2))
+                    .unwrap();
             }
         }
     }

@@ -11,13 +11,15 @@
 //! Verlet steps.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
 
 use super::barrier::Barrier;
 use super::molecules::{self, Space, Vector};
+use super::rounds::{Rounds, Size};
 use super::shared::Shared;
-use super::{say, scaled, team};
+use super::{say, team};
 
 /// Molecules along each edge of the initial lattice.
 const EDGE: usize = 16;
@@ -28,8 +30,6 @@ const DT: f64 = 0.002;
 const DRIFT_TOLERANCE: f64 = 0.01;
 /// Of momentum and force sums, and of forces against those computed serially.
 const ROUNDING: f64 = 1e-8;
-const KINETIC: usize = 0;
-const POTENTIAL: usize = 1;
 
 /// Which molecules a thread pairs with those before them.
 #[derive(Clone, Copy)]
@@ -43,7 +43,6 @@ pub enum Deal {
 struct Water {
     space: Space,
     count: usize,
-    steps: usize,
     threads: usize,
     deal: Deal,
     positions: Shared<Vector>,
@@ -51,40 +50,41 @@ struct Water {
     forces: Shared<Vector>,
     /// Per thread, the forces on all molecules that its pairs exert.
     partial: Shared<Vector>,
-    /// Per step, kind and thread.
-    energies: Shared<f64>,
+    /// What each thread has added to the kinetic and the potential energy of each step, in turns.
+    /// A thread locks its own list only, until all are done.
+    energies: Vec<Mutex<Vec<f64>>>,
     barrier: Barrier,
 }
 
 /// Runs the time steps and checks what is conserved; gives the check's outcome.
-pub fn run(deal: Deal, threads: usize, scale: f64) -> Result<String> {
-    let steps = scaled(STEPS, scale, 1);
+pub fn run(deal: Deal, threads: usize, size: Size) -> Result<String> {
+    let steps = size.scaled_rounds(STEPS);
     let how = match deal {
         Deal::Block => "in blocks",
         Deal::Folded => "folded",
     };
     say(&format!(
-        "water, {} molecules, {steps} time steps, {threads} threads, pairs {how}",
-        EDGE.pow(3)
+        "water, {} molecules, {}, {threads} threads, pairs {how}",
+        EDGE.pow(3),
+        steps.told("time steps")
     ))?;
-    let drift = Water::new(EDGE, steps, threads, deal)?.simulate()?;
+    let drift = Water::new(EDGE, threads, deal)?.simulate(&steps)?;
     Ok(format!("energy within {:.2} %", 100.0 * drift))
 }
 
 impl Water {
-    fn new(edge: usize, steps: usize, threads: usize, deal: Deal) -> Result<Self> {
+    fn new(edge: usize, threads: usize, deal: Deal) -> Result<Self> {
         let (space, count) = (Space::new(edge), edge.pow(3));
         let water = Self {
             space,
             count,
-            steps,
             threads,
             deal,
             positions: Shared::new(count, [0.0; 3]),
             velocities: Shared::new(count, [0.0; 3]),
             forces: Shared::new(count, [0.0; 3]),
             partial: Shared::new(threads * count, [0.0; 3]),
-            energies: Shared::new(steps * 2 * threads, 0.0),
+            energies: (0..threads).map(|_| Mutex::default()).collect(),
             barrier: Barrier::new(threads)?,
         };
         let (positions, velocities) = molecules::lattice(edge);
@@ -100,17 +100,17 @@ impl Water {
     }
 
     /// Largest relative change of the energy; it is an error if anything is not conserved.
-    fn simulate(mut self) -> Result<f64> {
+    fn simulate(self, steps: &Rounds) -> Result<f64> {
         team::run("water", self.threads, |me| {
             self.pair_forces(me);
             self.reduce_forces(me);
-            for step in 0..self.steps {
+            for _ in steps.by(me) {
                 self.predict(me);
                 self.pair_forces(me);
                 self.reduce_forces(me);
                 self.correct(me);
-                self.kinetic_energy(me, step);
-                self.potential_energy(me, step);
+                self.kinetic_energy(me);
+                self.potential_energy(me);
             }
         })?;
         self.check()
@@ -189,16 +189,16 @@ impl Water {
     }
 
     #[inline(never)]
-    fn kinetic_energy(&self, me: usize, step: usize) {
+    fn kinetic_energy(&self, me: usize) {
         // SAFETY: this phase uses them in this way only.
         let (_, velocities, _) = unsafe { self.mine(me) };
         let twice: f64 = velocities.iter().flatten().map(|v| v * v).sum();
-        self.record(me, step, KINETIC, 0.5 * twice);
+        self.record(me, 0.5 * twice);
         self.barrier.wait();
     }
 
     #[inline(never)]
-    fn potential_energy(&self, me: usize, step: usize) {
+    fn potential_energy(&self, me: usize) {
         // SAFETY: nobody moves molecules in this phase.
         let positions = unsafe { self.positions.read(0..self.count) };
         let mut sum = 0.0;
@@ -207,7 +207,7 @@ impl Water {
                 sum += self.space.energy(&positions[i], other);
             }
         }
-        self.record(me, step, POTENTIAL, sum);
+        self.record(me, sum);
         self.barrier.wait();
     }
 
@@ -231,10 +231,26 @@ impl Water {
         }
     }
 
-    fn record(&self, me: usize, step: usize, kind: usize, energy: f64) {
-        let place = (2 * step + kind) * self.threads + me;
-        // SAFETY: only thread `me` uses this place before the end.
-        unsafe { self.energies.set(place, energy) }
+    fn record(&self, me: usize, energy: f64) {
+        let mut mine = self.energies[me]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        mine.push(energy);
+    }
+
+    /// Kinetic and potential energy of each step, over all threads.
+    fn energies(self) -> Vec<[f64; 2]> {
+        let mut steps = Vec::new();
+        for list in self.energies {
+            let list = list.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let (list, _) = list.as_chunks();
+            steps.resize(list.len(), [0.0; 2]);
+            for (sum, [kinetic, potential]) in steps.iter_mut().zip(list) {
+                sum[0] += kinetic;
+                sum[1] += potential;
+            }
+        }
+        steps
     }
 
     fn part(&self, me: usize) -> Range<usize> {
@@ -259,7 +275,7 @@ impl Water {
         me * self.count..(me + 1) * self.count
     }
 
-    fn check(&mut self) -> Result<f64> {
+    fn check(mut self) -> Result<f64> {
         let (positions, forces) = (self.positions.as_slice(), self.forces.as_slice());
         for molecule in (0..5).map(|sample| sample * (self.count - 1) / 4) {
             let serial = self.space.force_on(molecule, positions);
@@ -275,14 +291,10 @@ impl Water {
                 "the total {what} is {total:.1e}"
             );
         }
-        let energies = self.energies.as_slice();
-        let kinetic: f64 = energies[..self.threads].iter().sum();
-        let totals: Vec<f64> = energies
-            .chunks_exact(2 * self.threads)
-            .map(|step| step.iter().sum())
-            .collect();
-        let change = |total: &f64| (total - totals[0]).abs() / kinetic;
-        let drift = totals.iter().map(change).fold(0.0, f64::max);
+        let energies = self.energies();
+        let [kinetic, potential] = energies.first().copied().unwrap_or_default();
+        let change = |[k, p]: &[f64; 2]| (k + p - kinetic - potential).abs() / kinetic;
+        let drift = energies.iter().map(change).fold(0.0, f64::max);
         ensure!(
             drift < DRIFT_TOLERANCE,
             "the energy changes by {drift:.1e} of the kinetic energy"
@@ -301,15 +313,15 @@ mod tests {
     fn energy_and_momentum_are_conserved() {
         for deal in DEALS {
             for threads in [1, 3, 4] {
-                let water = Water::new(6, 50, threads, deal).unwrap();
-                water.simulate().unwrap();
+                let water = Water::new(6, threads, deal).unwrap();
+                water.simulate(&Rounds::of(50)).unwrap();
             }
         }
     }
 
     #[test]
     fn a_wrong_force_is_found() {
-        let mut water = Water::new(6, 1, 1, Deal::Block).unwrap();
+        let water = Water::new(6, 1, Deal::Block).unwrap();
         water.predict(0);
         water.pair_forces(0);
         // Left out: reduce_forces.
@@ -320,7 +332,7 @@ mod tests {
     fn every_molecule_is_paired_once() {
         for deal in DEALS {
             for (edge, threads) in [(3, 4), (4, 4), (2, 5), (1, 3)] {
-                let water = Water::new(edge, 1, threads, deal).unwrap();
+                let water = Water::new(edge, threads, deal).unwrap();
                 let mut all: Vec<usize> = (0..threads).flat_map(|me| water.paired(me)).collect();
                 all.sort_unstable();
                 assert_eq!(all, (0..water.count).collect::<Vec<_>>());
@@ -331,7 +343,7 @@ mod tests {
     #[test]
     fn folded_gives_all_the_same_number_of_pairs() {
         let pairs = |deal: Deal| -> Vec<usize> {
-            let water = Water::new(4, 1, 4, deal).unwrap();
+            let water = Water::new(4, 4, deal).unwrap();
             (0..4).map(|me| water.paired(me).sum()).collect()
         };
         assert_eq!(pairs(Deal::Folded), [504; 4]);

@@ -229,7 +229,7 @@ pub const PAGES: [Page; 14] = [
                     Example("One that hangs:", "sbt demo deadlock"),
                     Example(
                         "A longer one with eight threads:",
-                        "sbt demo -t 8 --scale 4 water",
+                        "sbt demo -t 8 --seconds 30 water",
                     ),
                 ],
             },

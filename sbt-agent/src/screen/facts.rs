@@ -37,8 +37,13 @@ pub enum Motion {
         /// ns.
         ns: u64,
     },
-    /// The program has ended, with this status if it is known.
-    Ended(Option<u8>),
+    /// The program has ended.
+    Ended {
+        /// If it is known.
+        status: Option<u8>,
+        /// From the beginning of the program, or of watching it, to its end, ns.
+        ran_ns: u64,
+    },
 }
 
 /// A program is said to be silent after this, ns.
@@ -49,7 +54,7 @@ const UNUSUAL_NS: u64 = 2_000_000_000;
 /// Whether the program moves.
 pub fn motion(snapshot: &Snapshot) -> Motion {
     match snapshot.watching {
-        Watching::Ended { status } => return Motion::Ended(status),
+        Watching::Ended { status, ran_ns } => return Motion::Ended { status, ran_ns },
         Watching::Off { since_ns } => {
             let ns = snapshot.now_ns.saturating_sub(since_ns);
             return Motion::Off { ns };

@@ -9,7 +9,7 @@ use ratatui::{
 };
 
 use super::{
-    NOTICE_NS, State, replay,
+    NOTICE_NS, State, ended, replay,
     tabs::{HANG, HELP, Hint, Tab},
     words::{self, fit, put, width},
 };
@@ -172,7 +172,10 @@ impl State {
     fn hints(&self, snapshot: &Snapshot, columns: usize) -> Vec<Hint> {
         let mut hints = self.tabs[self.current].hints();
         if let Some(replay) = &snapshot.replay {
-            return fitting(replay::hints(hints, replay), columns);
+            return fitting(replay::hints(hints, replay), &OUT, columns);
+        }
+        if ended::is_over(snapshot) {
+            return fitting(ended::hints(hints), &OUT[1..], columns);
         }
         if self.current != HANG && self.tabs[HANG].is_alarming(snapshot) {
             hints.insert(0, ("!", "who is missing"));
@@ -189,7 +192,7 @@ impl State {
             hints.push(("p", "pause"));
         }
         hints.extend([("w", "save"), ("r", "reset")]);
-        fitting(hints, columns)
+        fitting(hints, &OUT, columns)
     }
 
     pub(super) fn ask_name(&mut self, snapshot: &Snapshot) {
@@ -258,9 +261,11 @@ impl State {
     }
 }
 
+/// The keys that always have a place.
+const OUT: [Hint; 2] = [("q", "leave"), ("?", "help")];
+
 /// As many keys as fit, and the way out.
-fn fitting(mut hints: Vec<Hint>, columns: usize) -> Vec<Hint> {
-    let out = [("q", "leave"), ("?", "help")];
+fn fitting(mut hints: Vec<Hint>, out: &[Hint], columns: usize) -> Vec<Hint> {
     let length = |(key, what): &Hint| width(key) + width(what) + 3;
     let mut room = columns.saturating_sub(out.iter().map(length).sum());
     hints.retain(|hint| {

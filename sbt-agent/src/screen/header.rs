@@ -1,5 +1,6 @@
 //! The two lines on top: whether the program moves, and where time goes.
 
+use nix::sys::signal::Signal;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -8,6 +9,7 @@ use ratatui::{
 };
 
 use super::{
+    ended,
     facts::{self, Motion},
     look::Look,
     replay,
@@ -57,7 +59,7 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
         Motion::Silent { unusual: true, .. } | Motion::Hangs { .. } | Motion::Slow { .. } => {
             String::new()
         }
-        Motion::Moving | Motion::Ended(_) | Motion::Off { .. } => {
+        Motion::Moving | Motion::Ended { .. } | Motion::Off { .. } => {
             // All of the efficiency is worth more than the oldest bars.
             let needed = efficiency(snapshot, look).map_or(0, |texts| width(&texts[0]) + 3);
             let room = columns.saturating_sub(needed).min(most);
@@ -111,18 +113,35 @@ fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
             format!("{} not watching for {}", look.pick("◼", "#"), since(ns)),
             look.alarm(),
         ),
-        Motion::Ended(status) => {
+        Motion::Ended { status, ran_ns } => {
             let (text, style) = match status {
                 Some(0) => ("ended, status 0".into(), look.good()),
-                Some(status @ 129..=192) => {
-                    (format!("ended by signal {}", status - 128), look.alarm())
-                }
+                Some(status @ 129..=192) => (
+                    format!("ended by signal {}", signal(status - 128)),
+                    look.alarm(),
+                ),
                 Some(status) => (format!("ended, status {status}"), look.alarm()),
                 None => ("ended".into(), look.bold()),
+            };
+            // Rounded, as the report that follows tells it.
+            let ran = since(ran_ns.saturating_add(50_000_000));
+            let text = match status {
+                _ if !ended::is_over(snapshot) => text,
+                Some(_) => format!("program {text}, {ran}"),
+                // When it began is not known.
+                None => format!("program {text}, watched for {ran}"),
             };
             (format!("{} {text}", look.pick("◼", "#")), style)
         }
     }
+}
+
+/// A signal, with its name if it has one: `9 (SIGKILL)`.
+fn signal(number: u8) -> String {
+    Signal::try_from(i32::from(number)).map_or_else(
+        |_| number.to_string(),
+        |signal| format!("{number} ({signal})"),
+    )
 }
 
 /// A fact, and how easily it is left out: 0 never, others the higher the sooner.
@@ -145,8 +164,10 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let lost = report.lost_events;
     let threads = report.threads.iter().map(|thread| thread.threads).sum();
     let moment = match &snapshot.replay {
-        Some(replay) => replay::position(replay, look),
-        None => clock(snapshot.now_ns),
+        Some(replay) => Some(replay::position(replay, look)),
+        // The mark says how long the program ran.
+        None if ended::is_over(snapshot) => None,
+        None => Some(clock(snapshot.now_ns)),
     };
     // Where watching costs much, by which way it is done and how much is said early.
     let [cost_at, backend_at] = if report.backend == "ebpf" {
@@ -157,7 +178,6 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.pid), plain),
         (3, plural(threads, "thread"), plain),
-        (0, moment, plain),
         (1, rate, plain),
         if lost > 0 {
             (0, format!("lost {}", count(lost)), look.alarm())
@@ -171,6 +191,9 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     if snapshot.replay.is_some() {
         // What sbt uses now is not what it used then.
         facts.retain(|fact| fact.0 != 8);
+    }
+    if let Some(moment) = moment {
+        facts.insert(2, (0, moment, plain));
     }
     if paused {
         facts.insert(0, (0, "PAUSED".into(), look.alarm()));
@@ -306,7 +329,8 @@ fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
 
 fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let Some(pct) = snapshot.report.thread_time.idle_pct else {
-        return "not measured yet where time goes".into();
+        let so_far = if ended::is_over(snapshot) { "" } else { " yet" };
+        return format!("not measured{so_far} where time goes");
     };
     let whole = format!("{pct:.0} % of thread time waits");
     let Some(site) = facts::worst(snapshot) else {

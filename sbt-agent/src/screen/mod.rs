@@ -10,6 +10,7 @@ use ratatui::{
 
 use crate::live::{Request, Snapshot};
 
+mod ended;
 mod facts;
 mod footer;
 mod grid;
@@ -124,6 +125,10 @@ impl State {
             Constraint::Length(1),
         ])
         .areas(area);
+        if ended::is_over(snapshot) {
+            // Nobody reads what is typed any more, and all there is to show is the end.
+            (self.typing, self.paused) = (None, None);
+        }
         header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
         self.body = body;
         let shown = self.paused.as_deref().unwrap_or(snapshot);
@@ -160,11 +165,17 @@ impl State {
         if let (Some((_, since_ns)), Some(_)) = (&mut self.notice, &snapshot.notice) {
             *since_ns = 0;
         }
-        if self.typing.is_some() {
+        let is_over = ended::is_over(snapshot);
+        if self.typing.is_some() && !is_over {
             return self.type_key(key);
         }
         if self.dialog.is_some() {
             return self.dialog_key(key);
+        }
+        if is_over {
+            let open = self.is_open();
+            return ended::action(key, open)
+                .map_or_else(Vec::new, |action| self.act(action, snapshot));
         }
         if snapshot.replay.is_none() {
             return keys::action(key).map_or_else(Vec::new, |action| self.act(action, snapshot));
@@ -209,6 +220,13 @@ impl State {
             _ => return self.pass_on(action, snapshot),
         }
         Vec::new()
+    }
+
+    /// Whether the tab shows details, or not all of its rows.
+    fn is_open(&mut self) -> bool {
+        let tab = &mut self.tabs[self.current];
+        let filters = tab.filter().is_some_and(|text| !text.is_empty());
+        filters || tab.hints().iter().any(|(key, _)| *key == "Esc")
     }
 
     /// Shows a tab, if it is there.

@@ -386,7 +386,10 @@ pub fn hanging() -> Snapshot {
 /// The program is over.
 pub fn ended() -> Snapshot {
     let mut snapshot = imbalanced();
-    snapshot.watching = Watching::Ended { status: Some(139) };
+    snapshot.watching = Watching::Ended {
+        status: Some(139),
+        ran_ns: snapshot.report.wall_ns,
+    };
     snapshot.doing.fill(Doing::Ended);
     snapshot.report.ended = true;
     snapshot.report.exit_status = Some(139);

@@ -298,6 +298,49 @@ fn where_watching_costs_much_that_is_said_in_small_windows_too() {
 }
 
 #[test]
+fn the_first_line_says_how_the_program_ended_and_how_long_it_ran() {
+    let first = |status, ran_ns| {
+        let mut sample = samples::ended();
+        sample.watching = Watching::Ended { status, ran_ns };
+        let text = Shown::new(sample, (100, 30), LOOK).text();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    for (status, said) in [
+        (Some(0), " ◼ program ended, status 0, 12.4 s  ./lu "),
+        (Some(3), " ◼ program ended, status 3, 12.4 s  ./lu "),
+        (
+            Some(137),
+            " ◼ program ended by signal 9 (SIGKILL), 12.4 s  ./lu ",
+        ),
+        (
+            Some(128 + 40),
+            " ◼ program ended by signal 40, 12.4 s  ./lu ",
+        ),
+        (None, " ◼ program ended, watched for 12.4 s  ./lu "),
+    ] {
+        let line = first(status, 12_360_000_000);
+        assert!(line.starts_with(said), "{line}");
+        assert!(
+            line.contains(" episodes") && !line.contains("00:12"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn of_a_program_that_has_ended_nothing_is_still_to_come() {
+    let mut sample = samples::empty();
+    sample.watching = Watching::Ended {
+        status: Some(0),
+        ran_ns: 2_000_000,
+    };
+    let text = Shown::new(sample, (80, 24), LOOK).text();
+    assert!(text.contains("program ended, status 0, 0.0 s"), "{text}");
+    assert!(text.contains("No barrier was used."), "{text}");
+    assert!(!text.contains(" yet"), "{text}");
+}
+
+#[test]
 fn without_a_hang_there_is_no_such_tab() {
     let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
     assert!(!shown.text().contains("Hang"));

@@ -35,6 +35,8 @@ pub struct Observer {
     level: usize,
     /// When the probes went off, if they are.
     pub off_ns: Option<u64>,
+    /// When the program began, or watching it, if the sums were set to zero since.
+    began_ns: Option<u64>,
     gaps: Vec<(u64, u64)>,
     pace: VecDeque<u32>,
     step: u64,
@@ -56,6 +58,7 @@ impl Observer {
             heard_ns: origin_ns,
             level: 1,
             off_ns: None,
+            began_ns: None,
             gaps: Vec::new(),
             pace: VecDeque::from([0]),
             step: 0,
@@ -114,6 +117,11 @@ impl Observer {
     /// Those lines.
     pub fn into_told(self) -> impl Iterator<Item = String> {
         self.told.into_iter()
+    }
+
+    /// The sums are set to zero; they began at `start_ns` until now.
+    pub fn reset(&mut self, start_ns: u64) {
+        self.began_ns.get_or_insert(start_ns);
     }
 
     /// The probes are on again.
@@ -183,8 +191,12 @@ impl Observer {
         let order = Order::new(model);
         let present = order.sorted(present);
         let watching = if report.ended {
-            let status = report.exit_status;
-            Watching::Ended { status }
+            Watching::Ended {
+                status: report.exit_status,
+                ran_ns: self
+                    .began_ns
+                    .map_or(report.wall_ns, |began_ns| now_ns.saturating_sub(began_ns)),
+            }
         } else if let Some(off_ns) = self.off_ns {
             let since_ns = self.since_origin(off_ns);
             Watching::Off { since_ns }

@@ -30,8 +30,14 @@ pub struct Signals {
 }
 
 impl Drop for Signals {
-    /// From here on they do again what they always do.
+    /// From here on they do again what they always do. What has come and was not heard asked sbt
+    /// to end, which it does: a terminal that goes away is often noticed before its SIGHUP.
     fn drop(&mut self) {
+        let fd = match &self.fd {
+            AsyncFdLater::Raw(raw) => raw.as_ref(),
+            AsyncFdLater::Async(fd) => Some(fd.get_ref()),
+        };
+        while fd.is_some_and(|fd| matches!(read(fd), Ok(Some(_)))) {}
         let _unchanged = self.set.thread_unblock();
     }
 }

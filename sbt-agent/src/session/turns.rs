@@ -16,6 +16,7 @@ use crate::{
     place::printable,
     report::Report,
     screen,
+    source::Totals,
     terminal::{Ends, Relay, Terminal, stop_ourselves},
     words::without_codes,
 };
@@ -41,6 +42,7 @@ impl Session {
             .map(|duration| Instant::now() + duration);
         let mut ending: Option<Ending> = None;
         let mut told_to_end = false;
+        let mut left = false;
         let mut samples = ticks(sampling::PERIOD);
         let mut early = ticks(EARLY_TICK);
         let mut ticks = ticks(TICK);
@@ -85,13 +87,15 @@ impl Session {
                 turn = View::turn(&mut self.view) => match turn {
                     Turn::Due => self.show(),
                     Turn::Asked(request) => if self.obey(request).await? == Then::End {
+                        left = true;
                         ending = ending.or(Some(Ending::Asked));
                         self.stop();
                     },
                 },
                 result = Terminal::turn_of(&mut self.terminal) => {
-                    result.context("reading the program's output")?;
-                    View::has_news(&mut self.view);
+                    if result.context("reading the program's output")? {
+                        View::has_news(&mut self.view);
+                    }
                 }
                 // Where the screen could not be opened.
                 result = Relay::turn_of(&mut self.relay) => {
@@ -121,7 +125,9 @@ impl Session {
                 }
             }
         }
-        self.conclude((ending, told_to_end), deliver).await
+        let stays = ending == Some(Ending::Target) && !left && !told_to_end;
+        let stays = stays && self.view.is_some() && !self.settings.exit_with_program;
+        self.conclude((ending, told_to_end), stays, deliver).await
     }
 
     /// Nothing more comes. If nobody has stopped the source, it has ended by itself: whether.
@@ -137,17 +143,24 @@ impl Session {
     }
 
     /// After the probes: the report is written, and the program waited for. `ending`: by what
-    /// watching was over; `told_to_end`: a signal has said so.
+    /// watching was over; `told_to_end`: a signal has said so; `stays`: the screen stays until
+    /// its user leaves.
     async fn conclude(
         mut self,
-        (ending, told_to_end): (Option<Ending>, bool),
+        (ending, mut told_to_end): (Option<Ending>, bool),
+        stays: bool,
         deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<u8>> {
-        self.leave_screen()?;
-        let totals = match self.stopping.take() {
-            Some(stopping) => stopping.await.context("stopping the probes")??,
-            // It is stopped wherever watching ends.
-            None => anyhow::bail!("the source has not been stopped"),
+        self.notes.extend(self.note_of_off());
+        if !stays {
+            self.leave_screen()?;
+        }
+        let totals = match self.stopped().await {
+            Ok(totals) => totals,
+            Err(error) => {
+                self.leave_screen()?;
+                return Err(error);
+            }
         };
         self.settle_end(totals.lost > 0 || self.model.totals().lost > 0);
         if told_to_end || self.interrupted {
@@ -156,6 +169,10 @@ impl Session {
         self.end_the_rest().await;
         let mut report = self.report(totals, ending == Some(Ending::Target));
         report.notes.extend(self.recording_note().await);
+        if stays {
+            told_to_end |= self.stay(&report).await?;
+            self.leave_screen()?;
+        }
         // What cannot be written is no reason to leave the program alone, nor the other files.
         let told_to_end = told_to_end || self.interrupted;
         let delivery = self.delivery(told_to_end).context("hearing signals")?;
@@ -187,18 +204,27 @@ impl Session {
         }
     }
 
+    /// What the source has to say at its end.
+    async fn stopped(&mut self) -> anyhow::Result<Totals> {
+        match self.stopping.take() {
+            Some(stopping) => stopping.await.context("stopping the probes")?,
+            // It is stopped wherever watching ends.
+            None => anyhow::bail!("the source has not been stopped"),
+        }
+    }
+
+    /// How long the user had the probes off.
+    fn note_of_off(&self) -> Option<String> {
+        let off_ns = self.view.as_ref()?.observer.off_for_ns(self.end_ns);
+        let seconds = off_ns as f64 / 1e9;
+        (off_ns > 0).then(|| format!("the probes were off for {seconds:.1} s, at the user's wish"))
+    }
+
     /// Closes the screen: from here on the program has the real terminal.
     pub(super) fn leave_screen(&mut self) -> anyhow::Result<()> {
         if let Some(view) = self.view.take() {
             let observer = view.close();
             self.say_screen(false);
-            let off_ns = observer.off_for_ns(self.end_ns);
-            if off_ns > 0 {
-                let seconds = off_ns as f64 / 1e9;
-                self.notes.push(format!(
-                    "the probes were off for {seconds:.1} s, at the user's wish"
-                ));
-            }
             for line in observer.into_told() {
                 let _gone = writeln!(std::io::stderr(), "{line}");
             }

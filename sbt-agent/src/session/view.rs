@@ -19,6 +19,7 @@ use crate::{
     live::{Request, Snapshot},
     output,
     place::Place,
+    report::Report,
     screen::{Handle, Look, Screen},
     settings,
     terminal::{Terminal, stop_ourselves},
@@ -52,6 +53,9 @@ pub struct View {
     news: bool,
     /// That the terminal is somebody else's, since we go on in the background.
     is_away: bool,
+    /// That of a program that has ended: from then on nothing changes but what the user does,
+    /// and what others write to the program's terminal.
+    last: Option<Box<Report>>,
 }
 
 impl View {
@@ -75,6 +79,7 @@ impl View {
         let Some(view) = view else {
             return std::future::pending().await;
         };
+        let is_still = view.last.is_some() && !view.is_away;
         let due = if view.news {
             view.due
         } else {
@@ -83,7 +88,14 @@ impl View {
         tokio::select! {
             // Gone without being asked to: the terminal is.
             request = view.requests.recv() => Turn::Asked(request.unwrap_or(Request::Leave)),
-            () = sleep_until(due) => Turn::Due,
+            () = sleep_until(due), if view.news || !is_still => Turn::Due,
+        }
+    }
+
+    /// From here on the end of the program is shown.
+    pub fn end(view: &mut Option<Self>, report: &Report) {
+        if let Some(view) = view {
+            view.last = Some(Box::new(report.clone()));
         }
     }
 
@@ -115,7 +127,7 @@ impl Session {
     pub fn open_screen(&mut self, look: Look) -> io::Result<()> {
         self.model.keep_lanes();
         let observer = Observer::new(self.start_ns);
-        let (latest, receiver) = watch::channel(Arc::new(self.snapshot(&observer)));
+        let (latest, receiver) = watch::channel(Arc::new(self.snapshot(&observer, None)));
         let (sender, requests) = unbounded_channel();
         self.say_screen(true);
         let handle = Screen::spawn(look, receiver, sender).inspect_err(|_| {
@@ -130,6 +142,7 @@ impl Session {
             due: Instant::now(),
             news: false,
             is_away: false,
+            last: None,
         });
         Ok(())
     }
@@ -141,12 +154,26 @@ impl Session {
         }
     }
 
-    fn snapshot(&mut self, observer: &Observer) -> Snapshot {
-        let now_ns = clock::now_ns();
-        let report = self.report_so_far(self.facts(now_ns));
+    /// The moment that is shown: now, and after the end of watching that end, ns.
+    fn shown_ns(&self) -> u64 {
+        if self.source.is_some() {
+            clock::now_ns()
+        } else {
+            self.end_ns
+        }
+    }
+
+    /// `last`: the report of a program that has ended.
+    fn snapshot(&mut self, observer: &Observer, last: Option<&Report>) -> Snapshot {
+        let now_ns = self.shown_ns();
+        let report = match last {
+            Some(last) => last.clone(),
+            None => self.report_so_far(self.facts(now_ns)),
+        };
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
-        let present = self.model.present().collect();
+        // Where the end of a thread was not seen, the thread has ended all the same.
+        let present = self.model.present().filter(|_| last.is_none()).collect();
         observer.snapshot(now_ns, &self.model, present, &places, report, output)
     }
 
@@ -164,8 +191,9 @@ impl Session {
         view.news = false;
         if !view.is_away {
             let totals = self.model.totals();
-            view.observer.count(clock::now_ns(), totals.episodes);
-            let _screen_is_gone = view.latest.send(Arc::new(self.snapshot(&view.observer)));
+            view.observer.count(self.shown_ns(), totals.episodes);
+            let snapshot = self.snapshot(&view.observer, view.last.as_deref());
+            let _screen_is_gone = view.latest.send(Arc::new(snapshot));
             view.due = view.taken + PERIOD.max(view.taken.elapsed() * SPARED);
         }
         self.view = Some(view);
@@ -177,15 +205,16 @@ impl Session {
             Request::Leave => return Ok(Then::End),
             Request::Interrupt => {
                 self.interrupted = true;
-                match (&self.terminal, &self.running) {
-                    (Some(terminal), _) => terminal.signal(Signal::SIGINT),
-                    (None, Some(running)) => running.signal(Signal::SIGINT as i32),
-                    (None, None) => {}
-                }
+                self.signal_program(Signal::SIGINT);
                 return Ok(Then::End);
             }
             Request::Toggle => self.toggle().await,
+            // What was asked for just before the program ended.
+            Request::Reset if self.source.is_none() => {}
             Request::Reset => {
+                if let Some(view) = &mut self.view {
+                    view.observer.reset(self.start_ns);
+                }
                 self.start_ns = clock::now_ns();
                 self.model.reset(self.start_ns);
                 self.budget.reset(self.start_ns);
@@ -307,7 +336,7 @@ impl Session {
         let Some(view) = self.view.take() else {
             return;
         };
-        let report = self.snapshot(&view.observer).report;
+        let report = self.snapshot(&view.observer, view.last.as_deref()).report;
         self.view = Some(view);
         let saved = output::save(&report, self.pid);
         self.notice(match saved {
@@ -342,11 +371,7 @@ impl Session {
 
     /// Stops, as a shell's job control does, until continued.
     async fn suspend(&mut self) -> anyhow::Result<()> {
-        if let Some(terminal) = &self.terminal {
-            terminal.signal(Signal::SIGTSTP);
-        } else if let Some(running) = &self.running {
-            running.signal(Signal::SIGTSTP as i32);
-        }
+        self.signal_program(Signal::SIGTSTP);
         // The time in which a program stands still with us is not its own; of one
         // that runs on, nobody would read what it does.
         let pauses = !self.is_off();
@@ -366,11 +391,20 @@ impl Session {
         if pauses {
             self.watch_again();
         }
-        if let Some(terminal) = &self.terminal {
-            terminal.signal(Signal::SIGCONT);
-        } else if let Some(running) = &self.running {
-            running.signal(Signal::SIGCONT as i32);
-        }
+        self.signal_program(Signal::SIGCONT);
         Ok(())
+    }
+
+    /// Sends a signal to whoever is in front on the program's terminal, or to the program. One
+    /// that has been reaped gets none: its number may be another's.
+    fn signal_program(&self, signal: Signal) {
+        if self.exit_status.is_some() {
+            return;
+        }
+        match (&self.terminal, &self.running) {
+            (Some(terminal), _) => terminal.signal(signal),
+            (None, Some(running)) => running.signal(signal as i32),
+            (None, None) => {}
+        }
     }
 }

@@ -38,6 +38,10 @@ pub fn layer(options: &Options) -> Layer {
         }),
         sample: one(options.sample, "--sample"),
         folded: one(options.folded.clone().map(access::Named::typed), "--folded"),
+        exit_with_program: one(
+            options.exit_with_program.then_some(true),
+            "--exit-with-program",
+        ),
         // They are no options of `run`.
         check: Asked::default(),
     }
@@ -116,6 +120,7 @@ mod tests {
             "--events=page-faults",
             "--sample=200",
             "--folded=out.folded",
+            "--exit-with-program",
         ]);
         let (_, table) = merge(vec![layer]).unwrap();
         let shown: Vec<_> = table
@@ -146,6 +151,7 @@ mod tests {
                 "events page-faults, msr/tsc/ --events",
                 "sample 200 --sample",
                 "folded out.folded --folded",
+                "exit-with-program true --exit-with-program",
             ]
         );
     }

@@ -69,6 +69,9 @@ impl Environment {
             "SBT_HANG_TIME" => layer.hang_time = Some(Given::new(hang_time(text)?, name)),
             "SBT_WARNINGS" => layer.warnings = Some(Given::new(switch()?, name)),
             "SBT_PHASE_TIMES" => layer.phase_times = Some(Given::new(switch()?, name)),
+            "SBT_EXIT_WITH_PROGRAM" => {
+                layer.exit_with_program = Some(Given::new(switch()?, name));
+            }
             "SBT_NO_DEBUG" => self.no_debug = switch()?,
             "SBT_OPTIONS" => self.options = switch()?,
             "SBT_VERBOSE" => self.verbose = switch()?,
@@ -129,6 +132,7 @@ mod tests {
             ("SBT_WARNINGS", "0"),
             ("SBT_PHASE_TIMES", "1"),
             ("SBT_BUDGET", "0.5%"),
+            ("SBT_EXIT_WITH_PROGRAM", "1"),
             ("SBT_OPTIONS", "1"),
             ("SBT_VERBOSE", "0"),
             ("SBT_NO_DEBUG", "0"),
@@ -153,6 +157,8 @@ mod tests {
         );
         assert_eq!(layer.warnings, Some(Given::new(false, "SBT_WARNINGS")));
         assert_eq!(layer.phase_times, Some(Given::new(true, "SBT_PHASE_TIMES")));
+        let exit = Some(Given::new(true, "SBT_EXIT_WITH_PROGRAM"));
+        assert_eq!(layer.exit_with_program, exit);
         assert!(read.options && !read.verbose && !read.no_debug);
         assert!(read.notes.is_empty(), "{:?}", read.notes);
     }

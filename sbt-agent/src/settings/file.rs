@@ -64,8 +64,7 @@ impl File<'_> {
                 layer.budget = Some(self.read(name, value, &text, value::percent)?);
             }
             "backend" => {
-                let text =
-                    self.text_of(name, value, "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"")?;
+                let text = self.text_of(name, value, BACKENDS)?;
                 layer.backend = Some(self.read(name, value, &text, value::choice)?);
             }
             "futex" => {
@@ -99,6 +98,7 @@ impl File<'_> {
             "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
             "warnings" => layer.warnings = Some(self.flag(name, value)?),
             "phase-times" => layer.phase_times = Some(self.flag(name, value)?),
+            "exit-with-program" => layer.exit_with_program = Some(self.flag(name, value)?),
             "watch" => {
                 let sites = self.list(name, value, "[\"lu.c:120\", \"factor\"]", str::parse)?;
                 let sites = sites.into_iter().map(|given| given.value).collect();
@@ -274,6 +274,7 @@ impl File<'_> {
     }
 }
 
+const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
 const NAMES: &str = "a name, with the site in quotes, such as \"lu.c:120\" = \"factor\"";
 const PHASES: &str = "two sites, such as solve = \"lu.c:10..lu.c:20\"";
 

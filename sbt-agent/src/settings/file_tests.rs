@@ -24,6 +24,7 @@ watch-all = true
 warn-time = 250
 warnings = false
 phase-times = true
+exit-with-program = true
 marks = [
     "factor",
     "lu.c:12=inner",
@@ -60,13 +61,14 @@ tolerance = 5
             "warnings false sbt.toml:9",
             "warn-time 250ms sbt.toml:8",
             "phase-times true sbt.toml:10",
-            "names lu.c:690=factor sbt.toml:18",
-            "names update=inner loop sbt.toml:19",
-            "phases solve=lu.c:10..lu.c:20 sbt.toml:22",
-            "phases all of it=a..z sbt.toml:23",
-            "marks factor sbt.toml:12",
-            "marks lu.c:12=inner sbt.toml:13",
-            "barriers bar:1:2 sbt.toml:15",
+            "names lu.c:690=factor sbt.toml:19",
+            "names update=inner loop sbt.toml:20",
+            "phases solve=lu.c:10..lu.c:20 sbt.toml:23",
+            "phases all of it=a..z sbt.toml:24",
+            "marks factor sbt.toml:13",
+            "marks lu.c:12=inner sbt.toml:14",
+            "barriers bar:1:2 sbt.toml:16",
+            "exit-with-program true sbt.toml:11",
         ]
     );
 }

@@ -14,7 +14,7 @@ pub struct Known {
 }
 
 /// All of them, in the order in which they are shown.
-pub const SETTINGS: [Known; 20] = [
+pub const SETTINGS: [Known; 21] = [
     known(
         "departures",
         None,
@@ -134,6 +134,12 @@ pub const SETTINGS: [Known; 20] = [
         None,
         "--folded",
         "a file for folded stacks of the samples, for flame graphs",
+    ),
+    known(
+        "exit-with-program",
+        Some("SBT_EXIT_WITH_PROGRAM"),
+        "--exit-with-program",
+        "the live screen leaves when the program ends, and does not wait for a key",
     ),
 ];
 

@@ -74,6 +74,8 @@ pub struct Layer {
     pub sample: Option<Given<u32>>,
     /// For flame graphs.
     pub folded: Option<Given<access::Named>>,
+    /// Of the live screen.
+    pub exit_with_program: Option<Given<bool>>,
     /// Rules; those of a stronger source replace those that speak of the same.
     pub check: Asked,
 }

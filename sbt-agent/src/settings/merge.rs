@@ -107,6 +107,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
         events: strong.events.or(weak.events),
         sample: strong.sample.or(weak.sample),
         folded: strong.folded.or(weak.folded),
+        exit_with_program: strong.exit_with_program.or(weak.exit_with_program),
         check: weak.check.with(strong.check),
     }
 }
@@ -180,6 +181,12 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
         events: table.one("events", all.events, default.events, |value| list(value)),
         sample: table.one("sample", all.sample, default.sample, u32::to_string),
         folded: table.file("folded", all.folded, default.folded),
+        exit_with_program: table.one(
+            "exit-with-program",
+            all.exit_with_program,
+            default.exit_with_program,
+            flag,
+        ),
         end_hangs: default.end_hangs,
         check: all.check,
     };

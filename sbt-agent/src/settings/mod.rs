@@ -45,6 +45,10 @@ pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
 
 /// How to watch and what to tell.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct Settings {
     /// Whether to watch departures.
     pub departures: Departures,
@@ -91,6 +95,8 @@ pub struct Settings {
     pub sample: u32,
     /// Where folded stacks of the samples go.
     pub folded: Option<access::Named>,
+    /// The live screen leaves when the program ends, and does not wait for a key.
+    pub exit_with_program: bool,
     /// The rules of `sbt check`.
     pub check: Asked,
 }
@@ -161,6 +167,7 @@ impl Default for Settings {
             events: Vec::new(),
             sample: 0,
             folded: None,
+            exit_with_program: false,
             check: Asked::default(),
         }
     }

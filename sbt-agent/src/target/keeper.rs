@@ -37,12 +37,15 @@ pub struct Keeper {
     /// The number of each signal that has stopped the program.
     stops: Option<OwnedFd>,
     /// That it is open says that we live; what is written to it, whether our screen is on
-    /// the real terminal.
+    /// the real terminal, and that a program that has ended gets no more signals.
     life: OwnedFd,
 }
 
-/// What is said through [`Keeper::life`].
+/// What is said through [`Keeper::life`]: of the screen,
 const SCREEN: [u8; 2] = *b"-+";
+
+/// and of the program.
+const RELEASE: u8 = b'.';
 
 /// Forks a keeper, and from it a process on `pty` that does `child`,
 /// which hears whether it has got there. To be
@@ -96,6 +99,11 @@ impl Keeper {
     pub fn has_screen(&self, on: bool) {
         // There is room for what is said twice.
         let _gone = write(&self.life, &[SCREEN[usize::from(on)]]);
+    }
+
+    /// Says that a program whose exit status was told gets no more signals from us.
+    pub fn release(&self) {
+        let _gone = write(&self.life, &[RELEASE]);
     }
 
     fn hear(&self) -> anyhow::Result<i32> {
@@ -180,6 +188,7 @@ impl Inside<'_> {
             program.look(signals, Some(self));
             let mut word = [0];
             match told.then(|| read(&self.life, &mut word)) {
+                Some(Ok(1..)) if word[0] == RELEASE => program.release(),
                 Some(Ok(1..)) => has_screen = word[0] == SCREEN[1],
                 None | Some(Err(Errno::EINTR)) => {}
                 Some(_) => break,
@@ -258,6 +267,14 @@ struct Program {
 }
 
 impl Program {
+    /// It is no zombie any more, if it has ended.
+    fn release(&self) {
+        if self.status.is_some() {
+            let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+            let _ended = waitid(Id::Pid(self.pid), end);
+        }
+    }
+
     /// Takes notice of what became of it, and tells sbt.
     fn look(&mut self, signals: &SignalFd, sbt: Option<&Inside<'_>>) {
         while let Ok(Some(_)) = signals.read_signal() {}

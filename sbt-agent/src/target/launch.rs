@@ -475,6 +475,14 @@ impl Running {
         }
     }
 
+    /// Lets a program go that has ended: it is no zombie any more. To be called when
+    /// [`Self::wait`] has told, after which nobody may send the program a signal.
+    pub fn release(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.release();
+        }
+    }
+
     /// Where to read, without blocking, the number of each signal that stops
     /// a program on a terminal of ours, one byte each; to be taken once.
     pub fn take_stops(&mut self) -> Option<OwnedFd> {

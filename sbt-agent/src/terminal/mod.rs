@@ -37,6 +37,8 @@ const IN_THE_KERNEL: usize = 256 * 1024;
 /// How often it is looked whether a terminal that everyone has closed was
 /// opened again.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same when the program has ended.
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
 
 /// Our end of it.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub struct Terminal {
     /// When to look again, after everyone has closed the other end: the event
     /// loop remembers such a hang-up for good, and would wait for nothing.
     look: Option<Instant>,
+    /// How long to wait until then.
+    pause: Duration,
     buffer: Box<[u8]>,
     kept: Kept,
     lines: Lines,
@@ -62,6 +66,7 @@ impl Terminal {
         Ok(Self {
             master,
             look: None,
+            pause: LOOK,
             buffer: vec![0; CHUNK].into(),
             kept: Kept::new(),
             lines: Lines::default(),
@@ -88,10 +93,15 @@ impl Terminal {
         Ok(())
     }
 
-    /// The same of one that may not be there: then there is nothing to do.
-    pub async fn turn_of(terminal: &mut Option<Self>) -> io::Result<()> {
+    /// The same of one that may not be there: then there is nothing to do. Whether something
+    /// was written.
+    pub async fn turn_of(terminal: &mut Option<Self>) -> io::Result<bool> {
         match terminal {
-            Some(terminal) => terminal.turn().await,
+            Some(terminal) => {
+                let before = terminal.bytes;
+                terminal.turn().await?;
+                Ok(terminal.bytes > before)
+            }
             None => std::future::pending().await,
         }
     }
@@ -101,6 +111,12 @@ impl Terminal {
     pub fn take_rest(&mut self) {
         let end = self.bytes + IN_THE_KERNEL as u64;
         while self.bytes < end && self.take_in(true) > 0 {}
+    }
+
+    /// Looks less often whether a terminal that everyone has closed was opened again: the
+    /// program has ended.
+    pub const fn look_seldom(&mut self) {
+        self.pause = LOOK_SELDOM;
     }
 
     /// What was written.
@@ -191,12 +207,12 @@ impl Terminal {
                 Ok(n @ 1..) => got += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.look = self.look.map(|_| Instant::now() + LOOK);
+                    self.look = self.look.map(|_| Instant::now() + self.pause);
                     break;
                 }
                 // Nobody has the other end open.
                 Ok(0) | Err(_) => {
-                    self.look = Some(Instant::now() + LOOK);
+                    self.look = Some(Instant::now() + self.pause);
                     break;
                 }
             }

@@ -32,11 +32,8 @@ pub struct Page {
 impl Page {
     /// What stands above the studies.
     pub fn begin(args: &Args, cpus: usize, threads: usize) -> Result<Self> {
-        let options = if (args.scale - 1.0).abs() < f64::EPSILON {
-            String::new()
-        } else {
-            format!(" --scale {}", args.scale)
-        };
+        // A program and its mended form do the same work.
+        let options = format!(" --scale {}", args.scale);
         let idle = if args.busy {
             "Others may have used the machine meanwhile.".to_owned()
         } else {

@@ -12,6 +12,7 @@ use crate::{
     live::Request,
     report::{SiteReport, StatReport},
     screen::{
+        ended,
         grid::{Cells, Grid},
         keys::Action,
         list::List,
@@ -143,7 +144,11 @@ impl Tab for Barriers {
         let selected = self.list.selected().and_then(|id| report.site(id));
         if let Some(site) = selected.filter(|_| beside.height > 1) {
             let (title, body) = site::split(beside);
-            let hint = view.look.pick("Enter ↵", "Enter");
+            let hint = if ended::is_over(view.snapshot) {
+                ""
+            } else {
+                view.look.pick("Enter ↵", "Enter")
+            };
             rule(buffer, title, &words::site_name(site), hint, view.look);
             let lines = site::overview(site, view, usize::from(body.width), body.height);
             words::put_all(buffer, body, lines);
@@ -260,7 +265,12 @@ fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
 /// What there is to say when no barrier was seen.
 fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
     let columns = usize::from(area.width.saturating_sub(2));
-    let texts = ["No barrier has been used yet.".to_owned()];
+    let text = if ended::is_over(view.snapshot) {
+        "No barrier was used."
+    } else {
+        "No barrier has been used yet."
+    };
+    let texts = [text.to_owned()];
     let notes = view
         .snapshot
         .report

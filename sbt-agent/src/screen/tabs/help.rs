@@ -23,7 +23,7 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 20] = [
+const KEYS: [(&str, &str); 21] = [
     ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
     (
         "!",
@@ -59,6 +59,10 @@ const KEYS: [(&str, &str); 20] = [
     ("Ctrl-C", "interrupt the program, as without sbt"),
     ("Ctrl-Z", "stop, fg goes on"),
     ("? h F1", "this"),
+    (
+        "any other key",
+        "leave, when the program has ended: then only keys that look around do something else",
+    ),
 ];
 
 /// Of a recording.

@@ -266,3 +266,63 @@ fn an_answer_is_shown_until_a_key_is_pressed_or_time_passes() {
     shown.draw();
     assert!(!shown.text().contains("b.txt"));
 }
+
+#[test]
+fn when_the_program_has_ended_keys_look_around_or_leave() {
+    for size in SIZES {
+        let shown = Shown::new(samples::ended(), size, LOOK);
+        assert!(
+            shown.text().contains("q or any other key: leave"),
+            "{}",
+            shown.text()
+        );
+    }
+    let mut shown = Shown::new(samples::ended(), (80, 24), LOOK);
+    shown.keys("2");
+    assert!(shown.text().contains("threads, over the whole run"));
+    assert_eq!(shown.keys("3+"), [Request::Zoom { closer: true }]);
+    assert_eq!(shown.control('z'), [Request::Suspend]);
+    shown.keys("1s/x q");
+    assert!(
+        shown.text().contains("contains: x q"),
+        "here it is a letter:\n{}",
+        shown.text()
+    );
+    shown.code(KeyCode::Enter);
+    assert!(
+        shown.code(KeyCode::Esc).is_empty(),
+        "all rows are shown again first"
+    );
+    let row = shown.text().lines().position(|line| line.contains("▸ "));
+    shown.click(5, u16::try_from(row.unwrap()).unwrap());
+    assert!(shown.text().contains("who comes last"));
+    assert!(shown.text().contains("Esc back"));
+    assert!(shown.code(KeyCode::Esc).is_empty());
+    for code in [
+        KeyCode::Esc,
+        KeyCode::Enter,
+        KeyCode::Char(' '),
+        KeyCode::Char('w'),
+    ] {
+        assert_eq!(shown.code(code), [Request::Leave], "{code:?}");
+    }
+    assert_eq!(shown.control('c'), [Request::Leave]);
+    assert!(shown.event(&Event::Paste("text".into())).is_empty());
+}
+
+#[test]
+fn the_end_takes_the_keyboard_back_and_ends_a_pause() {
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("p");
+    shown.keys("i");
+    shown.keys("1");
+    shown.snapshot = samples::ended();
+    shown.draw();
+    assert!(!shown.text().contains("THE PROGRAM HAS THE KEYBOARD"));
+    assert_eq!(shown.keys("x"), [Request::Leave]);
+    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
+    shown.keys("p");
+    shown.snapshot = samples::ended();
+    shown.draw();
+    assert!(!shown.text().contains("PAUSED"), "{}", shown.text());
+}
