@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub doing: Vec<Doing>,
     /// The barrier times of each of `report.sites`, in their order.
     pub histograms: Vec<Histogram>,
+    /// What the counters of `report.counters` say, in their order.
+    pub counters: Vec<CounterFigures>,
     /// What the threads did lately.
     pub lanes: Lanes,
     /// Episodes that ended in each of the last steps of [`PACE_STEP_NS`], at
@@ -79,6 +81,34 @@ pub const PACE_STEP_NS: u64 = 500_000_000;
 
 /// The most steps of [`Snapshot::pace`].
 pub const PACE_STEPS: usize = 120;
+
+/// What a counter says, in the order of the report's lists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CounterFigures {
+    /// Of the work of all threads before the barriers of `report.sites`.
+    pub sites: Vec<CounterFigure>,
+    /// The same of each thread of `report.sites[].threads`.
+    pub site_threads: Vec<Vec<CounterFigure>>,
+    /// Of all work of `report.threads`.
+    pub threads: Vec<CounterFigure>,
+    /// Of the work of all threads in `report.phases`.
+    pub phases: Vec<CounterFigure>,
+    /// The same in `report.conceptual_phases`.
+    pub conceptual: Vec<CounterFigure>,
+    /// Of what threads did in `report.intervals`; its phase is one way of one thread.
+    pub intervals: Vec<CounterFigure>,
+}
+
+/// What a counter says of some work: numbers of events, or ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CounterFigure {
+    /// Since watching began, or since the last reset; `None` if nothing is known.
+    pub sum: Option<u64>,
+    /// The mean of a phase, of all threads that the row is about together.
+    pub per_phase: Option<f64>,
+    /// A second of wall time, over the last seconds in which a phase has ended.
+    pub per_second: Option<f64>,
+}
 
 /// What a thread does now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -258,7 +258,7 @@ impl Player {
         let now_ns = self.replay.start_ns().saturating_add(self.shown_ns);
         self.observer.heard_ns = now_ns;
         let model = &self.replay.model;
-        self.observer.count(now_ns, model.totals().episodes);
+        self.observer.count(now_ns, model);
         let report = self.replay.told(self.facts());
         let places: Vec<&Place> = self.replay.places().iter().map(AsRef::as_ref).collect();
         let present = self.replay.present();

@@ -28,6 +28,7 @@ use crate::{
 mod budget;
 mod choice;
 mod cost;
+mod counted;
 mod delivery;
 mod departures;
 mod ending;

@@ -10,6 +10,7 @@ use ratatui::{
 
 use crate::live::{Request, Snapshot};
 
+mod counters;
 mod facts;
 mod footer;
 mod grid;

@@ -116,6 +116,7 @@ pub fn empty() -> Snapshot {
         now_ns: 400 * MS,
         doing: Vec::new(),
         histograms: Vec::new(),
+        counters: Vec::new(),
         lanes: Lanes::default(),
         pace: Vec::new(),
         watching: Watching::On,
@@ -229,6 +230,7 @@ pub fn imbalanced() -> Snapshot {
 
 fn phases_and_marks(report: &mut Report) {
     report.conceptual_phases = vec![ConceptualReport {
+        counters: Counts::new(),
         name: "elimination".into(),
         from: "factor_diagonal".into(),
         to: "swap".into(),

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use super::counted::{self, CounterRates};
 use crate::{
     clock,
     live::{
@@ -43,6 +44,7 @@ pub struct Observer {
     /// recording, of which nothing is used.
     used: Option<(u64, u64)>,
     share_pct: Option<f64>,
+    rates: CounterRates,
     told: VecDeque<String>,
     told_drawn: Arc<Vec<String>>,
     notice: Option<(u64, String)>,
@@ -62,6 +64,7 @@ impl Observer {
             episodes: 0,
             used: Some((clock::now_ns(), clock::process_cpu_ns())),
             share_pct: None,
+            rates: CounterRates::default(),
             told: VecDeque::new(),
             told_drawn: Arc::default(),
             notice: None,
@@ -132,8 +135,10 @@ impl Observer {
         self.gaps.iter().map(|(from, to)| to - from).sum::<u64>() + open
     }
 
-    /// Takes note of how many episodes there have been.
-    pub fn count(&mut self, now_ns: u64, episodes: u64) {
+    /// Takes note of how many episodes there have been, and of what was counted.
+    pub fn count(&mut self, now_ns: u64, model: &Model) {
+        self.rates.push(now_ns, model);
+        let episodes = model.totals().episodes;
         let step = self.since_origin(now_ns) / PACE_STEP_NS;
         for _ in self.step..step.min(self.step + PACE_STEPS as u64) {
             self.pace.push_back(0);
@@ -199,6 +204,7 @@ impl Observer {
                 .iter()
                 .map(|site| Histogram(model.sites().all()[site.id as usize].barrier.octaves()))
                 .collect(),
+            counters: counted::figures(&report, model, &order, &self.rates),
             lanes: self.lanes(self.seen_until(now_ns), model, &order, &present),
             pace: self.pace.iter().copied().collect(),
             watching,

@@ -163,8 +163,7 @@ impl Session {
         view.taken = Instant::now();
         view.news = false;
         if !view.is_away {
-            let totals = self.model.totals();
-            view.observer.count(clock::now_ns(), totals.episodes);
+            view.observer.count(clock::now_ns(), &self.model);
             let _screen_is_gone = view.latest.send(Arc::new(self.snapshot(&view.observer)));
             view.due = view.taken + PERIOD.max(view.taken.elapsed() * SPARED);
         }

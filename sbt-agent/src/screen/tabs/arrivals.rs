@@ -5,8 +5,10 @@ use ratatui::text::{Line, Span};
 
 use super::View;
 use crate::{
-    report::{SiteReport, SiteThreadReport},
+    report::{SiteReport, SiteThreadReport, counters::Counts},
     screen::{
+        counters,
+        grid::{Grid, Shown},
         look::{Ink, Look},
         words::{self, fit, left, right, thread},
     },
@@ -29,10 +31,12 @@ struct Row {
     idle: Option<u64>,
     release: Option<u64>,
     last: u64,
+    /// What counters say, in the columns that are shown.
+    counted: Vec<String>,
 }
 
 impl Row {
-    fn new(report: &SiteThreadReport, view: &View) -> Self {
+    fn new(report: &SiteThreadReport, counted: Vec<String>, view: &View) -> Self {
         let mean = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(report.episodes));
         Self {
             name: thread(&view.snapshot.report, report.thread),
@@ -40,6 +44,7 @@ impl Row {
             idle: mean(Some(report.idle_ns)),
             release: mean(report.release_ns),
             last: report.last,
+            counted,
         }
     }
 }
@@ -51,6 +56,8 @@ struct Layout {
     unit: Unit,
     /// None if release times are not shown.
     release_unit: Option<Unit>,
+    /// Titles of counters, with how wide their columns are.
+    counted: Vec<(String, usize)>,
     bar: usize,
     /// What a whole bar stands for, ns.
     longest: u64,
@@ -58,17 +65,37 @@ struct Layout {
     look: Look,
 }
 
+/// How rows are to be drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Columns of the screen.
+    pub columns: usize,
+    /// Rows, that of the titles included.
+    pub rows: usize,
+    /// Whether release times are shown.
+    pub with_release: bool,
+    /// The first of the counters that are shown.
+    pub from: usize,
+}
+
 /// The rows that fit, with their title, the earliest first; of more than fit,
 /// those in the middle are left out.
-pub fn lines(
-    site: &SiteReport,
-    view: &View,
-    columns: usize,
-    rows: usize,
-    with_release: bool,
-) -> Vec<Line<'static>> {
+pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
+    let Room {
+        columns,
+        rows,
+        with_release,
+        from,
+    } = room;
     let look = view.look;
-    let mut all: Vec<Row> = site.threads.iter().map(|row| Row::new(row, view)).collect();
+    let counted = counted(site, view, columns.saturating_sub(LEAST_UNCOUNTED), from);
+    let cells = |at: usize| counted.iter().map(move |column| column.texts[at].clone());
+    let mut all: Vec<Row> = site
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(at, row)| Row::new(row, cells(at).collect(), view))
+        .collect();
     all.sort_by_key(|row| std::cmp::Reverse(row.idle));
     if rows < 2 || all.is_empty() {
         return Vec::new();
@@ -76,12 +103,18 @@ pub fn lines(
     let name = all.iter().map(|row| words::width(&row.name)).max();
     let name = name.unwrap_or(0).clamp("thread".len(), NAME);
     let release = if with_release { RELEASE } else { 0 };
-    let fixed = 1 + name + 2 * FIGURE + 2 + release + LAST;
+    let counted: Vec<(String, usize)> = counted
+        .into_iter()
+        .map(|column| (column.title, column.width))
+        .collect();
+    let counters: usize = counted.iter().map(|(_, width)| 2 + width).sum();
+    let fixed = 1 + name + 2 * FIGURE + 2 + release + LAST + counters;
     let length = |row: &Row| row.work.unwrap_or(0) + row.idle.unwrap_or(0);
     let layout = Layout {
         name,
         unit: Unit::fitting(all.iter().flat_map(|row| [row.work, row.idle])),
         release_unit: with_release.then(|| Unit::fitting(all.iter().map(|row| row.release))),
+        counted,
         bar: columns.saturating_sub(fixed),
         longest: all.iter().map(length).max().unwrap_or(0).max(1),
         episodes: site.episodes,
@@ -101,6 +134,24 @@ pub fn lines(
     }
     lines
 }
+
+/// What counters say of each thread, as far as there is room.
+fn counted(site: &SiteReport, view: &View, room: usize, from: usize) -> Vec<Shown> {
+    let report = &view.snapshot.report;
+    let Some(at) = report.sites.iter().position(|other| other.id == site.id) else {
+        return Vec::new();
+    };
+    let counts: Vec<&Counts> = site.threads.iter().map(|thread| &thread.counters).collect();
+    let mut grid = Grid {
+        ids: site.threads.iter().map(|thread| thread.thread).collect(),
+        ..Grid::default()
+    };
+    counters::of_threads(&mut grid, view.snapshot, at, &counts);
+    grid.shown(room, usize::MAX, from, view.look).columns
+}
+
+/// Columns that are kept for what is not counted, with a bar that can be read.
+const LEAST_UNCOUNTED: usize = 50;
 
 /// Rows in which there is room to say that some are left out.
 const LEAST_WITH_GAP: usize = 3;
@@ -133,6 +184,9 @@ impl Layout {
             title += &right(&head("release", unit), RELEASE, look);
         }
         title += &right("last", LAST, look);
+        for (name, width) in &self.counted {
+            title += &format!("  {}", right(name, *width, look));
+        }
         Line::styled(title, look.dim())
     }
 
@@ -150,6 +204,9 @@ impl Layout {
         }
         let last = format!("{} {:>5}", count(row.last), share(row.last, self.episodes));
         spans.push(Span::raw(right(&last, LAST, look)));
+        for (text, (_, width)) in row.counted.iter().zip(&self.counted) {
+            spans.push(Span::raw(format!("  {}", right(text, *width, look))));
+        }
         Line::from(spans)
     }
 
