@@ -19,9 +19,11 @@ use crate::{
     session::States,
 };
 
+mod counted;
 mod hang;
 mod usage;
 
+pub use counted::counted;
 pub use hang::{hostile_hang, hung, over, slow};
 
 use parts::{lock, program, site, stat};

@@ -23,7 +23,7 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 20] = [
+const KEYS: [(&str, &str); 21] = [
     ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
     (
         "!",
@@ -44,6 +44,10 @@ const KEYS: [(&str, &str); 20] = [
         "left right",
         "parallelism, path: rows of another kind, such as threads",
     ),
+    (
+        "left right",
+        "barriers, threads, phases: further columns of counters",
+    ),
     ("p", "the display stands still; sbt goes on watching"),
     (
         "Space",
@@ -62,7 +66,7 @@ const KEYS: [(&str, &str); 20] = [
 ];
 
 /// Of a recording.
-const REPLAY_KEYS: [(&str, &str); 19] = [
+const REPLAY_KEYS: [(&str, &str); 20] = [
     ("Space p", "pause, and go on"),
     (
         ".",
@@ -89,6 +93,10 @@ const REPLAY_KEYS: [(&str, &str); 19] = [
     (
         "left right",
         "parallelism, path: rows of another kind, such as threads",
+    ),
+    (
+        "left right",
+        "barriers, threads, phases: further columns of counters",
     ),
     ("w", "save the report up to here"),
     ("q Ctrl-C", "leave"),

@@ -32,8 +32,10 @@ struct Sideways<'a> {
     view: &'a View<'a>,
     columns: usize,
     from: usize,
-    /// The most columns that one of the tables could not show.
+    /// The most columns that one of the tables could not show,
     hidden: usize,
+    /// and the first that is shown in the one that goes furthest.
+    start: usize,
 }
 
 /// The column of the sums of times, by which phases are sorted.
@@ -72,6 +74,7 @@ fn lines(title: &str, grid: &Grid, order: &[usize], across: &mut Sideways) -> Ve
     let room = across.columns.saturating_sub(2);
     let fitting = grid.shown(room, usize::MAX, across.from, look);
     across.hidden = across.hidden.max(fitting.hidden());
+    across.start = across.start.max(fitting.scrolled.start);
     let shown = fitting.columns;
     let row = |f: &dyn Fn(&crate::screen::grid::Shown) -> String| {
         let cells: Vec<String> = shown.iter().map(f).collect();
@@ -226,9 +229,11 @@ impl Tab for Phases {
             columns: usize::from(area.width),
             from: self.across,
             hidden: 0,
+            start: 0,
         };
         let mut lines = contents(&mut across);
         self.hidden = across.hidden;
+        self.across = across.start;
         if lines.is_empty() {
             lines.push(Line::raw(" No phase has ended yet."));
         }
