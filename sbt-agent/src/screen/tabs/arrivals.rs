@@ -19,7 +19,7 @@ use crate::{
 const FIGURE: usize = 9;
 /// Columns of release times.
 const RELEASE: usize = 12;
-/// Columns of how often a thread came last.
+/// Columns of how often a thread came last, at the least.
 const LAST: usize = 11;
 /// Columns of a name at the most.
 const NAME: usize = 16;
@@ -30,20 +30,20 @@ struct Row {
     work: Option<u64>,
     idle: Option<u64>,
     release: Option<u64>,
-    last: u64,
+    last: String,
     /// What counters say, in the columns that are shown.
     counted: Vec<String>,
 }
 
 impl Row {
-    fn new(report: &SiteThreadReport, counted: Vec<String>, view: &View) -> Self {
+    fn new(report: &SiteThreadReport, episodes: u64, counted: Vec<String>, view: &View) -> Self {
         let mean = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(report.episodes));
         Self {
             name: thread(&view.snapshot.report, report.thread),
             work: mean(report.work_ns),
             idle: mean(Some(report.idle_ns)),
             release: mean(report.release_ns),
-            last: report.last,
+            last: format!("{} {:>5}", count(report.last), share(report.last, episodes)),
             counted,
         }
     }
@@ -61,7 +61,8 @@ struct Layout {
     bar: usize,
     /// What a whole bar stands for, ns.
     longest: u64,
-    episodes: u64,
+    /// Columns of how often a thread came last.
+    last: usize,
     look: Look,
 }
 
@@ -94,7 +95,7 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
         .threads
         .iter()
         .enumerate()
-        .map(|(at, row)| Row::new(row, cells(at).collect(), view))
+        .map(|(at, row)| Row::new(row, site.episodes, cells(at).collect(), view))
         .collect();
     all.sort_by_key(|row| std::cmp::Reverse(row.idle));
     if rows < 2 || all.is_empty() {
@@ -107,8 +108,10 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
         .into_iter()
         .map(|column| (column.title, column.width))
         .collect();
+    let last = all.iter().map(|row| 2 + words::width(&row.last)).max();
+    let last = last.unwrap_or(0).max(LAST);
     let counters: usize = counted.iter().map(|(_, width)| 2 + width).sum();
-    let fixed = 1 + name + 2 * FIGURE + 2 + release + LAST + counters;
+    let fixed = 1 + name + 2 * FIGURE + 2 + release + last + counters;
     let length = |row: &Row| row.work.unwrap_or(0) + row.idle.unwrap_or(0);
     let layout = Layout {
         name,
@@ -117,7 +120,7 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
         counted,
         bar: columns.saturating_sub(fixed),
         longest: all.iter().map(length).max().unwrap_or(0).max(1),
-        episodes: site.episodes,
+        last,
         look,
     };
     let mut lines = vec![layout.title()];
@@ -183,7 +186,7 @@ impl Layout {
         if let Some(unit) = self.release_unit {
             title += &right(&head("release", unit), RELEASE, look);
         }
-        title += &right("last", LAST, look);
+        title += &right("last", self.last, look);
         for (name, width) in &self.counted {
             title += &format!("  {}", right(name, *width, look));
         }
@@ -202,8 +205,7 @@ impl Layout {
         if let Some(unit) = self.release_unit {
             spans.push(Span::raw(right(&unit.write(row.release), RELEASE, look)));
         }
-        let last = format!("{} {:>5}", count(row.last), share(row.last, self.episodes));
-        spans.push(Span::raw(right(&last, LAST, look)));
+        spans.push(Span::raw(right(&row.last, self.last, look)));
         for (text, (_, width)) in row.counted.iter().zip(&self.counted) {
             spans.push(Span::raw(format!("  {}", right(text, *width, look))));
         }
