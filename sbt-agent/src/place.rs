@@ -73,9 +73,10 @@ pub struct CallView<'a> {
 /// What tells a frame from others in a report.
 #[derive(PartialEq, Eq)]
 struct Shown<'a> {
+    /// The first to be compared: most frames differ by their line.
+    line: Option<u32>,
     function: Option<&'a str>,
     file: Option<&'a str>,
-    line: Option<u32>,
     /// Where there is no line.
     address: Option<(&'a str, u64)>,
 }
@@ -170,12 +171,20 @@ impl Place {
             .collect()
     }
 
+    /// Whether the first `depth` frames show the same as those of another place. Each place is
+    /// compared with all others, so nothing is collected for it.
+    fn agrees(&self, depth: usize, other: &Self) -> bool {
+        let length = |place: &Self| depth.min(place.frames.len());
+        length(self) == length(other)
+            && (0..length(self)).all(|index| self.shown(index) == other.shown(index))
+    }
+
     fn shown(&self, index: usize) -> Shown<'_> {
         let frame = &self.frames[index];
         Shown {
+            line: frame.line,
             function: frame.function.as_deref(),
             file: frame.file.as_deref(),
-            line: frame.line,
             address: frame.line.is_none().then(|| self.address(index)),
         }
     }
@@ -270,7 +279,7 @@ impl Place {
     /// Whether another place has the same frames up to this one, but not all.
     fn goes_through(&self, depth: usize, other: &Self) -> bool {
         let all = self.frames.len();
-        other.lines(depth + 1) == self.lines(depth + 1) && other.lines(all) != self.lines(all)
+        self.agrees(depth + 1, other) && !self.agrees(all, other)
     }
 
     fn is_shared(&self, depth: usize, others: &[&Self]) -> bool {

@@ -14,16 +14,38 @@ const ROUNDS: u64 = 3_000_000;
 /// Watched in full.
 const FEW_ROUNDS: u64 = 150_000;
 
-fn rapid(options: &[&str], rounds: u64) -> Report {
+/// The report, and how many rounds there were: where other programs have the CPUs a round takes
+/// a thousand times as long as usual, and the program ends before it has done all.
+fn rapid(options: &[&str], rounds: u64) -> (Report, u64) {
     rapid_by("gcc", options, rounds)
 }
 
-fn rapid_by(compiler: &'static str, options: &[&str], rounds: u64) -> Report {
+fn rapid_by(compiler: &'static str, options: &[&str], rounds: u64) -> (Report, u64) {
     let rounds = format!("rounds={rounds}");
     let program = RAPID.compiler(compiler).path();
-    let (finished, report) = watch_with(options, &program, &[&rounds]);
-    finished.expect(0);
-    report
+    // A barrier is rapid only while both threads have a CPU.
+    let (finished, report) = before_others(|| {
+        let arguments = [&*rounds, "most_ms=10000"];
+        watch_with(options, &program, &arguments)
+    });
+    let out = finished.expect(0).out();
+    let (_, done) = out.trim_end().split_once(' ').unwrap();
+    (report, done.parse().unwrap())
+}
+
+/// What this thread starts meanwhile gets the CPUs before other programs, where this user may ask
+/// for that.
+fn before_others<T>(start: impl FnOnce() -> T) -> T {
+    let set = |nice| {
+        // SAFETY: a plain system call, for this thread alone.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    };
+    // SAFETY: as above.
+    let usual = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    set(-15);
+    let result = start();
+    set(usual);
+    result
 }
 
 fn real(value: &Value, field: &str) -> f64 {
@@ -39,10 +61,10 @@ fn ensure(holds: bool, what: &str, report: &Report) -> Result<(), String> {
 
 /// They are all there if the report says so, which it does unless a thread lacked a CPU
 /// for whole spans.
-fn all_arrivals(report: &Report) -> Result<(), String> {
+fn all_arrivals(report: &Report, rounds: u64) -> Result<(), String> {
     let exact = &report.0["own_cost"]["thinned"]["arrivals_exact"];
     // The end of the region is a barrier, too.
-    let all = 2 * (ROUNDS + 1);
+    let all = 2 * (rounds + 1);
     assert!(report.number("arrivals") <= all, "{report}");
     ensure(exact == true, "arrivals are not exact", report)?;
     assert_eq!(report.number("arrivals"), all, "{report}");
@@ -66,17 +88,17 @@ fn so_are_those_of_llvms() {
 }
 
 fn are_thinned_out(compiler: &'static str) -> Result<(), String> {
-    let report = rapid_by(compiler, &["--budget=2"], ROUNDS);
+    let (report, rounds) = rapid_by(compiler, &["--budget=2"], ROUNDS);
     let cost = &report.0["own_cost"];
     let thinned = &cost["thinned"];
     ensure(thinned.is_object(), "not thinned", &report)?;
-    all_arrivals(&report)?;
+    all_arrivals(&report, rounds)?;
     let threads = report.threads().iter();
     for thread in threads {
-        assert_eq!(number(thread, "arrivals"), ROUNDS + 1, "{report}");
+        assert_eq!(number(thread, "arrivals"), rounds + 1, "{report}");
     }
     let seen = number(thinned, "arrivals_seen");
-    ensure(seen < 2 * ROUNDS, "all seen", &report)?;
+    ensure(seen < 2 * rounds, "all seen", &report)?;
     assert!(report.number("episodes") <= seen / 2, "{report}");
     ensure(number(thinned, "off_ns") > 0, "never off", &report)?;
     // What spans cut off are no episodes, but few.
@@ -97,11 +119,11 @@ fn a_program_that_ends_while_nobody_looks_is_counted_too() {
     best_of_five(|| {
         // 0.01 % leaves it unwatched for most of the time.
         for compiler in ["gcc", "clang"] {
-            let report = rapid_by(compiler, &["--budget=0.01"], ROUNDS);
+            let (report, rounds) = rapid_by(compiler, &["--budget=0.01"], ROUNDS);
             let thinned = &report.0["own_cost"]["thinned"];
             ensure(thinned.is_object(), "not thinned", &report)?;
             ensure(real(thinned, "observed_pct") < 99.0, "never off", &report)?;
-            all_arrivals(&report)?;
+            all_arrivals(&report, rounds)?;
         }
         Ok(())
     });
@@ -110,8 +132,8 @@ fn a_program_that_ends_while_nobody_looks_is_counted_too() {
 #[test]
 fn without_a_budget_nothing_is_left_out() {
     needs_root!(alone);
-    let report = rapid(&["--budget=off"], FEW_ROUNDS);
-    report.is_exactly(2 * (FEW_ROUNDS + 1), FEW_ROUNDS + 1);
+    let (report, rounds) = rapid(&["--budget=off"], FEW_ROUNDS);
+    report.is_exactly(2 * (rounds + 1), rounds + 1);
     assert_eq!(report.0["own_cost"]["thinned"], Value::Null, "{report}");
     assert_eq!(report.0["own_cost"]["budget_pct"], Value::Null, "{report}");
     assert_eq!(report.0["estimated"], false, "{report}");

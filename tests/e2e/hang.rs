@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{LIMIT, command, eventually, pause, start},
+    harness::{LIMIT, command, eventually, start},
     look::{look, stuck},
     programs::{Build, line},
 };
@@ -300,8 +300,13 @@ fn however_it_was_built_and_by_whichever_runtime() {
     for (build, kind) in [(cpp, "std::barrier"), (rust, "rust")] {
         let mut target = start(command(build.path(), &[""; 0]));
         target.wait_for("stuck");
-        pause(50);
-        let report = look(target.pid(), &[]);
+        // As above.
+        let report = eventually(LIMIT, || {
+            let report = look(target.pid(), &[]);
+            let there = report["hang"]["arrived"].as_array().map_or(0, Vec::len);
+            (there >= 2).then_some(report)
+        });
+        let report = report.unwrap();
         let hang = &report["hang"];
         assert_eq!(hang["barrier"]["kind"], kind, "{report:#}");
         assert_eq!(hang["arrived"].as_array().unwrap().len(), 2, "{report:#}");

@@ -354,9 +354,25 @@ impl Report {
     #[track_caller]
     pub fn read(path: &Path) -> Self {
         let report = Self::read_lossy(path);
-        let lost = report.number("lost_events");
-        assert_eq!(lost, 0, "events were lost: {report}");
+        assert!(report.number("lost_events") == 0, "{}", report.loss());
         report
+    }
+
+    /// What was lost and what was seen, before everything else in the report: a long message is
+    /// cut.
+    fn loss(&self) -> String {
+        let notes: Vec<_> = self.notes().collect();
+        format!(
+            "lost_events {} (seen: events {}, arrivals {}, episodes {}, incomplete_episodes {}), \
+             efficiency withheld: {}, notes: {notes:?}, report: {self}",
+            self.number("lost_events"),
+            self.0["own_cost"]["events"],
+            self.number("arrivals"),
+            self.number("episodes"),
+            self.number("incomplete_episodes"),
+            self.withheld("efficiency")
+                .map_or(&Value::Null, |withheld| &withheld["because"]),
+        )
     }
 
     /// The same where events may have been lost: the test says so.
@@ -492,10 +508,10 @@ impl Report {
     pub fn is_exactly(&self, arrivals: u64, episodes: u64) -> &Self {
         let seen = ["arrivals", "episodes", "incomplete_episodes", "lost_events"]
             .map(|field| self.number(field));
-        assert_eq!(
-            seen,
-            [arrivals, episodes, 0, 0],
-            "arrivals, episodes, incomplete, lost of {self}"
+        let expected = [arrivals, episodes, 0, 0];
+        assert!(
+            seen == expected,
+            "arrivals, episodes, incomplete, lost: {seen:?} and not {expected:?}: {self}"
         );
         self.is_consistent()
     }

@@ -59,6 +59,20 @@ fn contended_locks_are_counted_with_their_times() {
     assert_eq!(report.list("locks").len(), 3, "{report}");
 }
 
+/// The ways out of the C library are known before the program runs: to learn them takes longer than
+/// each of these locks is in use.
+#[test]
+fn a_lock_that_is_in_use_for_a_short_time_is_told() {
+    needs_root!();
+    let arguments = ["rounds=3", "threads=3", "hold=2"];
+    let (finished, report) = watch_with(&["--futex=on"], &program("locks.c"), &arguments);
+    finished.expect(0);
+    for name in ["mutex", "rwlock", "semaphore"] {
+        let lock = lock(&report, name, line("locks.c", &format!("SITE {name}")));
+        assert_eq!(lock["function"], format!("take_{name}"));
+    }
+}
+
 #[test]
 fn nobody_looked_is_not_none() {
     needs_root!();

@@ -2,10 +2,12 @@
 //! killed at any moment.
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -34,9 +36,54 @@ pub fn look(pid: u32, options: &[&str]) -> Value {
 pub fn stuck(build: Build, case: &str) -> Started {
     let mut started = start(command(build.path(), &[case]));
     started.wait_for("stuck");
-    // What is said first is done last.
-    pause(50);
+    settle(started.pid());
     started
+}
+
+/// What a thread has done so far: its state, how often it has given up the CPU, and how long it
+/// has used one, in ticks of 10 ms.
+#[derive(PartialEq, Eq)]
+struct Done {
+    state: char,
+    switches: u64,
+    ticks: u64,
+}
+
+/// Waits until each thread of a program sleeps and goes on doing so, or loops: a thread may have
+/// said something before it does it, and on a busy machine that takes its time. No longer than a
+/// few seconds: the threads of some programs never come to rest.
+fn settle(pid: u32) {
+    eventually(Duration::from_secs(3), || {
+        let before = done(pid);
+        pause(50);
+        let after = done(pid);
+        let rests = |tid: &u32, now: &Done| {
+            let sleeps = now.state != 'R' && before.get(tid) == Some(now);
+            sleeps || now.ticks >= 5
+        };
+        after.iter().all(|(tid, now)| rests(tid, now)).then_some(())
+    });
+}
+
+fn done(pid: u32) -> BTreeMap<u32, Done> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |task: fs::DirEntry| {
+        let tid = task.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let switches = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        let done = Done {
+            state: fields[0].chars().next()?,
+            switches: switches.trim().parse().ok()?,
+            ticks: fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?,
+        };
+        Some((tid, done))
+    };
+    tasks.filter_map(|task| of(task.ok()?)).collect()
 }
 
 /// The states of the threads of a process, as /proc has them.

@@ -42,6 +42,7 @@ mod gains;
 mod hang;
 mod hostile;
 mod kill;
+mod kill_steps;
 mod language;
 mod lifecycle;
 mod list;

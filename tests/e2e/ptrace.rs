@@ -391,7 +391,9 @@ fn children_that_are_forked_while_one_attaches() {
 fn who_is_forked_by_one_that_is_killed_goes_on() {
     needs_root!();
     let options = ["--backend=ptrace", "--children"];
-    let (finished, _) = watch_with(&options, &program("killed.c"), &[]);
+    // Other tests may have probes on the shared C library.
+    let killed = Build::of("killed.c").flags(&["-static"]).path();
+    let (finished, _) = watch_with(&options, &killed, &[]);
     finished.expect(5);
 }
 

@@ -135,13 +135,23 @@ fn children_by_the_thousand() {
 #[test]
 fn children_whose_threads_end_together() {
     needs_root!();
-    let options = ["children=200", "threads=4", "together=1"];
-    let (finished, report) = watch_with(&["--children"], &program("forkstorm.c"), &options);
-    assert_eq!(finished.expect(5).out(), "failed 0\n");
-    report.is_exactly(2 * 4 * 401, 2 * 401);
-    let lasting = |thread: &&Value| thread["ended"] != true && thread["pid"] != report.0["pid"];
-    let lasting: Vec<&Value> = report.threads().iter().filter(lasting).collect();
-    assert!(lasting.is_empty(), "{lasting:?}");
+    // Many processes side by side; and one after the other, so that the threads of one process
+    // have all CPUs, and their ends fall together.
+    for (children, at_once) in [(200, 50), (500, 1), (500, 1), (500, 1)] {
+        let options = [
+            &format!("children={children}"),
+            &format!("at_once={at_once}"),
+            "threads=4",
+            "together=1",
+        ];
+        let (finished, report) = watch_with(&["--children"], &program("forkstorm.c"), &options);
+        assert_eq!(finished.expect(5).out(), "failed 0\n");
+        let teams = 2 * children + 1;
+        report.is_exactly(2 * 4 * teams, 2 * teams);
+        let lasting = |thread: &&Value| thread["ended"] != true && thread["pid"] != report.0["pid"];
+        let lasting: Vec<&Value> = report.threads().iter().filter(lasting).collect();
+        assert!(lasting.is_empty(), "{lasting:?}");
+    }
 }
 
 #[test]

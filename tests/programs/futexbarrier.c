@@ -159,7 +159,8 @@ static void let_others_sleep(long me, long round)
 static void *work(void *argument)
 {
     long me = (long)argument;
-    ids[me] = gettid();
+    // Another system call by the function that may make those of the barrier.
+    ids[me] = (pid_t)syscall(SYS_gettid);
     for (long round = 0; round < rounds; round++) {
         int is_last = (slow < 0 ? round % threads : slow) == me;
         spin_us(is_last ? 2 * load : load);

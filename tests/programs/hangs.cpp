@@ -1,5 +1,6 @@
 // std::barrier of C++20 at which one thread is missing: it waits for a mutex that another
 // has taken along to the barrier.
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +10,8 @@
 
 static std::barrier<> meeting(3);
 static std::mutex lock;
+// Whether it has been taken, however late that is on a busy machine.
+static std::atomic<bool> is_held;
 static volatile int done;
 
 __attribute__((noinline)) static void meet()
@@ -20,12 +23,14 @@ __attribute__((noinline)) static void meet()
 static void holder()
 {
     std::lock_guard guard(lock);
+    is_held = true;
     meet();
 }
 
 __attribute__((noinline)) static void take()
 {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (!is_held)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::lock_guard guard(lock); // SITE take
     meet();
 }

@@ -3,12 +3,18 @@
 
 use std::{
     io::Write as _,
-    sync::{Barrier, Mutex, mpsc},
+    sync::{
+        Barrier, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread::{self, sleep},
     time::Duration,
 };
 
 static LOCK: Mutex<u32> = Mutex::new(0);
+/// Whether the mutex has been taken, however late that is on a busy machine.
+static IS_HELD: AtomicBool = AtomicBool::new(false);
 
 #[inline(never)]
 fn meet(barrier: &Barrier) {
@@ -18,7 +24,9 @@ fn meet(barrier: &Barrier) {
 
 #[inline(never)]
 fn take(barrier: &Barrier) {
-    sleep(Duration::from_millis(20));
+    while !IS_HELD.load(Ordering::Acquire) {
+        sleep(Duration::from_millis(1));
+    }
     *LOCK.lock().unwrap() += 1; // SITE take
     meet(barrier);
 }
@@ -31,6 +39,7 @@ fn main() {
         start("holder")
             .spawn_scoped(scope, || {
                 let _held = LOCK.lock().unwrap();
+                IS_HELD.store(true, Ordering::Release);
                 meet(&barrier);
             })
             .unwrap();

@@ -117,9 +117,9 @@ pub fn run(args: &Args) -> Result<()> {
 
     if args.large {
         out.clear();
-        large::programs(&workspace, &sbt, args.pairs, &mut out)?;
+        let measured = large::programs(&workspace, &sbt, args.pairs, &mut out)?;
         println!("{out}");
-        return Ok(());
+        return large::check(&measured);
     }
     if args.states {
         out.clear();

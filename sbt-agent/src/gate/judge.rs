@@ -103,7 +103,7 @@ fn lost(report: &Report, limit: Option<f64>) -> Outcome {
         ..Outcome::of_run("max-lost", "pct", Figure::Real(limit))
     };
     let outcome = outcome.found(Amount::Percent(share));
-    let text = format!("{lost} of {all} events found no room: too few were seen to judge");
+    let text = format!("{lost} of {all} events were lost: too few were seen to judge");
     Outcome {
         text: (!outcome.holds).then_some(text),
         ..outcome

@@ -18,7 +18,7 @@ use std::{
     rc::Rc,
 };
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::debuginfo::Symbol;
 use super::elf::{Imports, Segment, code_at};
@@ -41,6 +41,12 @@ const MAX_BETWEEN: u8 = 1;
 
 /// Of more pairs of waits and wakes in one function they are not compared one by one.
 const MAX_PAIRS: usize = 64;
+
+/// The first argument of a call is looked for in so many instructions before it.
+const MAX_ARGUMENTS_BEFORE: usize = 32;
+
+/// A constant below is a number: the first page of a program's memory is never used.
+const NO_ADDRESS: u64 = 4096;
 
 /// More calls between than are of interest.
 const FAR: u8 = u8::MAX;
@@ -263,18 +269,30 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
         }
         // Through a pointer anything may have been called.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
-            let wakes = around_wait.jumps_out(|to| {
+            let mut wakes = around_wait.jumps_out(|to| {
                 code.imported_at(to)
                     .is_some_and(|name| WAKING.contains(&name.as_str()))
             });
+            // Or the same system call as the wait makes.
+            if let Some(number) = around_wait.small_argument(wait) {
+                let jumps = around_wait.jumps_out(|_| true).into_iter();
+                wakes.extend(jumps.filter(|jump| {
+                    around_wait.small_argument(*jump) == Some(number)
+                        && around_wait.goes_alike(*jump, wait)
+                }));
+            }
             if !wakes.is_empty() {
                 return around_wait.decided(&[wait], &wakes, until);
             }
         }
         _ => {}
     }
-    // Another copy of the same source, at which nobody waited yet.
-    let others = around_wake.calls_of(around_wait.nodes[wait].flow);
+    // Another copy of the same source, at which nobody waited yet. Of one function that makes all
+    // system calls, other ones are no copies.
+    let mut others = around_wake.calls_of(around_wait.nodes[wait].flow);
+    if let Some(number) = around_wait.small_argument(wait) {
+        others.retain(|other| around_wake.small_argument(*other) == Some(number));
+    }
     if others.is_empty() {
         Relation::Apart
     } else {
@@ -387,6 +405,40 @@ impl Graph {
         (0..self.nodes.len())
             .filter(|index| is(self.nodes[*index].flow))
             .collect()
+    }
+
+    /// Whether a jump and a call go to the same address.
+    fn goes_alike(&self, jump: usize, call: usize) -> bool {
+        match (self.nodes[jump].flow, self.nodes[call].flow) {
+            (Flow::Jump(jump), Flow::Call(Callee::At(call))) => jump == call,
+            _ => false,
+        }
+    }
+
+    /// The first argument of a call, or of a jump in place of a call, if a constant was put into
+    /// the register right before and is no address: the number of a system call, say.
+    fn small_argument(&self, index: usize) -> Option<u64> {
+        let mut at = index;
+        for _ in 0..MAX_ARGUMENTS_BEFORE {
+            let [before] = self.before[at][..] else {
+                return None;
+            };
+            if self.is_call(before) {
+                return None;
+            }
+            at = before;
+            let instruction = &self.instructions[at];
+            let is_first = instruction.op0_kind() == OpKind::Register
+                && instruction.op0_register().full_register() == Register::RDI;
+            if !is_first || matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) {
+                continue;
+            }
+            let is_constant = instruction.mnemonic() == Mnemonic::Mov
+                && instruction.op1_kind() == OpKind::Immediate32;
+            let value = is_constant.then(|| u64::from(instruction.immediate32()))?;
+            return (value < NO_ADDRESS).then_some(value);
+        }
+        None
     }
 
     fn is_call(&self, index: usize) -> bool {

@@ -346,3 +346,47 @@ fn what_takes_a_mutex_is_known_by_its_name() {
         assert_eq!(Known::of(name), Known::Nothing, "{name}");
     }
 }
+
+#[test]
+fn the_number_of_a_system_call_tells_calls_of_one_function_apart() {
+    let near = |opcode: u8, at: i32| {
+        let distance = 10_000 - (at + 5);
+        [&[opcode][..], &distance.to_le_bytes()].concat()
+    };
+    let (call, jump) = (|at| near(0xe8, at), |at| near(0xe9, at));
+    let code = [
+        // mov edi, 186; call
+        vec![0xbf, 186, 0, 0, 0],
+        call(5),
+        // mov edi, 202; mov rsi, rbx; call
+        vec![0xbf, 202, 0, 0, 0],
+        vec![0x48, 0x89, 0xde],
+        call(18),
+        // mov edi, 0x404000: an address
+        vec![0xbf, 0, 0x40, 0x40, 0],
+        call(28),
+        // mov rdi, rbx: anything
+        vec![0x48, 0x89, 0xdf],
+        call(36),
+        // Nothing is known behind a call.
+        call(41),
+        // mov edi, 202; add rsp, 8; jmp
+        vec![0xbf, 202, 0, 0, 0],
+        vec![0x48, 0x83, 0xc4, 8],
+        jump(55),
+    ];
+    let graph = of_code(&code.concat());
+    let calls = graph.calls_of(Flow::Call(Callee::At(10_000)));
+    let numbers: Vec<_> = calls
+        .iter()
+        .map(|call| graph.small_argument(*call))
+        .collect();
+    assert_eq!(numbers, [Some(186), Some(202), None, None, None]);
+    let jumps = graph.jumps_out(|_| true);
+    let numbers: Vec<_> = jumps
+        .iter()
+        .map(|jump| graph.small_argument(*jump))
+        .collect();
+    assert_eq!(numbers, [Some(202)]);
+    assert!(graph.goes_alike(jumps[0], calls[1]));
+}

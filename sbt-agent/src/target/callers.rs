@@ -138,12 +138,12 @@ impl Callers {
     fn calls_of(&self, function: At) -> impl Iterator<Item = (usize, Call)> {
         let (number, start) = function;
         let own = self.file(number);
-        let direct = own.map_or(&[][..], |own| own.direct(start));
+        let direct = own.map_or_else(Vec::new, |own| own.direct(start));
         let names = own.map_or(&[][..], |own| own.names(start));
         let others = names.iter().flat_map(|name| self.imported(name));
         // A function that jumps from several places to another is gone each time.
         let mut jumped = HashSet::new();
-        let direct = direct.iter().map(move |call| (number, *call));
+        let direct = direct.into_iter().map(move |call| (number, call));
         direct.chain(others).filter(move |(number, call)| {
             let from = self.function(*number, call.from);
             from != Some(function) && (call.returns || jumped.insert(from))
@@ -158,8 +158,8 @@ impl Callers {
         files.flat_map(move |(number, entry)| {
             let calls = entry
                 .read()
-                .map_or(&[][..], |read| read.calls.imported(name));
-            calls.iter().map(|call| (*number, *call))
+                .map_or_else(Vec::new, |read| read.calls.imported(name));
+            calls.into_iter().map(|call| (*number, call))
         })
     }
 
@@ -181,8 +181,9 @@ impl Callers {
     fn indirect(&self) -> impl Iterator<Item = (usize, Call)> {
         self.asked_pointers.set(true);
         self.files.iter().flat_map(|(number, entry)| {
-            let calls = entry.read().map_or(&[][..], |read| read.calls.indirect());
-            calls.iter().map(|call| (*number, *call))
+            let calls = entry.read().map(|read| read.calls.indirect());
+            let calls = calls.into_iter().flatten();
+            calls.map(|call| (*number, call))
         })
     }
 

@@ -1,6 +1,10 @@
-//! Who calls what in a file: found by decoding all of its code once.
+//! Who calls what in a file: found by decoding the functions that may do so, each once.
 
+mod suspects;
+
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
@@ -12,6 +16,7 @@ use object::{
 
 use super::elf::{self, Segment, code_at, names};
 use super::unwind::{Function, Unwind};
+use suspects::{Suspects, Wanted};
 
 /// Of a file with more code nothing is known: to decode it takes too long.
 const MAX_CODE: u64 = 64 << 20;
@@ -51,22 +56,42 @@ pub(super) struct Call {
     pub(super) returns: bool,
 }
 
-/// The calls in a file.
+/// The calls in a file. Its functions are decoded when it is asked for what they may refer to,
+/// each once.
 #[derive(Debug)]
 pub(super) struct Calls {
     unwind: Rc<Unwind>,
-    /// By their targets.
-    direct: Vec<Call>,
-    /// By the symbol that the dynamic linker looks up.
-    imported: HashMap<String, Vec<Call>>,
-    /// Of whatever a pointer points to.
-    indirect: Vec<Call>,
-    /// Functions whose address some code takes, for whatever.
-    taken: HashSet<u64>,
+    links: Links,
+    suspects: Suspects,
+    /// Whether the file can only lie where it says.
+    is_fixed: bool,
     /// Functions whose address stands in data, such as a table of methods.
     listed: HashSet<u64>,
-    /// The names by which other files may call functions of this one.
-    exported: HashMap<u64, Vec<String>>,
+    found: RefCell<Found>,
+}
+
+/// What the functions that have been decoded refer to.
+#[derive(Debug, Default)]
+struct Found {
+    /// The numbers of these functions.
+    decoded: HashSet<usize>,
+    /// Calls by their targets.
+    direct: HashMap<u64, Vec<Call>>,
+    /// Jumps into the middle of functions, by the beginnings of those.
+    inside: HashMap<u64, Vec<Call>>,
+    /// By the symbol that the dynamic linker looks up.
+    imported: HashMap<String, Vec<Call>>,
+    /// Of whatever a pointer points to, by the number of the function that they are in.
+    indirect: HashMap<usize, Vec<Call>>,
+    /// Functions whose address some code takes, for whatever.
+    taken: HashSet<u64>,
+    /// Functions whose address some code reads from a word of the dynamic linker's.
+    listed: HashSet<u64>,
+    /// The symbols behind addresses that are no function's beginning, if they are stubs.
+    stubs: HashMap<u64, Option<String>>,
+    /// Functions and symbols of which all that refers to them has been decoded.
+    settled: HashSet<u64>,
+    settled_names: HashSet<String>,
 }
 
 impl Calls {
@@ -78,159 +103,189 @@ impl Calls {
         if length > MAX_CODE {
             return None;
         }
-        let mut this = Self {
-            unwind,
-            direct: Vec::new(),
-            imported: HashMap::new(),
-            indirect: Vec::new(),
-            taken: HashSet::new(),
-            listed: HashSet::new(),
-            exported: HashMap::new(),
-        };
-        let (links, is_fixed) = {
-            let file = ElfFile64::<LittleEndian>::parse(this.unwind.image()).ok()?;
-            let links = Links::of(&file, &this.unwind);
+        let (mut links, is_fixed) = {
+            let file = ElfFile64::<LittleEndian>::parse(unwind.image()).ok()?;
+            let links = Links::of(&file, &unwind);
             (links, file.kind() == ObjectKind::Executable)
         };
-        let inside = this.read_code(&links, is_fixed);
-        this.read_data(&links.data);
-        this.listed.extend(&links.listed);
-        this.add_apart(inside, &links);
-        this.exported = links.exported;
-        this.direct.sort_unstable();
+        let suspects = Suspects::of(&Wanted {
+            image: unwind.image(),
+            segments: unwind.segments(),
+            functions: unwind.functions(),
+            words: links.words(),
+            is_fixed,
+        });
+        let others = suspects
+            .targets()
+            .filter(|target| !unwind.begins(*target) || links.is_stub(*target));
+        let mut stubs: HashMap<String, Vec<u64>> = HashMap::new();
+        for target in others {
+            if let Some(name) = links.through(unwind.image(), unwind.segments(), target) {
+                stubs.entry(name).or_default().push(target);
+            }
+        }
+        links.stubs_of = stubs;
+        let mut this = Self {
+            unwind,
+            suspects,
+            is_fixed,
+            listed: links.listed.clone(),
+            links,
+            found: RefCell::default(),
+        };
+        this.read_data();
         Some(this)
     }
 
-    /// Gives the jumps into the middle of functions.
-    fn read_code(&mut self, links: &Links, is_fixed: bool) -> Vec<Call> {
-        let mut stubs: HashMap<u64, Option<String>> = HashMap::new();
-        // Jumps into the middle of functions.
-        let mut inside: Vec<Call> = Vec::new();
-        let mut add = |name: &str, call: Call| match self.imported.get_mut(name) {
-            Some(calls) => calls.push(call),
-            None => drop(self.imported.insert(name.to_owned(), vec![call])),
-        };
-        let unwind = &*self.unwind;
-        let (image, segments) = (unwind.image(), unwind.segments());
-        let mut instruction = Instruction::default();
-        for function in unwind.functions() {
-            let Function { start, end, .. } = *function;
-            if links.is_stub(start) {
-                continue;
-            }
-            let Some(code) = code_at(image, segments, start, end - start) else {
-                continue;
-            };
-            let mut decoder = Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE);
-            while decoder.can_decode() {
-                decoder.decode_out(&mut instruction);
-                let flow = instruction.flow_control();
-                let mut call = Call {
-                    target: 0,
-                    from: instruction.ip(),
-                    next: instruction.next_ip(),
-                    returns: matches!(flow, FlowControl::Call | FlowControl::IndirectCall),
-                };
-                match flow {
-                    FlowControl::Call
-                    | FlowControl::UnconditionalBranch
-                    | FlowControl::ConditionalBranch => {
-                        if instruction.op0_kind() != OpKind::NearBranch64 {
-                            continue;
-                        }
-                        call.target = instruction.near_branch64();
-                        if (start..end).contains(&call.target) && call.target != start {
-                            continue;
-                        }
-                        if unwind.begins(call.target) && !links.is_stub(call.target) {
-                            self.direct.push(call);
-                            continue;
-                        }
-                        let name = stubs
-                            .entry(call.target)
-                            .or_insert_with(|| links.through(image, segments, call.target))
-                            .clone();
-                        match (name, unwind.function(call.target)) {
-                            (Some(name), _) => {
-                                call.target = 0;
-                                add(&name, call);
-                            }
-                            (None, Some(function)) => {
-                                call.target = function.start;
-                                inside.push(call);
-                            }
-                            (None, None) => {}
-                        }
-                    }
-                    FlowControl::IndirectCall | FlowControl::IndirectBranch => {
-                        let word = instruction
-                            .is_ip_rel_memory_operand()
-                            .then(|| instruction.ip_rel_memory_address());
-                        let own = word.and_then(|word| links.own_slots.get(&word));
-                        match (word.and_then(|word| links.slots.get(&word)), own) {
-                            (Some(name), _) => add(name, call),
-                            (None, Some(function)) => {
-                                call.target = *function;
-                                self.direct.push(call);
-                            }
-                            (None, None) if call.returns => self.indirect.push(call),
-                            (None, None) => {}
-                        }
-                    }
-                    FlowControl::Next => {
-                        let address = if instruction.is_ip_rel_memory_operand() {
-                            let address = instruction.ip_rel_memory_address();
-                            // To be called from a register, as likely as not: by whom, who knows.
-                            if let Some(function) = links.own_slots.get(&address) {
-                                self.listed.insert(*function);
-                                continue;
-                            }
-                            links.own(address).unwrap_or(address)
-                        } else if is_fixed
-                            && matches!(
-                                instruction.op1_kind(),
-                                OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64
-                            )
-                        {
-                            instruction.immediate(1)
-                        } else {
-                            continue;
-                        };
-                        if unwind.begins(address) {
-                            self.taken.insert(address);
-                        }
-                    }
-                    _ => {}
-                }
-            }
+    /// Decodes all that may refer to a function.
+    fn settle(&self, start: u64) {
+        if !self.found.borrow_mut().settled.insert(start) {
+            return;
         }
-        inside
+        let Some(function) = self.unwind.function(start) else {
+            return;
+        };
+        let words = self.links.words_of.get(&start).into_iter().flatten();
+        for word in words {
+            self.decode(self.suspects.to(*word..word.saturating_add(1)));
+        }
+        self.decode(self.suspects.to(function.start..function.end));
+        self.decode(suspects::near(self.unwind.functions(), function));
     }
 
-    /// Jumps into the middle of what belongs to a function but lies apart, and
-    /// is entered in no other way; and not those back from there.
-    fn add_apart(&mut self, inside: Vec<Call>, links: &Links) {
-        let called = self.direct.iter().filter(|call| call.returns);
-        let called: HashSet<u64> = called.map(|call| call.target).collect();
-        self.direct.extend(inside.into_iter().filter(|call| {
-            let start = call.target;
-            !called.contains(&start)
-                && !self.taken.contains(&start)
-                && !self.listed.contains(&start)
-                && !links.exported.contains_key(&start)
-        }));
+    /// Decodes all that may refer to a symbol.
+    fn settle_name(&self, name: &str) {
+        let mut found = self.found.borrow_mut();
+        if !found.settled_names.contains(name) {
+            found.settled_names.insert(name.to_owned());
+            drop(found);
+            let words = self.links.words_of_name.get(name).into_iter().flatten();
+            let stubs = self.links.stubs_of.get(name).into_iter().flatten();
+            for target in words.chain(stubs) {
+                self.decode(self.suspects.to(*target..target.saturating_add(1)));
+            }
+        }
+    }
+
+    fn decode(&self, numbers: impl Iterator<Item = usize>) {
+        let mut found = self.found.borrow_mut();
+        for number in numbers {
+            if found.decoded.insert(number)
+                && let Some(function) = self.unwind.functions().get(number)
+            {
+                self.read_function(&mut found, number, function);
+            }
+        }
+    }
+
+    fn read_function(&self, found: &mut Found, number: usize, function: &Function) {
+        let (unwind, links) = (&*self.unwind, &self.links);
+        let (image, segments) = (unwind.image(), unwind.segments());
+        let Function { start, end, .. } = *function;
+        if links.is_stub(start) {
+            return;
+        }
+        let Some(code) = code_at(image, segments, start, end - start) else {
+            return;
+        };
+        let mut instruction = Instruction::default();
+        let mut decoder = Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            let flow = instruction.flow_control();
+            let mut call = Call {
+                target: 0,
+                from: instruction.ip(),
+                next: instruction.next_ip(),
+                returns: matches!(flow, FlowControl::Call | FlowControl::IndirectCall),
+            };
+            match flow {
+                FlowControl::Call
+                | FlowControl::UnconditionalBranch
+                | FlowControl::ConditionalBranch => {
+                    if instruction.op0_kind() != OpKind::NearBranch64 {
+                        continue;
+                    }
+                    call.target = instruction.near_branch64();
+                    if (start..end).contains(&call.target) && call.target != start {
+                        continue;
+                    }
+                    if unwind.begins(call.target) && !links.is_stub(call.target) {
+                        found.direct.entry(call.target).or_default().push(call);
+                        continue;
+                    }
+                    let name = found
+                        .stubs
+                        .entry(call.target)
+                        .or_insert_with(|| links.through(image, segments, call.target))
+                        .clone();
+                    match (name, unwind.function(call.target)) {
+                        (Some(name), _) => {
+                            call.target = 0;
+                            found.add(&name, call);
+                        }
+                        (None, Some(function)) => {
+                            call.target = function.start;
+                            found.inside.entry(call.target).or_default().push(call);
+                        }
+                        (None, None) => {}
+                    }
+                }
+                FlowControl::IndirectCall | FlowControl::IndirectBranch => {
+                    let word = instruction
+                        .is_ip_rel_memory_operand()
+                        .then(|| instruction.ip_rel_memory_address());
+                    let own = word.and_then(|word| links.own_slots.get(&word));
+                    match (word.and_then(|word| links.slots.get(&word)), own) {
+                        (Some(name), _) => found.add(name, call),
+                        (None, Some(function)) => {
+                            call.target = *function;
+                            found.direct.entry(call.target).or_default().push(call);
+                        }
+                        (None, None) if call.returns => {
+                            found.indirect.entry(number).or_default().push(call);
+                        }
+                        (None, None) => {}
+                    }
+                }
+                FlowControl::Next => {
+                    let address = if instruction.is_ip_rel_memory_operand() {
+                        let address = instruction.ip_rel_memory_address();
+                        // To be called from a register, as likely as not: by whom, who knows.
+                        if let Some(function) = links.own_slots.get(&address) {
+                            found.listed.insert(*function);
+                            continue;
+                        }
+                        links.own(address).unwrap_or(address)
+                    } else if self.is_fixed
+                        && matches!(
+                            instruction.op1_kind(),
+                            OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64
+                        )
+                    {
+                        instruction.immediate(1)
+                    } else {
+                        continue;
+                    };
+                    if unwind.begins(address) {
+                        found.taken.insert(address);
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Pointers to functions stand at aligned addresses, if they are not made
     /// by relocations.
-    fn read_data(&mut self, sections: &[(u64, u64)]) {
+    fn read_data(&mut self) {
         let functions = self.unwind.functions();
         let (Some(first), Some(last)) = (functions.first(), functions.last()) else {
             return;
         };
         let all = first.start..last.end;
         let mut left = MAX_DATA;
-        for (offset, length) in sections {
+        for (offset, length) in &self.links.data {
             let Some(rest) = left.checked_sub(*length) else {
                 return;
             };
@@ -255,43 +310,85 @@ impl Calls {
         self.unwind.function(vaddr).map(|function| function.start)
     }
 
-    /// Calls in this file of a function in it.
-    pub(super) fn direct(&self, start: u64) -> &[Call] {
-        let from = self.direct.partition_point(|call| call.target < start);
-        let until = self.direct.partition_point(|call| call.target <= start);
-        &self.direct[from..until.min(from + MAX_CALLS)]
+    /// Calls in this file of a function in it. Jumps into the middle of a function count if the
+    /// function is entered in no other way: it belongs to another one, and lies apart.
+    pub(super) fn direct(&self, start: u64) -> Vec<Call> {
+        self.settle(start);
+        let found = self.found.borrow();
+        let calls = found.direct.get(&start).map_or(&[][..], Vec::as_slice);
+        let is_entered = calls.iter().any(|call| call.returns)
+            || found.taken.contains(&start)
+            || found.listed.contains(&start)
+            || self.listed.contains(&start)
+            || self.links.exported.contains_key(&start);
+        let inside = found.inside.get(&start).filter(|_| !is_entered);
+        first([calls, inside.map_or(&[][..], Vec::as_slice)].concat())
     }
 
     /// Calls in this file of a function in another, or in it by way of the
     /// dynamic linker.
-    pub(super) fn imported(&self, name: &str) -> &[Call] {
-        let calls = self.imported.get(name).map_or(&[][..], Vec::as_slice);
-        &calls[..calls.len().min(MAX_CALLS)]
+    pub(super) fn imported(&self, name: &str) -> Vec<Call> {
+        self.settle_name(name);
+        first(
+            self.found
+                .borrow()
+                .imported
+                .get(name)
+                .cloned()
+                .unwrap_or_default(),
+        )
     }
 
     /// Calls of what a pointer points to.
-    pub(super) fn indirect(&self) -> &[Call] {
-        &self.indirect[..self.indirect.len().min(MAX_INDIRECT)]
+    pub(super) fn indirect(&self) -> impl Iterator<Item = Call> {
+        let all = (0..self.unwind.functions().len()).flat_map(|number| {
+            self.decode([number].into_iter());
+            let found = self.found.borrow();
+            found.indirect.get(&number).cloned().unwrap_or_default()
+        });
+        all.take(MAX_INDIRECT)
     }
 
     /// The names by which a function may be called from elsewhere.
     pub(super) fn names(&self, start: u64) -> &[String] {
-        self.exported.get(&start).map_or(&[], Vec::as_slice)
+        self.links.exported.get(&start).map_or(&[], Vec::as_slice)
     }
 
     /// Whether the function's address is taken, but only to be used at once:
     /// to start a thread with it, mostly.
     pub(super) fn is_taken(&self, start: u64) -> bool {
-        self.taken.contains(&start) && !self.listed.contains(&start)
+        self.settle(start);
+        self.found.borrow().taken.contains(&start) && !self.is_listed(start)
     }
 
     /// Whether the function's address stands in data.
     pub(super) fn is_listed(&self, start: u64) -> bool {
-        self.listed.contains(&start)
+        if self.listed.contains(&start) {
+            return true;
+        }
+        self.settle(start);
+        self.found.borrow().listed.contains(&start)
     }
 }
 
+impl Found {
+    fn add(&mut self, name: &str, call: Call) {
+        match self.imported.get_mut(name) {
+            Some(calls) => calls.push(call),
+            None => drop(self.imported.insert(name.to_owned(), vec![call])),
+        }
+    }
+}
+
+/// The first calls by their addresses, as many as are looked at.
+fn first(mut calls: Vec<Call>) -> Vec<Call> {
+    calls.sort_unstable();
+    calls.truncate(MAX_CALLS);
+    calls
+}
+
 /// What the dynamic linker knows of a file.
+#[derive(Debug, Default)]
 struct Links {
     /// Words that it fills with the address of the function of that name.
     slots: HashMap<u64, String>,
@@ -308,19 +405,17 @@ struct Links {
     /// Sections in which the program itself may keep pointers: where they begin
     /// in the file, and their lengths.
     data: Vec<(u64, u64)>,
+    /// The words through which a function of this file is called, by its beginning.
+    words_of: HashMap<u64, Vec<u64>>,
+    /// The words that are filled with the address of a function of that name, and the stubs by
+    /// which it is called.
+    words_of_name: HashMap<String, Vec<u64>>,
+    stubs_of: HashMap<String, Vec<u64>>,
 }
 
 impl Links {
     fn of(file: &ElfFile64<'_, LittleEndian>, unwind: &Unwind) -> Self {
-        let mut this = Self {
-            slots: HashMap::new(),
-            own_slots: HashMap::new(),
-            defined: HashMap::new(),
-            exported: HashMap::new(),
-            listed: HashSet::new(),
-            stubs: Vec::new(),
-            data: Vec::new(),
-        };
+        let mut this = Self::default();
         let mut words = Vec::new();
         for section in file.sections() {
             let name = section.name().unwrap_or_default();
@@ -383,7 +478,29 @@ impl Links {
                 this.listed.insert(symbol.address());
             }
         }
+        this.turn_round();
         this
+    }
+
+    /// Which words there are of each function and symbol.
+    fn turn_round(&mut self) {
+        for (word, function) in &self.own_slots {
+            self.words_of.entry(*function).or_default().push(*word);
+        }
+        for (word, name) in &self.slots {
+            if let Some(function) = self.defined.get(name) {
+                self.words_of.entry(*function).or_default().push(*word);
+            }
+            let words = self.words_of_name.entry(name.clone()).or_default();
+            words.push(*word);
+        }
+    }
+
+    /// Where the words lie through which functions are called.
+    fn words(&self) -> Range<u64> {
+        let words = || self.slots.keys().chain(self.own_slots.keys());
+        let last = words().max().map_or(0, |last| last.saturating_add(1));
+        words().min().map_or(0, |first| *first)..last
     }
 
     /// The function of this file to which the dynamic linker will write a

@@ -56,7 +56,7 @@ impl Built {
 
     /// The functions that call one, and whether they do so by a call.
     fn callers(&self, name: &str) -> Vec<(u64, bool)> {
-        self.of(self.calls.direct(self.at(name)))
+        self.of(&self.calls.direct(self.at(name)))
     }
 
     fn of(&self, calls: &[Call]) -> Vec<(u64, bool)> {
@@ -93,7 +93,7 @@ fn calls_and_jumps_are_found() {
         assert_eq!(built.callers("thread"), [], "{options:?}");
         let twice = built.at("twice");
         let imported = built.calls.imported("pthread_barrier_wait");
-        assert_eq!(built.of(imported), [(twice, true)], "{options:?}");
+        assert_eq!(built.of(&imported), [(twice, true)], "{options:?}");
         assert_eq!(built.calls.imported("pthread_create").len(), 1);
     }
 }
@@ -158,7 +158,9 @@ fn what_a_call_calls_is_told_without_decoding_the_file() {
         let segments = elf::load_segments(&built.image).unwrap();
         let imports = elf::Imports::of(&built.image);
         let mut told = 0;
-        for (name, calls) in &built.calls.imported {
+        built.calls.decode(0..built.calls.unwind.functions().len());
+        let all = built.calls.found.borrow();
+        for (name, calls) in &all.imported {
             for call in calls.iter().filter(|call| call.returns) {
                 let found = imports.called_before(&built.image, &segments, call.next);
                 assert_eq!(found.as_ref(), Some(name), "{options:?}");
@@ -166,9 +168,83 @@ fn what_a_call_calls_is_told_without_decoding_the_file() {
             }
         }
         assert!(told >= 5, "{options:?}: {told}");
-        for call in &built.calls.direct {
+        for call in all.direct.values().flatten() {
             let found = imports.called_before(&built.image, &segments, call.next);
             assert_eq!(found, None, "{options:?}");
         }
     }
+}
+
+/// What each query says of a file, when the functions that matter are decoded and when all are.
+fn compare(image: impl Fn() -> Mmap) {
+    let of = || Calls::of(Rc::new(Unwind::of(image()).unwrap())).unwrap();
+    let (some, all) = (of(), of());
+    let functions = all.unwind.functions();
+    all.decode(0..functions.len());
+    let names: Vec<String> = all.found.borrow().imported.keys().cloned().collect();
+    for name in &names {
+        assert_eq!(some.imported(name), all.imported(name), "{name}");
+    }
+    for function in functions.iter().step_by(functions.len() / 1000 + 1) {
+        // Nothing that was decoded for another.
+        some.found.take();
+        let start = function.start;
+        let told = |calls: &Calls| {
+            let direct = calls.direct(start);
+            (direct, calls.is_taken(start), calls.is_listed(start))
+        };
+        assert_eq!(told(&some), told(&all), "{start:x}");
+    }
+    let all: Vec<_> = all.indirect().collect();
+    assert_eq!(some.indirect().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn nothing_is_missed_by_decoding_only_what_may_refer_to_a_function() {
+    for options in OPTIONS {
+        compare(|| map(&[options, &["-pthread"]].concat(), SOURCE));
+    }
+    // Much code by others: C with short jumps and stubs, and C++ with parts that lie apart.
+    let open = |path| elf::map(&std::fs::File::open(path).unwrap()).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let libc = maps.lines().find(|line| line.ends_with("/libc.so.6"));
+    if let Some(libc) = libc.and_then(|line| line.split(' ').next_back()) {
+        compare(|| open(libc));
+    }
+    let own = std::env::current_exe().unwrap();
+    let calls = Calls::of(Rc::new(Unwind::of(open(own.to_str().unwrap())).unwrap()));
+    if calls.is_some() {
+        compare(|| open(own.to_str().unwrap()));
+    }
+}
+
+#[test]
+fn only_what_may_refer_to_a_function_is_decoded() {
+    use std::fmt::Write as _;
+    let mut source = String::from("static volatile int cell; void other(void);\n");
+    for function in 0..200 {
+        let text = "__attribute__((noinline)) void";
+        writeln!(source, "{text} f{function}(void) {{").unwrap();
+        // So long that none lies near to one but the next.
+        writeln!(source, "{} other();", "cell++; ".repeat(40)).unwrap();
+        if function > 0 {
+            writeln!(source, "f{}();", function - 1).unwrap();
+        }
+        source.push_str("cell++; }\n");
+    }
+    let options = ["-O1", "-shared", "-fPIC", "-fvisibility=hidden"];
+    let image = map(&options, &source);
+    let calls = Calls::of(Rc::new(Unwind::of(map(&options, &source)).unwrap())).unwrap();
+    let decoded = || calls.found.borrow().decoded.len();
+    assert_eq!(decoded(), 0);
+    let start = symbol(&image, "f100");
+    assert_eq!(calls.direct(start).len(), 1);
+    assert!(!calls.is_taken(start) && !calls.is_listed(start));
+    let first = decoded();
+    assert!((1..=8).contains(&first), "{first} of 200");
+    // Asked again, it is known.
+    calls.direct(start);
+    assert_eq!(decoded(), first);
+    assert_eq!(calls.imported("other").len(), 200);
+    assert!(decoded() >= 200);
 }

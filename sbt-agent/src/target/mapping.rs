@@ -85,6 +85,11 @@ impl Mapping {
         Err(ErrorKind::NotFound.into())
     }
 
+    /// Whether it is a part of this file.
+    pub fn is_of(&self, file: FileId) -> bool {
+        self.id == file
+    }
+
     /// Opens it, and looks for what can be probed in it.
     pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
         let file = self.file(pid).map_err(io::Error::other)?;

@@ -3,6 +3,7 @@
 mod alternatives;
 #[cfg(test)]
 mod bombs;
+mod c11;
 mod callers;
 mod calls;
 pub mod capabilities;
@@ -13,6 +14,7 @@ mod dispositions;
 pub mod elf;
 pub mod executes;
 pub mod files;
+mod futex_ways;
 pub mod gain;
 mod ident;
 mod keeper;

@@ -18,6 +18,8 @@ pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
 use crate::source::ebpf::spaces::Memory;
 
+mod code;
+
 /// The folder in /proc that tells of a process: its own, or, when its first
 /// thread has ended before the others, that of a thread which lives.
 pub fn folder(pid: u32) -> PathBuf {
@@ -209,6 +211,12 @@ pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
             })
         });
     Ok(mapped.collect())
+}
+
+/// [`mappings`] of a process at which we have looked before. `known`: the path of a mapping that
+/// was seen then, given all but the path; the kernel is not asked for that one.
+pub fn mappings_again(pid: u32, known: impl Fn(&Mapping) -> Option<PathBuf>) -> Vec<Mapping> {
+    code::mappings(pid, known).unwrap_or_else(|_| mappings(pid))
 }
 
 /// Memory of a process in which something lies.
@@ -413,6 +421,16 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
             Some((tid, kept_in(&task)))
         })
         .collect()
+}
+
+/// Whether a process has forbidden to look into it (`PR_SET_DUMPABLE`): its files are root's then.
+/// `None` where that does not tell, as if its user is root.
+pub fn is_closed(pid: u32) -> Option<bool> {
+    let owner = fs::metadata(folder(pid).join("environ")).ok()?.uid();
+    let status = text(folder(pid).join("status")).ok()?;
+    let users = field(&status, "Uid:")?;
+    let user: u32 = users.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    (user != 0).then_some(owner != user)
 }
 
 /// Whether the processor keeps the return addresses of a process a second time (`shstk`, Linux

@@ -112,6 +112,30 @@ fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) 
     None
 }
 
+/// The place behind the first instruction of this code, where a breakpoint sees the same as on it:
+/// the instruction is passed once, changes no register but rsp, and nobody can notice it. How long it
+/// is, and how far rsp moves down, bytes.
+///
+/// The more code is given, the more branches back are seen.
+pub fn beyond(code: &[u8]) -> Option<(u64, u64)> {
+    let first = decoder(code).iter().next().filter(|it| !it.is_invalid())?;
+    let behind = first.next_ip();
+    let mut info = InstructionInfoFactory::new();
+    let changes = info.info(&first).used_registers().iter().any(|used| {
+        let register = used.register().full_register();
+        is_write(used.access()) && register.is_gpr() && register != Register::RSP
+    });
+    let straight = first.flow_control() == FlowControl::Next;
+    if !straight || changes || is_noticed(&mut info, &first) {
+        return None;
+    }
+    let is_inside = |target: u64| target > 0 && target <= behind;
+    let mut targets = decoder(code).into_iter().filter_map(|it| jump_target(&it));
+    let moved = Stack { moved: 0 }.after(&first, &mut info)?.moved;
+    let moved = u64::try_from(moved).ok()?;
+    (!targets.any(is_inside)).then_some((behind, moved))
+}
+
 /// How far rsp lies below its value at the function's entry, bytes.
 #[derive(Clone, Copy)]
 struct Stack {

@@ -566,3 +566,32 @@ proptest! {
         check(&pieces.concat());
     }
 }
+
+#[test]
+fn behind_an_instruction_that_changes_nothing_the_same_is_seen() {
+    for (code, expected) in [
+        // push r14; push rbp; endbr64; sub rsp, 0x18; nop; test edi, edi
+        (&[0x41, 0x56, 0x90][..], Some((2, 8))),
+        (&[0x55, 0x90], Some((1, 8))),
+        (&[0xf3, 0x0f, 0x1e, 0xfa, 0x90], Some((4, 0))),
+        (&[0x48, 0x83, 0xec, 0x18, 0x90], Some((4, 0x18))),
+        (&[0x90, 0x90], Some((1, 0))),
+        (&[0x85, 0xff, 0x90], Some((2, 0))),
+        // mov rbx, rdi; xor eax, eax; pop rbp; add rsp, 8
+        (&[0x48, 0x89, 0xfb, 0x90], None),
+        (&[0x31, 0xc0, 0x90], None),
+        (&[0x5d, 0x90], None),
+        (&[0x48, 0x83, 0xc4, 0x08, 0x90], None),
+        // je; ret; lock incd (rdi); nothing
+        (&[0x74, 0x05, 0x90], None),
+        (&[0xc3, 0x90], None),
+        (&[0xf0, 0xff, 0x07, 0x90], None),
+        (&[], None),
+        // push rbp, and behind it what is jumped back to: there, to it, and further on.
+        (&[0x55, 0x90, 0x90, 0xeb, 0xfc], None),
+        (&[0x55, 0x90, 0x90, 0xeb, 0xfb], Some((1, 8))),
+        (&[0x55, 0x90, 0x90, 0xeb, 0xfd], Some((1, 8))),
+    ] {
+        assert_eq!(beyond(code), expected, "{code:x?}");
+    }
+}

@@ -326,8 +326,9 @@ impl Resolver {
     fn is_in_condition_of_c(&mut self, address: u64) -> bool {
         let call = address.wrapping_sub(1);
         let found = self.find(call).filter(|found| {
-            let owner = self.modules[found.0].owner;
-            owner != Owner::User
+            let module = &self.modules[found.0];
+            // A static program has the C library in it.
+            module.owner != Owner::User || module.file.is_static()
         });
         found.is_some_and(|(module, vaddr)| self.in_condition(module, vaddr).is_of_c)
     }

@@ -8,6 +8,10 @@ use std::{ffi::CStr, io};
 
 use super::process;
 
+/// Tests end sbt behind any of these calls. What is released has no such thing.
+#[cfg(debug_assertions)]
+pub mod fault;
+
 /// What the process is called that serves breakpoints for an sbt. Not after sbt: who ends that by
 /// its name (`pkill -9 sbt`) would end this one with it, and so the target.
 pub const SERVER: &CStr = c"breakpoints";
@@ -30,6 +34,12 @@ pub const EVENT_STOP: i32 = 128;
 
 /// `NT_PRSTATUS`: the general registers.
 const GENERAL: usize = 1;
+
+/// `NT_X86_XSTATE`: all registers of the XSAVE area, in the standard format.
+const EXTENDED: usize = 0x202;
+
+/// `PTRACE_GET_RSEQ_CONFIGURATION`, from Linux 5.13 on.
+const GET_RSEQ: Request = 0x420f;
 
 /// All signals, as a mask of the kernel's own.
 pub const ALL_SIGNALS: u64 = u64::MAX;
@@ -110,6 +120,12 @@ pub const fn no_registers() -> Registers {
     unsafe { std::mem::zeroed() }
 }
 
+/// Them as words, to compare.
+pub const fn words(registers: Registers) -> [u64; size_of::<Registers>() / 8] {
+    // SAFETY: a structure of words alone.
+    unsafe { std::mem::transmute(registers) }
+}
+
 /// A system call that has ended with `EINTR` only because its thread was asked to stop begins
 /// again, as most do by themselves (signal(7) names the others); whether it is one. If a
 /// signal has come as well, and the program handles it, the call ends as it would have. A time
@@ -136,6 +152,31 @@ pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGSET, id, GENERAL, address)
 }
 
+/// The XSAVE area of one that stands: floating point, vectors, tiles.
+pub fn extended_registers(id: Id) -> io::Result<Vec<u8>> {
+    /// Larger than the area of any processor, bytes.
+    const MOST: usize = 64 << 10;
+    let mut area = vec![0_u8; MOST];
+    let mut room = libc::iovec {
+        iov_base: area.as_mut_ptr().cast(),
+        iov_len: MOST,
+    };
+    let address = (&raw mut room).expose_provenance();
+    request(libc::PTRACE_GETREGSET, id, EXTENDED, address)?;
+    area.truncate(room.iov_len);
+    Ok(area)
+}
+
+/// Where a thread that stands keeps its restartable sequences (rseq(2)); `None` if it has none,
+/// or the kernel does not tell.
+pub fn restartable_sequences(id: Id) -> Option<u64> {
+    // `struct ptrace_rseq_configuration` (linux/ptrace.h): the address comes first.
+    let mut told = [0_u64; 3];
+    let address = (&raw mut told).expose_provenance();
+    request(GET_RSEQ, id, size_of_val(&told), address).ok()?;
+    (told[0] != 0).then_some(told[0])
+}
+
 /// Eight bytes of the memory of one that stands.
 pub fn peek(id: Id, address: u64) -> io::Result<u64> {
     let mut word = 0_u64;
@@ -151,8 +192,11 @@ pub fn peek(id: Id, address: u64) -> io::Result<u64> {
             &raw mut word,
         )
     };
+    let error = io::Error::last_os_error();
+    #[cfg(debug_assertions)]
+    fault::called();
     if result < 0 {
-        return Err(io::Error::last_os_error());
+        return Err(error);
     }
     Ok(word)
 }
@@ -223,8 +267,11 @@ fn request(what: Request, id: Id, address: usize, data: usize) -> io::Result<()>
     // SAFETY: requests that take numbers, or the address of room of ours that the kernel
     // fills or reads.
     let result = unsafe { libc::ptrace(what, id, address, data) };
+    let error = io::Error::last_os_error();
+    #[cfg(debug_assertions)]
+    fault::called();
     if result < 0 {
-        return Err(io::Error::last_os_error());
+        return Err(error);
     }
     Ok(())
 }

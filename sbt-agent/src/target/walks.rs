@@ -15,11 +15,12 @@ use std::{
 use sbt_common::{Code, Cookie, MAX_CALLERS, Rule, layout};
 
 use super::{
+    c11,
     callers::{At, Callers, Read},
     calls::Calls,
     elf::{Function, Point},
     files::ProbedFile,
-    runtimes,
+    futex_ways, runtimes,
     sites::SYSCALL,
     syscalls,
     unwind::Unwind,
@@ -146,6 +147,8 @@ pub(super) struct Walks {
     /// Whether chains begin with system calls, too, and of how many files it is
     /// known from where.
     system_calls: Option<usize>,
+    /// Whether any file uses the condition variables of C11.
+    uses_c11: bool,
 }
 
 impl Walks {
@@ -179,7 +182,8 @@ impl Walks {
         self.system_calls.is_some()
     }
 
-    /// Learns to go on from the functions for system calls, before any is made.
+    /// Learns to go on from the functions for system calls, and through those for locks, before
+    /// any is called.
     fn seed_system_calls(&mut self, files: &Files<'_>) {
         let Some(seeded) = self.system_calls else {
             return;
@@ -190,6 +194,14 @@ impl Walks {
                 && let Some(address) = syscalls::address(&unwind)
             {
                 self.learn(files, (number, address));
+            }
+            // Only a C library has functions for locks, and it has those for conditions, too.
+            if !file.has(Function::CondWait) {
+                continue;
+            }
+            let ways = self.unwind(number, file);
+            for address in ways.iter().flat_map(|unwind| futex_ways::returns(unwind)) {
+                self.learn_library_at(files, (number, address));
             }
         }
     }
@@ -207,6 +219,7 @@ impl Walks {
             self.names.extend(barriers(file).flat_map(names_of));
         }
         self.seed_libraries(files);
+        self.seed_conditions(files, seeded);
         if self.follows_system_calls() {
             self.names.insert(SYSCALL.to_owned());
         }
@@ -291,6 +304,29 @@ impl Walks {
                 return;
             }
             names = outer;
+        }
+    }
+
+    /// Learns to go on from the condition variables of C11 to whoever uses them, before the
+    /// program runs: a fast program may be over when that is learned from chains of callers.
+    /// Files before `seeded` have been asked whether they use any.
+    fn seed_conditions(&mut self, files: &Files<'_>, seeded: usize) {
+        let names = c11::condition_names();
+        self.uses_c11 |= files[seeded..]
+            .iter()
+            .any(|(file, owner)| *owner != Owner::C && file.imports_any(&names));
+        for (number, (file, _)) in (0..).zip(files) {
+            // In a static program they stand beside what uses them.
+            let has_any = file.has(Function::CondWait) && (self.uses_c11 || file.is_static());
+            if !has_any {
+                continue;
+            }
+            let Some(unwind) = self.unwind(number, file) else {
+                continue;
+            };
+            for address in c11::calls_of_conditions(&unwind) {
+                self.learn_library_at(files, (number, address));
+            }
         }
     }
 
@@ -384,7 +420,10 @@ impl Walks {
     }
 
     fn learn_library(&mut self, files: &Files<'_>, link: &Link) {
-        let at = (link.file, link.address);
+        self.learn_library_at(files, (link.file, link.address));
+    }
+
+    fn learn_library_at(&mut self, files: &Files<'_>, at: At) {
         self.of_libraries.insert(at);
         self.learn(files, at);
     }

@@ -9,6 +9,7 @@ use sbt_common::{
 };
 
 mod chains;
+mod late;
 mod losses;
 mod team_rounds;
 
@@ -19,6 +20,7 @@ use super::{
     spaces::{Lookup, Spaces},
     switches::Switches,
 };
+use late::Late;
 use losses::{Course, Losses, Seen};
 use team_rounds::TeamRounds;
 
@@ -96,6 +98,7 @@ pub struct Decoder {
     switches: Switches,
     team_rounds: TeamRounds,
     losses: Losses,
+    late: Late,
     callers: FxHashMap<Called, CallersId>,
     /// What chains are, by key and epoch. Processes that were forked have the same
     /// addresses, and a chain is told once.
@@ -268,6 +271,10 @@ impl Decoder {
 
     /// Appends what one record says to `out`.
     pub fn decode(&mut self, raw: &Raw, out: &mut Vec<Event>) {
+        let threads = &self.threads;
+        if self.late.is_late(raw, |tid| threads.contains_key(&tid)) {
+            return;
+        }
         match raw {
             Raw::Thread(record) => {
                 let event = self.thread(record);
@@ -466,6 +473,7 @@ impl Decoder {
                 .extract_if(|_, thread| thread.process == process);
             let mut gone: Vec<Tid> = gone.map(|(tid, _)| tid).collect();
             gone.sort_unstable();
+            self.late.end(process, &gone, time_ns);
             out.extend(gone.into_iter().map(|tid| Event::Exit {
                 tid,
                 clocks: Clocks::at(time_ns),
@@ -491,6 +499,7 @@ impl Decoder {
         if record.child != 0 {
             // The end of one that had its number before may have been lost.
             self.end(record.child, time_ns, out);
+            self.late.begin(record.child);
         }
         out.push(match record.head.kind {
             kind::EXEC => {

@@ -300,6 +300,93 @@ fn threads_that_end_with_their_process_end() {
     assert!(matches!(out[3], Event::Ended { process: 6, .. }));
 }
 
+/// Two threads end at the same time: the end of the process comes from one of them while the
+/// other one is about to tell what its barrier holds and that it ends.
+#[test]
+fn threads_that_tell_their_end_after_their_process_have_lost_nothing() {
+    let head = |kind, layout, tid| Head {
+        kind,
+        layout,
+        tid,
+        ..Head::default()
+    };
+    let announces = |tid| {
+        Raw::Thread(Thread {
+            head: head(kind::THREAD, 0, tid),
+            start_ns: 9,
+            ns_tid: tid,
+            ns_tgid: 6,
+            ..Thread::default()
+        })
+    };
+    let reads = |tid, seq| {
+        Raw::Memory(sbt_common::Memory {
+            head: head(kind::MEMORY, layout::GLIBC, tid),
+            time_ns: 20,
+            object: 0x1000,
+            seq,
+            count: 2,
+            round: 4,
+            arrived: 4,
+        })
+    };
+    let ends = |tid, seq| {
+        Raw::Depart(sbt_common::Depart {
+            head: head(kind::EXIT, 0, tid),
+            clocks: sbt_common::Clocks {
+                time_ns: 21,
+                run_ns: 1_000,
+                delay_ns: UNKNOWN,
+            },
+            seq,
+            mark: 0,
+        })
+    };
+    let last = [
+        announces(8),
+        reads(8, 0),
+        reads(8, 1),
+        ends(8, 2),
+        announces(7),
+    ];
+    // The end may come before any of the records.
+    for before in 0..=last.len() {
+        let mut decoder = Decoder::new(Start {
+            pid: 5,
+            shared: Some(|_, _| Memory::Own),
+            ..Start::default()
+        });
+        let mut out = Vec::new();
+        for tid in [7, 8] {
+            decoder.decode(&announces(tid), &mut out);
+            decoder.decode(&arrive(tid, 0, 10), &mut out);
+        }
+        let (early, late) = last.split_at(before);
+        let mut told = |raws: &[Raw]| {
+            out.clear();
+            for raw in raws {
+                decoder.decode(raw, &mut out);
+            }
+            out.clone()
+        };
+        let early = told(early);
+        let end = told(&[mapping(kind::END, 6, 0)]);
+        let late = told(late);
+        let is_loss = |event: &&Event| matches!(event, Event::Lost { .. });
+        assert_eq!(early.iter().chain(&late).find(is_loss), None, "{before}");
+        let ends = early.iter().chain(&end).filter_map(|event| match event {
+            Event::Exit { tid, .. } => Some(*tid),
+            _ => None,
+        });
+        let mut ends: Vec<Tid> = ends.collect();
+        ends.sort_unstable();
+        assert_eq!(ends, [7, 8], "{before}");
+        // Nothing of the process is told any more, and nothing is taken for the target's.
+        assert_eq!(late, [], "{before}");
+        assert!(decoder.threads.is_empty(), "{before}");
+    }
+}
+
 #[test]
 fn chains_of_bygone_epochs_give_their_numbers_back() {
     let mut decoder = Decoder::new(Start::default());

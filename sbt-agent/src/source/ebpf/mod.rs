@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use sbt_common::{Code, Futex, Lock, OWN_NUMBER, Rule, kind};
 
 mod attach;
+mod beside;
 pub mod bpf;
 pub mod btf;
 pub mod calibration;
@@ -390,6 +391,7 @@ impl Ebpf {
     /// have used so far.
     pub fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
         let rings = self.rings.take().context("started twice")?;
+        self.note_tracer();
         let start = Start {
             time_ns,
             run_offset: self.run_offset,
@@ -433,6 +435,8 @@ impl Ebpf {
 
     /// Takes all probes off, and has everything handed over that happened before.
     pub fn stop(&mut self) -> anyhow::Result<Totals> {
+        self.note_tracer();
+        let gone = self.taken_away();
         let mut links = self.take_links();
         links.append(&mut self.futexes);
         links.append(&mut self.tracepoints);
@@ -459,9 +463,19 @@ impl Ebpf {
                 self.placement.slow, self.placement.probes
             ));
         }
+        if gone > 0 {
+            notes.push(format!(
+                "{gone} of the probes of barriers had been taken away by another tool, as by a debugger that had \
+                 breakpoints there: what threads did since was not seen, and counts as one lost \
+                 event each"
+            ));
+        }
         if self.run_offset.is_none() && self.states != States::Off {
             notes.push("this kernel does not tell how long threads ran: no run times".into());
         }
-        Ok(Totals { lost, notes })
+        Ok(Totals {
+            lost: lost + gone,
+            notes,
+        })
     }
 }

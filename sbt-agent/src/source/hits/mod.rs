@@ -17,7 +17,7 @@ mod tell;
 mod walk;
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, kind};
+use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, kind, layout};
 use serde::{Deserialize, Serialize};
 
 pub use places::{Place, places};
@@ -30,6 +30,11 @@ use crate::target::{
     elf::{Function, Point},
     trace::Registers,
 };
+
+/// Whether a barrier counts by itself how often threads come to such a place.
+pub fn is_counted(program: Program, cookie: u64) -> bool {
+    program == Program::Arrive && Cookie::unpack(cookie).layout == layout::GLIBC
+}
 
 /// What is done at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use super::{
     inject::{self, LENGTH},
     stop::Stop,
 };
-use crate::target::trace::Registers;
+use crate::target::{process, trace::Registers};
 
 /// What `PR_GET_DUMPABLE` says of one that may be looked into.
 const OPEN: u64 = 1;
@@ -43,14 +43,19 @@ pub fn while_open<T>(stop: Stop, work: impl FnOnce() -> T) -> (Option<Stop>, Opt
     };
     let prctl = |stop, what: libc::c_int, value| {
         let arguments = [what.unsigned_abs().into(), value, 0, 0, 0, 0];
-        inject::call(stop, &registers, at, (libc::SYS_prctl, arguments))
+        inject::call_by_step(stop, &registers, at, (libc::SYS_prctl, arguments))
     };
-    let (stop, before) = match prctl(stop, libc::PR_GET_DUMPABLE, 0) {
-        Ok(asked) => asked,
-        Err((stop, _)) => return (stop, None),
+    // What asks gives a number that the thread would take for a process that it has forked, were it
+    // let go right then; what opens and closes gives 0, as the fork has.
+    let (stop, is_closed) = match process::is_closed(stop.id().cast_unsigned()) {
+        Some(is_closed) => (stop, is_closed),
+        None => match prctl(stop, libc::PR_GET_DUMPABLE, 0) {
+            Ok((stop, before)) => (stop, before != OPEN),
+            Err((stop, _)) => return (stop, None),
+        },
     };
     // Something else than this may hinder: then the work tries what else there is.
-    if before == OPEN {
+    if !is_closed {
         return (Some(stop), Some(work()));
     }
     let stop = match prctl(stop, libc::PR_SET_DUMPABLE, OPEN) {

@@ -6,7 +6,7 @@ use iced_x86::{
     Instruction, InstructionBlock, Mnemonic, OpKind, Register,
 };
 
-use crate::target::trace::Registers;
+use crate::target::trace::{self, Registers};
 
 /// No instruction is longer, bytes.
 pub const LONGEST: usize = 15;
@@ -62,6 +62,17 @@ pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &im
             next
         }
         _ if matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Endbr64) => next,
+        (Code::Mov_r64_rm64 | Code::Mov_rm64_r64, _) => {
+            let [to, from] = [instruction.op0_register(), instruction.op1_register()];
+            let Some(held) = value(registers, from) else {
+                return false;
+            };
+            let Some(to) = place(registers, to) else {
+                return false;
+            };
+            *to = held;
+            next
+        }
         (_, FlowControl::UnconditionalBranch) if instruction.is_jmp_short_or_near() => {
             instruction.near_branch_target()
         }
@@ -91,6 +102,21 @@ pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &im
     };
     registers.rip = target;
     true
+}
+
+/// Whether it is one of the simple ones, which [`emulate`] does.
+pub fn is_simple(instruction: &Instruction) -> bool {
+    struct Any;
+    impl Words for Any {
+        fn read(&self, _: u64) -> Option<u64> {
+            Some(0)
+        }
+
+        fn write(&self, _: u64, _: u64) -> bool {
+            true
+        }
+    }
+    emulate(instruction, &mut trace::no_registers(), &Any)
 }
 
 /// Returns for a thread that has no shadow stack, which would not notice. False if the
@@ -125,23 +151,28 @@ fn called(instruction: &Instruction, registers: &Registers, memory: &impl Words)
 
 /// What a register of 64 bits holds.
 fn value(registers: &Registers, register: Register) -> Option<u64> {
+    place(&mut { *registers }, register).copied()
+}
+
+/// Where that stands.
+const fn place(registers: &mut Registers, register: Register) -> Option<&mut u64> {
     Some(match register {
-        Register::RAX => registers.rax,
-        Register::RBX => registers.rbx,
-        Register::RCX => registers.rcx,
-        Register::RDX => registers.rdx,
-        Register::RSI => registers.rsi,
-        Register::RDI => registers.rdi,
-        Register::RBP => registers.rbp,
-        Register::RSP => registers.rsp,
-        Register::R8 => registers.r8,
-        Register::R9 => registers.r9,
-        Register::R10 => registers.r10,
-        Register::R11 => registers.r11,
-        Register::R12 => registers.r12,
-        Register::R13 => registers.r13,
-        Register::R14 => registers.r14,
-        Register::R15 => registers.r15,
+        Register::RAX => &mut registers.rax,
+        Register::RBX => &mut registers.rbx,
+        Register::RCX => &mut registers.rcx,
+        Register::RDX => &mut registers.rdx,
+        Register::RSI => &mut registers.rsi,
+        Register::RDI => &mut registers.rdi,
+        Register::RBP => &mut registers.rbp,
+        Register::RSP => &mut registers.rsp,
+        Register::R8 => &mut registers.r8,
+        Register::R9 => &mut registers.r9,
+        Register::R10 => &mut registers.r10,
+        Register::R11 => &mut registers.r11,
+        Register::R12 => &mut registers.r12,
+        Register::R13 => &mut registers.r13,
+        Register::R14 => &mut registers.r14,
+        Register::R15 => &mut registers.r15,
         _ => return None,
     })
 }

@@ -1,18 +1,41 @@
 //! System calls that a thread of the target makes for us, while it stands in its own code.
+//!
+//! A call begins with a complete signal frame on the thread's own stack and returns into
+//! `rt_sigreturn`. So the thread finds its way back with all of its registers, even if sbt is
+//! killed meanwhile.
 
-use std::io;
+use std::{fs::File, io, os::unix::fs::FileExt as _};
 
-use super::stop::Stop;
+use super::stop::{Stop, Why};
 use crate::target::{
     process,
     trace::{self, Id, Registers},
 };
 
+pub mod code;
+mod frame;
+mod stack;
+
+use code::Ways;
+
 /// The length of the instruction that calls the kernel, bytes.
 pub const LENGTH: u64 = 2;
 
+/// `TF`: the thread makes single steps of its own.
+const STEPS: u64 = 1 << 8;
+
+/// Where `rseq_cs` lies in `struct rseq` (linux/rseq.h).
+const SEQUENCE: u64 = 8;
+
+/// What to say where [`Ways`] are missing.
+pub const NO_WAYS: &str =
+    "the program has no code by which a thread could make a call and come back";
+
 /// The thread, if it is there still, and why it did not work.
 pub type Failed = (Option<Stop>, String);
+
+/// The number of a system call, and its arguments.
+pub type Call = (libc::c_long, [u64; 6]);
 
 /// Whether a thread may have a filter that ends it for a call that it does not make itself.
 ///
@@ -28,21 +51,157 @@ fn is_foreign(theirs: Option<u32>, ours: Option<u32>) -> bool {
     theirs != Some(0) && (theirs.is_none() || theirs != ours)
 }
 
-/// Has a thread call the kernel by the instruction at `at`, and stand where it stood, with
-/// these registers and for the same reason. Gives what the kernel says.
+/// Has a thread make a system call and stand where it stood, with these registers and for the same
+/// reason. Gives the result of the call. `memory` is the memory of the thread's process.
 ///
 /// # Errors
-/// It has ended, or did not come to call.
+/// The thread has ended, or it cannot make the call and has not been changed.
 pub fn call(
     stop: Stop,
     registers: &Registers,
+    memory: &File,
+    ways: Ways,
+    call: Call,
+) -> Result<(Stop, u64), Failed> {
+    match prepare(&stop, registers, memory, ways) {
+        Ok(prepared) => prepared.run(stop, registers, memory, call),
+        Err(why) => Err((Some(stop), why)),
+    }
+}
+
+/// A call that can begin: the frame is on the stack.
+struct Prepared {
+    frame: frame::Frame,
+    /// What lay in the frame's place before.
+    below: Vec<u8>,
+    /// The thread's mask of blocked signals.
+    mask: u64,
+    /// Address of the `syscall` instruction.
     at: u64,
-    (number, arguments): (libc::c_long, [u64; 6]),
+}
+
+fn prepare(
+    stop: &Stop,
+    registers: &Registers,
+    memory: &File,
+    ways: Ways,
+) -> Result<Prepared, String> {
+    let id = stop.id();
+    let process = process::of_thread(id.cast_unsigned()).unwrap_or(id.cast_unsigned());
+    let ((at, skipped), back) = ways.call.zip(ways.back).ok_or(NO_WAYS)?;
+    if process::has_shadow_stack(process) {
+        return Err("the processor keeps return addresses a second time".into());
+    }
+    if registers.orig_rax.cast_signed() >= 0 || registers.eflags & STEPS != 0 {
+        return Err("the thread is in a system call, or makes single steps of its own".into());
+    }
+    let word = |address| {
+        let mut bytes = [0; 8];
+        let is_read = memory.read_exact_at(&mut bytes, address).is_ok();
+        is_read.then(|| u64::from_le_bytes(bytes))
+    };
+    let sequence = trace::restartable_sequences(id).and_then(|at| word(at + SEQUENCE));
+    if sequence.is_some_and(|sequence| sequence != 0) {
+        return Err("the thread is in a sequence that would have to begin again".into());
+    }
+    if !stack::is_own(registers, &process::occupied(process), word) {
+        return Err(format!(
+            "the thread has no stack of its own with {} KiB free",
+            stack::FREE >> 10
+        ));
+    }
+    let gone = |error: io::Error| error.to_string();
+    let mask = trace::mask(id).map_err(gone)?;
+    let area = trace::extended_registers(id)
+        .map_err(|error| format!("the thread's vector registers cannot be read: {error}"))?;
+    let frame = frame::of(registers, mask, &area, frame::part, (skipped, back))
+        .filter(|frame| registers.rsp - frame.at <= stack::FREE)
+        .ok_or("the thread's registers do not fit on its stack")?;
+    let mut below = vec![0; frame.bytes.len()];
+    memory.read_exact_at(&mut below, frame.at).map_err(gone)?;
+    memory.write_all_at(&frame.bytes, frame.at).map_err(gone)?;
+    Ok(Prepared {
+        frame,
+        below,
+        mask,
+        at,
+    })
+}
+
+impl Prepared {
+    fn run(
+        self,
+        stop: Stop,
+        registers: &Registers,
+        memory: &File,
+        (number, arguments): Call,
+    ) -> Result<(Stop, u64), Failed> {
+        let lost = |error: io::Error| (None, error.to_string());
+        let id = stop.id();
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let asking = Registers {
+            rip: self.at,
+            rsp: self.frame.at,
+            rax: number.cast_unsigned(),
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..*registers
+        };
+        stop.set_registers(&asking).map_err(lost)?;
+        // No signal may come between: its handler would see registers that are not the program's.
+        // The mask is set after the registers, since the frame brings the thread's own mask back.
+        // SIGTRAP stays possible: a thread that blocks it and gets a trap is killed.
+        let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
+        trace::set_mask(id, all).map_err(lost)?;
+        let stop = stop.until_call().map_err(lost)?;
+        let (mut stop, mut result) = (stop, None);
+        if stop.1 == Why::Called {
+            // Back from the call, then to that which leads back, and back from there.
+            let back = stop.0.until_call().map_err(lost)?;
+            let after = back.0.registers().map_err(lost)?;
+            result = (after.rip == self.at + LENGTH).then_some(after.rax);
+            let asks = back.0.until_call().map_err(lost)?;
+            stop = asks.0.until_call().map_err(lost)?;
+        }
+        let stop = stop.0;
+        let now = stop.registers().map_err(lost)?;
+        let is_back = trace::words(now) == trace::words(*registers);
+        if !is_back {
+            stop.set_registers(registers).map_err(lost)?;
+            trace::set_mask(id, self.mask).map_err(lost)?;
+        }
+        // Nothing of the program's lies there, but a collector of garbage may look at old words.
+        let _gone = memory.write_all_at(&self.below, self.frame.at);
+        match result.filter(|_| is_back) {
+            Some(result) => Ok((stop, result)),
+            None => Err((Some(stop), "it did not call the kernel".into())),
+        }
+    }
+}
+
+/// Has a thread whose memory cannot be written make a system call by the instruction at `at`, which
+/// the thread has just made, and stand where it stood.
+///
+/// Nothing leads the thread back if sbt is killed meanwhile. So the result should be that of the
+/// thread's own call: then only two registers differ, which hold arguments of a call.
+///
+/// # Errors
+/// The thread has ended, or did not come to the call.
+pub fn call_by_step(
+    stop: Stop,
+    registers: &Registers,
+    at: u64,
+    (number, arguments): Call,
 ) -> Result<(Stop, u64), Failed> {
     let lost = |error: io::Error| (None, error.to_string());
     let id = stop.id();
-    // No signal may come between, but that of the step: to have it blocked would have the
-    // kernel forget what the program does with it.
+    // No signal may come between but that of the step: if SIGTRAP were blocked, the kernel would
+    // forget how the program handles it.
     let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
     let masked = trace::mask(id).and_then(|mask| {
         trace::set_mask(id, all)?;
@@ -52,17 +211,13 @@ pub fn call(
         Ok(mask) => mask,
         Err(error) => return Err((Some(stop), error.to_string())),
     };
-    let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+    let [rdi, rsi, ..] = arguments;
     let asking = Registers {
         rip: at,
         rax: number.cast_unsigned(),
         orig_rax: u64::MAX,
         rdi,
         rsi,
-        rdx,
-        r10,
-        r8,
-        r9,
         ..*registers
     };
     stop.set_registers(&asking).map_err(lost)?;
@@ -77,56 +232,4 @@ pub fn call(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_none_and_as_many_filters_as_ours_are_harmless() {
-        for (theirs, ours, expected) in [
-            (Some(0), Some(0), false),
-            (Some(0), Some(2), false),
-            (Some(2), Some(2), false),
-            (Some(1), Some(0), true),
-            // Fewer than ours are others than ours.
-            (Some(1), Some(2), true),
-            (Some(3), Some(2), true),
-            // It has ended, or there is no file left to open.
-            (None, Some(0), true),
-            (None, None, true),
-            (Some(1), None, true),
-        ] {
-            assert_eq!(is_foreign(theirs, ours), expected, "{theirs:?} {ours:?}");
-        }
-    }
-
-    #[test]
-    fn a_filter_is_that_of_its_thread() {
-        let tid = nix::unistd::gettid().as_raw();
-        assert!(!is_forbidden(tid));
-        let allow_all = libc::sock_filter {
-            code: 0x06,
-            jt: 0,
-            jf: 0,
-            k: libc::SECCOMP_RET_ALLOW,
-        };
-        let filtered = move || {
-            let mut all = [allow_all];
-            let program = libc::sock_fprog {
-                len: 1,
-                filter: all.as_mut_ptr(),
-            };
-            // SAFETY: a program of one instruction, which the kernel copies.
-            unsafe {
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                let mode = libc::SECCOMP_MODE_FILTER;
-                assert_eq!(
-                    libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-                    0
-                );
-            }
-            is_forbidden(nix::unistd::gettid().as_raw())
-        };
-        assert!(std::thread::spawn(filtered).join().unwrap());
-        assert!(!is_forbidden(tid));
-    }
-}
+mod tests;

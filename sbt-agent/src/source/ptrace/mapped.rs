@@ -36,7 +36,7 @@ pub fn of(process: u32) -> io::Result<Vec<Mapped>> {
 }
 
 /// Which byte of which file lies at an address.
-fn file_at(all: &[Mapped], at: u64) -> Option<(FileId, u64)> {
+pub fn file_at(all: &[Mapped], at: u64) -> Option<(FileId, u64)> {
     let one = all.iter().find(|it| (it.start..it.end).contains(&at))?;
     Some((one.id, one.offset.wrapping_add(at - one.start)))
 }

@@ -38,7 +38,9 @@ mod space;
 mod standing;
 pub(super) mod stop;
 mod tracer;
+mod twin;
 mod wire;
+mod witness;
 
 #[cfg(test)]
 mod tests;
@@ -215,6 +217,8 @@ impl Source for Ptrace {
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
+        // As below, where the source is dropped.
+        self.pipe = None;
         let let_go = self.say(&Order::Detach);
         self.outside.end()?;
         let status = self.child.wait();
@@ -303,6 +307,9 @@ impl Source for Ptrace {
 
 impl Drop for Ptrace {
     fn drop(&mut self) {
+        // If nothing has been started, nobody reads the records: the process that traces must not
+        // wait until somebody does.
+        self.pipe = None;
         // Not stopped in order: it notices that nobody speaks to it any more.
         if let Ok(line) = self.line.get_mut() {
             let _gone = line.socket().shutdown(std::net::Shutdown::Both);

@@ -5,6 +5,7 @@
 //! away: it is known as stale by the byte that lies there then.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fs::{File, OpenOptions},
     io,
@@ -18,20 +19,24 @@ use super::{
     inject::Failed,
     mapped::{self, Mapped},
     stop::Stop,
+    twin::Twins,
     wire::Watched,
+    witness::Witnesses,
 };
 use crate::{
     rights::Writing,
-    source::hits::Program,
-    target::{
-        process,
-        trace::{self, Id, Registers},
-    },
+    source::hits::{Program, is_counted},
+    target::{process, trace::Registers},
 };
 
+mod copies;
+mod others;
 mod room;
 
-const INT3: u8 = 0xcc;
+use others::Behind;
+
+/// The one byte of a breakpoint, also of the kernel's probes.
+pub const INT3: u8 = 0xcc;
 
 /// `int 3` with the number apart, which is not ours.
 const LONG_INT3: [u8; 2] = [0xcd, 3];
@@ -43,7 +48,8 @@ const MOST: usize = 65_536;
 pub const PAGE: u64 = 4096;
 
 /// One place.
-#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[derive(Clone, Debug)]
 struct Breakpoint {
     /// What the program's code is there and behind; zeros where there is no more memory.
     code: [u8; LONGEST],
@@ -55,6 +61,16 @@ struct Breakpoint {
     on: bool,
     /// Whether it has ever been: a copy of the memory may have been taken then.
     was_on: bool,
+    /// Whether a thread has stopped there since somebody looked.
+    hit: bool,
+    /// Whether one has ever.
+    was_hit: bool,
+    /// Whether a barrier counts by itself how often threads come there.
+    is_counted: bool,
+    /// Whether the next instruction does not do in its place, just to ask.
+    is_alone: bool,
+    /// Whether another's probe takes what comes there, and nothing else is watched instead.
+    is_blind: bool,
 }
 
 impl Breakpoint {
@@ -75,6 +91,8 @@ pub struct Wanted {
     pub condvars: bool,
     /// Nothing, for a while.
     pub paused: bool,
+    /// What tells the kernel's probes from breakpoints of ours.
+    pub twins: Twins,
 }
 
 impl Wanted {
@@ -91,19 +109,39 @@ impl Wanted {
 }
 
 /// See above.
+#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
 #[derive(Debug)]
 pub struct Space {
     process: u32,
     memory: File,
     points: BTreeMap<u64, Breakpoint>,
+    /// Breakpoints that were taken away for good, by address: a process that was forked before that
+    /// has copies of them, and may be announced later.
+    former: BTreeMap<u64, Breakpoint>,
     /// Where instructions lie elsewhere, and how much of each page is taken, bytes.
     pages: Vec<(u64, u64)>,
     /// None more is to be had.
     no_page: bool,
+    /// Why the last one could not be had.
+    no_room: Option<String>,
     /// Where a breakpoint cannot be.
     given_up: BTreeSet<u64>,
     /// Something else has breakpoints where ours belong, or has taken ours away.
     disturbed: bool,
+    /// And nothing is seen of threads that come there.
+    blind: bool,
+    /// Second instructions of places that are watched at those, too, by address.
+    behind: BTreeMap<u64, Behind>,
+    /// Those that have told what they were to tell.
+    over: Vec<u64>,
+    /// Nothing tells of libraries that are loaded: another's probe is where that would be seen.
+    misses_libraries: bool,
+    /// What barriers say of how often threads came.
+    witnesses: Witnesses,
+    /// Addresses in no file, and whether the kernel has put them on stacks.
+    strange: RefCell<BTreeMap<u64, bool>>,
+    /// How often threads may have come to a place unseen that has nothing which counts them.
+    uncounted: u64,
     /// What lay where when that could be read last.
     mapped: Vec<Mapped>,
     /// Since then it has forbidden that.
@@ -125,68 +163,22 @@ impl Space {
             process,
             memory: open(process)?,
             points: BTreeMap::new(),
+            former: BTreeMap::new(),
             pages: Vec::new(),
             no_page: false,
+            no_room: None,
             given_up: BTreeSet::new(),
             disturbed: false,
+            blind: false,
+            behind: BTreeMap::new(),
+            over: Vec::new(),
+            misses_libraries: false,
+            witnesses: Witnesses::default(),
+            strange: RefCell::default(),
+            uncounted: 0,
             mapped: Vec::new(),
             closed: false,
         })
-    }
-
-    /// That of a process that was forked from one with this memory: a copy.
-    pub fn copied(&self, process: u32) -> io::Result<Self> {
-        let memory = open(process)?;
-        // What lies in the copy is what lay here when it was made, which is over.
-        let copy = |(at, point): (&u64, &Breakpoint)| {
-            let on = point.was_on && is_at(&memory, *at, INT3);
-            let copy = Breakpoint {
-                hits: point.hits.clone(),
-                on,
-                ..*point
-            };
-            (*at, copy)
-        };
-        let points = self.points.iter().map(copy).collect();
-        Ok(Self {
-            process,
-            memory,
-            points,
-            pages: self.pages.clone(),
-            given_up: self.given_up.clone(),
-            mapped: self.mapped.clone(),
-            ..*self
-        })
-    }
-
-    /// Takes our breakpoints out of a copy of this memory that cannot be opened, by a thread that
-    /// stands in it, where what lies there may be the same as here.
-    ///
-    /// # Errors
-    /// That is forbidden too.
-    pub fn clean_copy(&self, id: Id, theirs: &[Mapped]) -> io::Result<()> {
-        let mut some = false;
-        let mut forbidden = None;
-        for (at, point) in self.points.iter().filter(|(_, point)| point.was_on) {
-            if !mapped::is_alike(&self.mapped, theirs, *at) {
-                continue;
-            }
-            match clean_word(id, *at, point.original()) {
-                Ok(()) => some = true,
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error),
-                // It has been unmapped; or else none can be read.
-                Err(error) => forbidden = Some(error),
-            }
-        }
-        forbidden.filter(|_| !some).map_or(Ok(()), Err)
-    }
-
-    /// Nothing is known any more of where another file lies than here: of a process of which it is
-    /// not known whose copy it has.
-    pub fn forget_others(&mut self, theirs: &[Mapped]) {
-        let ours = &self.mapped;
-        self.points
-            .retain(|at, _| mapped::is_alike(ours, theirs, *at));
     }
 
     /// Puts breakpoints where they are wanted, and takes others away; what the target has
@@ -216,10 +208,21 @@ impl Space {
                 let at = mapping.start.saturating_add(above);
                 // By now something else may lie there, if nobody may look, but where ours lie.
                 let may_be = is_known || self.points.contains_key(&at);
-                if at >= mapping.end || !may_be || !self.add(at, place.program, place.cookie) {
+                if at >= mapping.end || !may_be {
                     continue;
                 }
-                *on.entry(at).or_default() |= wanted.is_on(place.program, place.for_departures);
+                let is_on = wanted.is_on(place.program, place.for_departures);
+                let instead = self.instead_of(at, &wanted.twins);
+                self.misses_libraries |= instead.is_none() && place.program == Program::Mapped;
+                let ours = self.points.contains_key(&at).then_some(at);
+                let both = ours
+                    .into_iter()
+                    .chain(instead.filter(|it| Some(*it) != ours));
+                for at in both {
+                    if self.add(at, place.program, place.cookie) {
+                        *on.entry(at).or_default() |= is_on;
+                    }
+                }
             }
         }
         let is_on = |at: u64, point: &Breakpoint| {
@@ -227,9 +230,32 @@ impl Space {
             let returns = returns && wanted.is_on(Program::Return, true);
             returns || on.get(&at).copied().unwrap_or(false)
         };
-        for (at, point) in &mut self.points {
-            let is_on = is_on(*at, point);
-            switch(&self.memory, *at, point, is_on)?;
+        let all: Vec<(u64, bool)> = self
+            .points
+            .iter()
+            .map(|(at, it)| (*at, is_on(*at, it)))
+            .collect();
+        for (at, is_on) in all {
+            self.turn(at, is_on, &wanted.twins)?;
+        }
+        Ok(())
+    }
+
+    /// Turns one on or off. The byte stays if it is the kernel's as well: who has its probe there
+    /// takes that away, and a byte of ours with it.
+    fn turn(&mut self, at: u64, on: bool, twins: &Twins) -> io::Result<()> {
+        let stays =
+            self.points.get(&at).is_some_and(|point| point.on && !on) && self.is_theirs(at, twins);
+        self.disturbed |= stays;
+        let Some(point) = self.points.get_mut(&at) else {
+            return Ok(());
+        };
+        if stays {
+            point.on = false;
+            return Ok(());
+        }
+        if switch(&self.memory, at, point, on)? && on {
+            self.begins_to_stop(at);
         }
         Ok(())
     }
@@ -279,16 +305,19 @@ impl Space {
             }
         }
         for at in gone {
-            self.points.remove(&at);
+            self.retire(at);
         }
     }
 
-    /// Takes all away.
-    pub fn clean(&mut self) -> io::Result<()> {
+    /// Takes all away that is ours.
+    pub fn clean(&mut self, twins: &Twins) -> io::Result<()> {
         let mut result = Ok(());
-        for (at, point) in &mut self.points {
-            self.disturbed |= point.on && is_at(&self.memory, *at, point.original());
-            if let Err(error) = switch(&self.memory, *at, point, false) {
+        let all: Vec<u64> = self.points.keys().copied().collect();
+        for at in all {
+            let original = self.points.get(&at).filter(|point| point.on);
+            let original = original.map(Breakpoint::original);
+            self.disturbed |= original.is_some_and(|byte| is_at(&self.memory, at, byte));
+            if let Err(error) = self.turn(at, false, twins) {
                 result = Err(error);
             }
         }
@@ -316,7 +345,7 @@ impl Space {
         if self.add(at, Program::Return, 0)
             && let Some(point) = self.points.get_mut(&at)
         {
-            switch(&self.memory, at, point, true)?;
+            let _written = switch(&self.memory, at, point, true)?;
         }
         Ok(())
     }
@@ -324,6 +353,7 @@ impl Space {
     /// Something is to be done at an address; false if there is no code, or no room.
     fn add(&mut self, at: u64, program: Program, cookie: u64) -> bool {
         if let Some(point) = self.points.get_mut(&at) {
+            point.is_counted |= is_counted(program, cookie);
             if !point.hits.contains(&(program, cookie)) {
                 point.hits.push((program, cookie));
                 // Who ends something is heard before who begins another.
@@ -341,6 +371,7 @@ impl Space {
         if code[0] == INT3 {
             // Not one of ours, which are known. What lies below it is not known either.
             self.disturbed = true;
+            self.blind = true;
             return false;
         }
         self.uncover(at, &mut code[..length]);
@@ -354,6 +385,11 @@ impl Space {
             elsewhere: None,
             on: false,
             was_on: false,
+            hit: false,
+            was_hit: false,
+            is_counted: is_counted(program, cookie),
+            is_alone: false,
+            is_blind: false,
         };
         self.points.insert(at, point);
         true
@@ -434,7 +470,8 @@ impl Space {
             {
                 return Ok(stop);
             }
-            return Err((Some(stop), none.into()));
+            let why = self.no_room.clone();
+            return Err((Some(stop), why.unwrap_or_else(|| none.into())));
         };
         let (page, taken) = &mut self.pages[index];
         let place = *page + *taken;
@@ -453,11 +490,10 @@ impl Space {
     }
 
     /// Takes one away for good, since the thread that has hit it could not get past it.
-    pub fn give_up(&mut self, at: u64) {
+    pub fn give_up(&mut self, at: u64, twins: &Twins) {
         self.given_up.insert(at);
-        if let Some(mut point) = self.points.remove(&at) {
-            let _gone = switch(&self.memory, at, &mut point, false);
-        }
+        let _gone = self.turn(at, false, twins);
+        self.retire(at);
     }
 
     /// Where a thread stands in the program's own code, that stands elsewhere.
@@ -480,34 +516,24 @@ impl Space {
     }
 }
 
-/// Turns one on or off. What is not ours any more stays as it is.
-fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<()> {
+/// Turns one on or off, unless another byte lies there than one of ours; whether the byte was
+/// written.
+fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<bool> {
     let (from, to) = if on {
         (point.original(), INT3)
     } else {
         (INT3, point.original())
     };
-    if point.on != on {
-        if is_at(memory, at, from) {
-            memory.write_all_at(&[to], at)?;
-        }
-        point.on = on;
-        point.was_on |= on;
+    if point.on == on {
+        return Ok(false);
     }
-    Ok(())
-}
-
-/// Takes a breakpoint away by a thread that stands, if one lies there.
-fn clean_word(id: Id, at: u64, original: u8) -> io::Result<()> {
-    // A whole one: what follows a byte may be another page, which is not there.
-    let (start, index) = (at & !7, at & 7);
-    let mut word = trace::peek(id, start)?;
-    let shift = 8 * index;
-    if word >> shift & 0xff == u64::from(INT3) {
-        word ^= u64::from(INT3 ^ original) << shift;
-        trace::poke(id, start, word)?;
+    let is_from = is_at(memory, at, from);
+    if is_from {
+        memory.write_all_at(&[to], at)?;
     }
-    Ok(())
+    point.on = on;
+    point.was_on |= on;
+    Ok(is_from)
 }
 
 /// Whether that byte lies there.

@@ -50,4 +50,20 @@ impl Machine for Standing<'_> {
         }
         all || space.read(address, bytes)
     }
+
+    fn word(&self, address: u64) -> u64 {
+        let mut bytes = [0; 8];
+        if !self.read(address, &mut bytes) {
+            return 0;
+        }
+        let word = u64::from_ne_bytes(bytes);
+        // Where to return to is only known to the kernel then.
+        if self
+            .space
+            .is_some_and(|space| space.is_of_return_probe(word))
+        {
+            return 0;
+        }
+        word
+    }
 }

@@ -64,8 +64,19 @@ pub enum News {
 ///
 /// # Errors
 /// `ECHILD`: none is traced.
+///
+/// A stop by a signal is only looked at: from its being taken notice of on, the kernel would let the
+/// thread go on without the signal if the caller were killed. One that has hit a breakpoint would do
+/// so amid an instruction, and come to anything; so it ends by the signal instead.
 pub fn next() -> io::Result<Option<News>> {
-    news(None, libc::WNOHANG)
+    let Some((id, what, status)) = wait_among(libc::P_ALL, 0, LOOK)? else {
+        return Ok(None);
+    };
+    if what == libc::CLD_TRAPPED && status >> 8 == 0 && status != CALLED {
+        let why = why(id, status);
+        return Ok(Some(News::Stopped(Stop { id, why })));
+    }
+    news(Some(id), libc::WNOHANG)
 }
 
 /// Waits for one thread: not for a first one that may end before others of its process do.
@@ -173,11 +184,20 @@ fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
 
 /// What is new of one thread, and its status (waitid(2)).
 fn wait(id: Id, how: i32) -> io::Result<Option<(i32, i32)>> {
+    let news = wait_among(libc::P_PID, id.cast_unsigned(), how)?;
+    Ok(news.map(|(_, what, status)| (what, status)))
+}
+
+/// The same of any of some threads, and of which.
+fn wait_among(
+    kind: libc::idtype_t,
+    number: libc::id_t,
+    how: i32,
+) -> io::Result<Option<(Id, i32, i32)>> {
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let (number, how) = (id.cast_unsigned(), how | OURS);
     // SAFETY: the kernel writes into a structure of ours.
-    while unsafe { libc::waitid(libc::P_PID, number, &raw mut info, how) } != 0 {
+    while unsafe { libc::waitid(kind, number, &raw mut info, how | OURS) } != 0 {
         let error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::EINTR) {
             return Err(error);
@@ -185,7 +205,7 @@ fn wait(id: Id, how: i32) -> io::Result<Option<(i32, i32)>> {
     }
     // SAFETY: of a structure that is all zeros but for what the kernel wrote for a child.
     let (who, status) = unsafe { (info.si_pid(), info.si_status()) };
-    Ok((who == id).then_some((info.si_code, status)))
+    Ok((who != 0).then_some((who, info.si_code, status)))
 }
 
 /// Why one stands that has left this status for whoever waits.
@@ -232,6 +252,11 @@ impl Stop {
     /// Why it stands.
     pub const fn why(&self) -> Why {
         self.why
+    }
+
+    /// It stands for longer: what comes next is not to be that it stands.
+    pub fn keep(&self) {
+        let _taken_notice_of = wait(self.id, libc::WSTOPPED | libc::WNOHANG);
     }
 
     /// Whether it stands by something that would not have woken it, were it not traced: what
@@ -310,27 +335,49 @@ impl Stop {
     /// It ends, or another thread of it has executed a program, which is left for whoever waits
     /// next.
     pub fn step(self) -> io::Result<Self> {
+        // The kernel calls a step that was a system call another thing.
+        let is_trap = |why| {
+            let trap = libc::SIGTRAP;
+            why == Why::Stepped || matches!(why, Why::Signal { number, .. } if number == trap)
+        };
+        self.go_on_until(|id| trace::step(id, 0), is_trap)
+            .map(|(stop, _)| stop)
+    }
+
+    /// The same until it calls the kernel or comes back from there, or a trap is in the way:
+    /// which. With `PTRACE_O_TRACESYSGOOD`.
+    ///
+    /// # Errors
+    /// As for [`Stop::step`].
+    pub fn until_call(self) -> io::Result<(Self, Why)> {
+        let is_there = |why| {
+            let trap = libc::SIGTRAP;
+            matches!(why, Why::Called | Why::Stepped)
+                || matches!(why, Why::Signal { number, .. } if number == trap)
+        };
+        self.go_on_until(|id| trace::resume_to_call(id, 0), is_there)
+    }
+
+    fn go_on_until(
+        self,
+        go_on: impl Fn(Id) -> io::Result<()>,
+        is_there: impl Fn(Why) -> bool,
+    ) -> io::Result<(Self, Why)> {
         let id = self.id;
         let mut stopped = false;
-        loop {
-            trace::step(id, 0)?;
+        let reached = loop {
+            go_on(id)?;
             let Some(stop) = wait_while_it_goes_on(id)? else {
                 mem::forget(self);
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             };
             let reason = stop.why;
             mem::forget(stop);
-            match reason {
-                // The kernel calls a step that was a system call another thing.
-                Why::Stepped
-                | Why::Signal {
-                    number: libc::SIGTRAP,
-                    ..
-                } => break,
-                Why::Group | Why::Signal { .. } => stopped = true,
-                _ => {}
+            if is_there(reason) {
+                break reason;
             }
-        }
+            stopped |= matches!(reason, Why::Group | Why::Signal { .. });
+        };
         // Others' may not be sent one without a privilege: then it is not stopped.
         if stopped
             && let Err(error) = trace::stop_process_of(id)
@@ -338,7 +385,7 @@ impl Stop {
         {
             return Err(error);
         }
-        Ok(self)
+        Ok((self, reached))
     }
 
     /// It is traced no longer, and goes on as with [`Stop::pass`], but for `swallow`: then

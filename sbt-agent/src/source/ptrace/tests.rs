@@ -1,9 +1,41 @@
 //! Instructions done for a thread, and put elsewhere.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{cell::RefCell, collections::HashMap, sync::mpsc};
 
-use super::displaced::{Words, decode, elsewhere, emulate, emulate_return};
+use super::{
+    displaced::{Words, decode, elsewhere, emulate, emulate_return},
+    *,
+};
 use crate::target::trace::{Registers, no_registers};
+
+/// A target that ends while sbt attaches leaves records that nobody reads.
+#[test]
+fn a_source_that_was_never_started_ends() {
+    let (read, write) = io::pipe().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    // It ends when all is written, or when nobody can read any more.
+    let child = Command::new("head")
+        .args(["-c", "10000000", "/dev/zero"])
+        .stdin(OwnedFd::from(theirs))
+        .stdout(OwnedFd::from(write))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let source = Ptrace {
+        outside: Outside::new(child.id(), false, &Settings::default()),
+        child,
+        line: Mutex::new(Line::new(ours).unwrap()),
+        pipe: Some(File::from(OwnedFd::from(read))),
+        files: Files::default(),
+        ways: Vec::new(),
+    };
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(source);
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(Duration::from_mins(1)).unwrap();
+}
 
 #[derive(Default)]
 struct Memory(RefCell<HashMap<u64, u64>>);

@@ -57,11 +57,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Stops that are served before orders are looked for.
 const AT_ONCE: u32 = 256;
 
-/// What to say where not all breakpoints are ours.
-const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
-    sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
-    first, or use --backend ebpf";
-
 /// What to say of one that does not let itself be looked into any more.
 const CLOSED: &str = "a process has forbidden to look into it (PR_SET_DUMPABLE): libraries that it \
     loads from then on are not watched, and what lies in them is not known; with sudo it is";
@@ -85,10 +80,12 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_TRACEEXIT;
+    | libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACESYSGOOD;
 
 mod forked;
 mod known;
+mod others;
 mod stops;
 
 /// A thread that is traced.
@@ -101,6 +98,8 @@ struct Traced {
     heard: bool,
     /// Its end has been told.
     ended: bool,
+    /// The breakpoint at which it has stopped last.
+    passed: Option<u64>,
 }
 
 struct Tracer {
@@ -134,6 +133,10 @@ struct Tracer {
     told: HashSet<String>,
     /// Processes whose end is their own.
     known: Known,
+    /// Arrivals of which no breakpoint told.
+    unseen: u64,
+    /// When somebody looked whether others are in the way.
+    looked: Instant,
     /// Breakpoints without which threads had to go on.
     taken_away: u32,
     /// The target is being let go; what is to be said afterwards.
@@ -192,6 +195,8 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         notes: Vec::new(),
         told: HashSet::new(),
         known: Known::default(),
+        unseen: 0,
+        looked: Instant::now(),
         taken_away: 0,
         leaving: false,
         left: None,
@@ -258,7 +263,9 @@ impl Tracer {
             }
             if heard < AT_ONCE {
                 self.release_lost();
+                self.spaces.values_mut().for_each(Space::has_heard_all);
             }
+            self.look_for_others();
             self.write();
             // Who does not stop, as one that waits for a child that has borrowed its memory,
             // is let go by the kernel when we end.
@@ -281,7 +288,8 @@ impl Tracer {
             // Interrupted by a stop, or else there is something to hear or room to write.
             let timeout = match self.left {
                 _ if heard == AT_ONCE => Some(TimeSpec::new(0, 0)),
-                None if self.early.is_empty() => None,
+                None if self.early.is_empty() && self.spaces.is_empty() => None,
+                None if self.early.is_empty() => Some(TimeSpec::from_duration(self.look_every())),
                 _ => Some(TimeSpec::from_duration(PATIENCE)),
             };
             let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
@@ -324,6 +332,8 @@ impl Tracer {
                     self.wanted.condvars = true;
                     self.counters = Counters::new(counters);
                     done.hit_ns = calibrate::hit_ns().ok();
+                    #[cfg(debug_assertions)]
+                    trace::fault::arm();
                 }
                 self.seize(pid, runs)
             }
@@ -346,11 +356,13 @@ impl Tracer {
                 self.refresh()
             }
             Order::Pause => {
+                self.look_for_missing();
                 self.wanted.paused = true;
                 self.refresh()
             }
             Order::Resume => {
                 self.wanted.paused = false;
+                self.spaces.values_mut().for_each(Space::forget_witnesses);
                 for traced in self.threads.values_mut() {
                     traced.slot.begin_anew();
                 }
@@ -471,24 +483,15 @@ impl Tracer {
         self.written = 0;
     }
 
-    /// Says once what is in the way.
-    fn notice_others(&mut self) {
-        if self.spaces.values().any(Space::is_disturbed) {
-            self.note_once(DISTURBED);
-        }
-        if self.spaces.values().any(Space::is_closed) {
-            self.note_once(CLOSED);
-        }
-    }
-
     /// Begins to let all go.
     fn leave(&mut self) {
+        self.look_for_missing();
         self.leaving = true;
         self.usage.close();
         self.left.get_or_insert_with(Instant::now);
         for space in self.spaces.values_mut() {
             // Where that fails nobody is left.
-            let _gone = space.clean();
+            let _gone = space.clean(&self.wanted.twins);
         }
         self.notice_others();
         let gone: Vec<Id> = self
@@ -517,6 +520,7 @@ impl Tracer {
                 "{more} more breakpoints had to be taken away, for the same reasons"
             ));
         }
+        self.note_unseen();
         let done = Done {
             notes: std::mem::take(&mut self.notes),
             hit_ns: None,

@@ -44,6 +44,9 @@ pub struct Start {
 impl Start {
     /// `None` if the file does not define them.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
+        if !names::may_hold(file, b"GOMP_barrier") {
+            return None;
+        }
         let barriers: Vec<u64> = names::defined(file)
             .filter(|symbol| matches!(symbol.name, b"GOMP_barrier" | b"GOMP_barrier_cancel"))
             .map(|symbol| symbol.address())

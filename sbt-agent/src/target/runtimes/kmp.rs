@@ -55,6 +55,9 @@ pub struct Start {
 impl Start {
     /// `None` if the file does not define them.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
+        if !names::may_hold(file, b"__kmpc_barrier") {
+            return None;
+        }
         let address = |name: &str| {
             names::defined(file)
                 .find(|symbol| symbol.name == name.as_bytes())

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use super::Resolver;
 use crate::clock;
 use crate::target::{
-    files::ProbedFile,
+    files::{FileId, ProbedFile},
     process::{self, Mapping},
     vdso,
 };
@@ -18,6 +18,7 @@ pub(super) struct Mapped {
     start: u64,
     end: u64,
     offset: u64,
+    id: FileId,
     module: usize,
     /// Whether anything was called from there.
     used: bool,
@@ -131,13 +132,20 @@ impl Resolver {
     /// things as they are.
     pub fn refresh(&mut self) {
         let now_ns = clock::now_ns();
-        let mappings = process::mappings(self.space.pid);
+        // No two begin at one address.
+        let old = self.space.mapped.iter();
+        let by_start: HashMap<u64, &Mapped> = old.map(|old| (old.start, old)).collect();
+        let mappings = process::mappings_again(self.space.pid, |mapping| {
+            let old = by_start.get(&mapping.start)?;
+            let is_same =
+                (old.end, old.offset, old.id) == (mapping.end, mapping.offset, mapping.id);
+            is_same.then(|| self.modules[old.module].file.shown.clone())
+        });
         if mappings.is_empty() {
             return;
         }
         self.space.looked_ns = now_ns;
         let old = std::mem::take(&mut self.space.mapped);
-        // No two begin at one address.
         let by_start: HashMap<u64, &Mapped> = old.iter().map(|old| (old.start, old)).collect();
         let mut mapped = Vec::new();
         for mapping in &mappings {
@@ -156,6 +164,7 @@ impl Resolver {
                     start: mapping.start,
                     end: mapping.end,
                     offset: mapping.offset,
+                    id: mapping.id,
                     module,
                     used,
                 });

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     place::{Frame, is_of_library, short},
     recognise::Relation,
-    target::{alternatives, walks::Owner},
+    target::{alternatives, c11, walks::Owner},
 };
 
 /// So many functions around a wait, and around a wake, may belong to a barrier.
@@ -268,8 +268,7 @@ fn is_condition(frame: &Frame) -> bool {
 /// Whether code is that of C11's conditions, which the C library makes of those of POSIX.
 pub(super) fn is_condition_of_c(frame: &Frame) -> bool {
     let named = frame.function.as_deref().unwrap_or_default();
-    let of_c = ["cnd_wait", "cnd_timedwait", "cnd_signal", "cnd_broadcast"];
-    of_c.contains(&named.trim_start_matches('_'))
+    c11::is_condition(named)
 }
 
 /// Whether code is that of Rust's library under its condition variables.

@@ -6,7 +6,7 @@ use super::{
     super::{
         displaced::ROOM,
         gap,
-        inject::{self, Failed},
+        inject::{self, Failed, code::Ways},
         stop::Stop,
     },
     PAGE, Space,
@@ -39,10 +39,16 @@ impl Space {
             return Ok(stop);
         }
         let wish = gap::near(near, &process::occupied(self.process), NEAR);
-        let Some((call, wish)) = self.finds_call(near).zip(wish) else {
+        let ways = self.finds_ways(near);
+        let Some(wish) = wish else {
             self.no_page = true;
             return Ok(stop);
         };
+        if ways.call.is_none() || ways.back.is_none() {
+            self.no_room = Some(inject::NO_WAYS.into());
+            self.no_page = true;
+            return Ok(stop);
+        }
         let arguments = [
             wish,
             PAGE,
@@ -51,7 +57,16 @@ impl Space {
             u64::MAX,
             0,
         ];
-        let (stop, page) = inject::call(stop, registers, call, (libc::SYS_mmap, arguments))?;
+        let call = (libc::SYS_mmap, arguments);
+        let (stop, page) = match inject::call(stop, registers, &self.memory, ways, call) {
+            Ok(called) => called,
+            // Another thread of it may be able to.
+            Err((Some(stop), why)) => {
+                self.no_room = Some(why);
+                return Ok(stop);
+            }
+            Err(gone) => return Err(gone),
+        };
         // The kernel's errors are the last page.
         if page == 0 || page % PAGE != 0 || page > u64::MAX - PAGE {
             self.no_page = true;
@@ -68,20 +83,25 @@ impl Space {
         self.pages.iter().position(fits)
     }
 
-    /// Where an instruction lies that calls the kernel.
-    fn finds_call(&self, near: u64) -> Option<u64> {
-        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    /// Where code lies by which a thread can call the kernel and come back.
+    fn finds_ways(&self, near: u64) -> Ways {
         let mut mappings = process::mappings(self.process);
         // The C library's own code has some, and so has mostly what is watched.
         mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
-        mappings.iter().find_map(|mapping| {
+        let is_clean = |at: u64, length: usize| {
+            let points = self.points.range(at..at.saturating_add(length as u64));
+            points.into_iter().next().is_none()
+        };
+        let mut ways = Ways::default();
+        for mapping in mappings {
             let length = (mapping.end - mapping.start).min(SEARCHED);
-            let mut code = vec![0; usize::try_from(length).ok()?];
-            let count = self.memory.read_at(&mut code, mapping.start).ok()?;
-            let found = memchr::memmem::find(&code[..count], &SYSCALL)?;
-            let at = mapping.start + found as u64;
-            // Not one of which the first byte is a breakpoint.
-            self.points.range(at..at + 2).next().is_none().then_some(at)
-        })
+            let mut code = vec![0; usize::try_from(length).unwrap_or(0)];
+            let count = self.memory.read_at(&mut code, mapping.start).unwrap_or(0);
+            ways.add(&code[..count], mapping.start, is_clean);
+            if ways.call.is_some() && ways.back.is_some() {
+                break;
+            }
+        }
+        ways
     }
 }

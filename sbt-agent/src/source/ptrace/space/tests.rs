@@ -2,8 +2,18 @@
 
 use std::process::{Child, Command};
 
-use super::{super::stop, *};
-use crate::target::files::FileId;
+use super::{
+    super::stop,
+    others::{CERTAIN, Found, Seen},
+    *,
+};
+use crate::{
+    source::hits::Place,
+    target::{
+        files::FileId,
+        trace::{self, Id},
+    },
+};
 
 /// Nothing lies there in any process.
 const NOWHERE: u64 = 0x1000;
@@ -64,6 +74,11 @@ impl Target {
             elsewhere: None,
             on,
             was_on: true,
+            hit: false,
+            was_hit: false,
+            is_counted: false,
+            is_alone: false,
+            is_blind: false,
         };
         self.space.points.insert(at, point);
         let byte = if on { INT3 } else { code[0] };
@@ -83,11 +98,19 @@ fn a_copy_is_cleaned_beyond_what_is_not_there_any_more() {
     let mut target = Target::new();
     let (start, last) = (target.start, target.end - 1);
     target.point(NOWHERE, true);
-    assert!(target.space.clean_copy(target.id(), &[]).is_err());
+    assert!(
+        target
+            .space
+            .clean_copy(target.id(), &[], &Twins::default())
+            .is_err()
+    );
     // The last byte of a mapping, too: there may be none behind it.
     target.point(start, true);
     target.point(last, true);
-    target.space.clean_copy(target.id(), &[]).unwrap();
+    target
+        .space
+        .clean_copy(target.id(), &[], &Twins::default())
+        .unwrap();
     for at in [start, last] {
         let original = target.space.points[&at].original();
         assert_eq!(target.bytes(at)[0], original, "{at:x}");
@@ -105,14 +128,17 @@ fn nobody_is_cleaned_by_what_another_program_has() {
         inode: 0,
     };
     let copied = |target: &Target| target.space.copied(target.child.id()).unwrap();
-    target.space.clean_copy(target.id(), &theirs).unwrap();
+    target
+        .space
+        .clean_copy(target.id(), &theirs, &Twins::default())
+        .unwrap();
     let mut other = copied(&target);
     other.forget_others(&theirs);
-    other.clean().unwrap();
+    other.clean(&Twins::default()).unwrap();
     assert_eq!(target.bytes(at)[0], INT3);
     let mut same = copied(&target);
     same.forget_others(&target.space.mapped);
-    same.clean().unwrap();
+    same.clean(&Twins::default()).unwrap();
     assert_eq!(target.bytes(at)[0], target.space.points[&at].original());
 }
 
@@ -157,4 +183,173 @@ fn who_has_ended_has_forbidden_nothing() {
     assert!(!target.space.is_closed());
     target.space.forget_gone(true);
     assert!(target.space.points.is_empty());
+}
+
+#[test]
+fn a_copy_has_what_was_taken_away_after_it_was_made() {
+    let mut target = Target::new();
+    let (at, other) = (target.start, target.start + 64);
+    target.point(at, true);
+    target.point(other, true);
+    let original = target.space.points[&at].original();
+    target.space.retire(at);
+    // As the memory of a process that was forked before that: the breakpoint is there.
+    let mut copy = target.space.copied(target.child.id()).unwrap();
+    assert_eq!(copy.hits(at), Some(vec![]));
+    assert_eq!(copy.hits(other), Some(vec![(Program::Arrive, 0)]));
+    copy.clean(&Twins::default()).unwrap();
+    assert_eq!(target.bytes(at)[0], original);
+    // One that was forked after that has none.
+    let copy = target.space.copied(target.child.id()).unwrap();
+    assert!(!copy.points.contains_key(&at));
+    // A copy that cannot be opened is cleaned, too.
+    target.space.memory.write_all_at(&[INT3], at).unwrap();
+    target
+        .space
+        .clean_copy(target.id(), &[], &Twins::default())
+        .unwrap();
+    assert_eq!(target.bytes(at)[0], original);
+}
+
+#[test]
+fn a_copy_has_no_room_that_was_made_after_it() {
+    let mut target = Target::new();
+    let (at, page) = (target.start, target.start + PAGE);
+    target.point(at, true);
+    // push rbp
+    let instruction = displaced::decode(&[0x55], at).unwrap();
+    let (bytes, length) = displaced::elsewhere(&instruction, page).unwrap();
+    let point = target.space.points.get_mut(&at).unwrap();
+    (point.instruction, point.elsewhere) = (instruction, Some((page, length)));
+    target.space.pages.push((page, ROOM as u64));
+    let copied = |target: &Target| {
+        let copy = target.space.copied(target.child.id()).unwrap();
+        (copy.pages.len(), copy.points[&at].elsewhere.is_some())
+    };
+    assert_eq!(copied(&target), (0, false));
+    target.space.memory.write_all_at(&bytes, page).unwrap();
+    assert_eq!(copied(&target), (1, true));
+}
+
+/// Where two instructions lie of which the first changes nothing and both are simple, and what is
+/// to be watched there.
+fn place(target: &Target) -> (u64, Wanted) {
+    let mapped = target.space.mapped[0];
+    let mut code = vec![0; usize::try_from(mapped.end - mapped.start).unwrap()];
+    target
+        .space
+        .memory
+        .read_exact_at(&mut code, mapped.start)
+        .unwrap();
+    // push rbp; push rbx
+    let above = memchr::memmem::find_iter(&code, &[0x55, 0x53])
+        .find(|above| crate::target::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
+        .unwrap();
+    let place = Place {
+        offset: mapped.offset + above as u64,
+        program: Program::Call,
+        cookie: 0,
+        for_departures: false,
+    };
+    let wanted = Wanted {
+        files: vec![Watched {
+            device: mapped.id.device,
+            inode: mapped.id.inode,
+            places: vec![place],
+        }],
+        ..Wanted::default()
+    };
+    (mapped.start + above as u64, wanted)
+}
+
+#[test]
+fn what_others_take_away_comes_back_and_may_have_missed_something() {
+    let mut target = Target::new();
+    let (at, wanted) = place(&target);
+    target.space.refresh(&wanted).unwrap();
+    assert_eq!(target.bytes(at)[0], INT3);
+    target.space.see(at, &mut None);
+    assert_eq!(target.space.look_for_others(&wanted), Found::default());
+    assert!(!target.space.is_disturbed());
+    target.space.memory.write_all_at(&[0x55], at).unwrap();
+    assert!(target.space.look_for_others(&wanted).is_changed);
+    assert!(target.space.is_disturbed());
+    target.space.refresh(&wanted).unwrap();
+    assert_eq!(target.bytes(at)[0], INT3);
+    assert_eq!(target.space.missing(), 1);
+    assert_eq!(target.space.missing(), 0);
+    target.space.clean(&wanted.twins).unwrap();
+    assert_eq!(target.bytes(at)[..2], [0x55, 0x53]);
+}
+
+#[test]
+fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
+    for (stops, left) in [(false, INT3), (true, 0x55)] {
+        let mut target = Target::new();
+        let (at, wanted) = place(&target);
+        target.space.refresh(&wanted).unwrap();
+        // Nobody has come: the next instruction is to tell whether they do not stop.
+        assert!(target.space.look_for_others(&wanted).is_changed);
+        target.space.refresh(&wanted).unwrap();
+        assert_eq!(target.bytes(at)[..2], [INT3; 2]);
+        let behind = Seen { at, moved: 8 };
+        // Threads may have passed the first one before anything was there.
+        for _ in 0..CERTAIN {
+            assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
+        }
+        assert!(!target.space.is_disturbed());
+        assert!(!target.space.is_theirs(at, &wanted.twins));
+        target.space.has_heard_all();
+        for _ in 0..CERTAIN {
+            assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
+        }
+        assert!(target.space.is_disturbed());
+        assert!(target.space.is_theirs(at, &wanted.twins));
+        if stops {
+            let mut passed = None;
+            let here = Seen { at, moved: 0 };
+            assert_eq!(target.space.see(at, &mut passed), (here, false));
+            assert_eq!(target.space.see(at + 1, &mut passed), (behind, true));
+        }
+        target.space.clean(&wanted.twins).unwrap();
+        assert_eq!(target.bytes(at)[..2], [left, 0x53], "{stops}");
+    }
+}
+
+#[test]
+fn a_byte_that_is_put_back_is_ours_again() {
+    let mut target = Target::new();
+    let (at, wanted) = place(&target);
+    target.space.refresh(&wanted).unwrap();
+    target.space.look_for_others(&wanted);
+    target.space.refresh(&wanted).unwrap();
+    target.space.has_heard_all();
+    for _ in 0..CERTAIN {
+        target.space.see(at + 1, &mut None);
+    }
+    assert!(target.space.is_theirs(at, &wanted.twins));
+    // The other tool goes, and takes the byte with it.
+    target.space.memory.write_all_at(&[0x55], at).unwrap();
+    target.space.look_for_others(&wanted);
+    target.space.refresh(&wanted).unwrap();
+    assert_eq!(target.bytes(at)[0], INT3);
+    target.space.clean(&wanted.twins).unwrap();
+    assert_eq!(target.bytes(at)[..2], [0x55, 0x53]);
+}
+
+#[test]
+fn who_stops_where_it_should_is_not_asked_on() {
+    let mut target = Target::new();
+    let (at, wanted) = place(&target);
+    target.space.refresh(&wanted).unwrap();
+    target.space.look_for_others(&wanted);
+    target.space.refresh(&wanted).unwrap();
+    let mut passed = None;
+    target.space.see(at, &mut passed);
+    assert!(target.space.see(at + 1, &mut passed).1);
+    assert!(target.space.look_for_others(&wanted).is_changed);
+    target.space.refresh(&wanted).unwrap();
+    assert_eq!(target.bytes(at)[..2], [INT3, 0x53]);
+    assert!(!target.space.is_disturbed());
+    assert_eq!(target.space.missing(), 0);
 }

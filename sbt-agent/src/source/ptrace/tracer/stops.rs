@@ -45,6 +45,7 @@ impl Tracer {
             space,
             heard,
             ended: false,
+            passed: None,
         };
         self.threads.insert(id, traced);
         self.known.tell([process]);
@@ -70,6 +71,7 @@ impl Tracer {
                     // end.
                     stop.resume();
                 } else {
+                    stop.keep();
                     self.early.insert(stop.id(), (stop, Instant::now()));
                 }
             }
@@ -161,12 +163,20 @@ impl Tracer {
             return self.go_on(stop, false);
         };
         registers.rip = at;
-        if traced.heard && !hits.is_empty() {
+        let (seen, is_told) = space.see(at, &mut traced.passed);
+        let mut missing = 0;
+        if traced.heard && !hits.is_empty() && !is_told {
+            // As they were on the instruction that is meant.
+            let as_seen = Registers {
+                rip: seen.at,
+                rsp: registers.rsp.wrapping_add(seen.moved),
+                ..registers
+            };
             let now = self.usage.at(traced.slot.process, id, time_ns);
             let before = self.out.bytes.len();
             for hit in &hits {
                 let machine = Standing {
-                    registers: &registers,
+                    registers: &as_seen,
                     id,
                     space: Some(space),
                     counters: Some(&self.counters),
@@ -179,11 +189,14 @@ impl Tracer {
                     out: &mut self.out,
                 };
                 self.programs.run(*hit, &mut at);
-                let returns = returns_at(*hit, &registers);
+                let returns = returns_at(*hit, &as_seen);
                 let returns = returns.filter(|_| self.wanted.departures && !self.wanted.paused);
                 if let Some(to) = returns.map(|at| machine.word(at)) {
                     // Only departures would be missing.
                     let _unwatched = space.watch_return(to);
+                }
+                if hits::is_counted(hit.0, hit.1) {
+                    missing += space.witness(as_seen.rdi);
                 }
                 if hit.0 == Program::Mapped
                     && let Err(error) = space.refresh(&self.wanted)
@@ -201,7 +214,7 @@ impl Tracer {
         let stop = match space.pass(stop, &mut registers, at) {
             Ok(stop) => stop,
             Err((stop, why)) => {
-                space.give_up(at);
+                space.give_up(at, &self.wanted.twins);
                 self.taken_away += 1;
                 if self.taken_away <= TOLD_APART {
                     self.notes.push(format!(
@@ -214,6 +227,9 @@ impl Tracer {
             }
         };
         let _gone = stop.set_registers(&registers);
+        if let Some(space) = self.threads.get(&id).and_then(|traced| traced.space) {
+            self.lose(space, missing);
+        }
         self.go_on(stop, true);
     }
 
@@ -308,6 +324,9 @@ impl Tracer {
         self.programs.walks.renew();
         let space = Space::of(process).and_then(|mut space| {
             space.refresh(&self.wanted)?;
+            if !self.wanted.paused {
+                space.begins();
+            }
             Ok(space)
         });
         let space = match space {
@@ -383,6 +402,14 @@ impl Tracer {
         }
         traced.ended = true;
         let process = traced.slot.process;
+        // The memory may be gone right after this.
+        if let Some(number) = traced.space.filter(|_| !self.leaving) {
+            let missing = self.spaces.get_mut(&number).map_or(0, Space::missing);
+            self.lose(number, missing);
+        }
+        let Some(traced) = self.threads.get_mut(&id) else {
+            return;
+        };
         // A child that has used no barrier is nobody's concern.
         if process == self.target || traced.slot.announced {
             let now = self.usage.at(process, id, now_ns());

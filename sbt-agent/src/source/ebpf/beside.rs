@@ -1,0 +1,74 @@
+//! Debuggers beside us.
+//!
+//! A probe of the kernel and a debugger's breakpoint on the same instruction are one and the same byte
+//! in the program's memory. The kernel does not write it again if it is there already, and serves it;
+//! whoever of both goes first takes it away for the other.
+
+use std::os::unix::fs::FileExt as _;
+
+use super::{
+    Ebpf,
+    points::{At, is_wait},
+};
+use crate::{
+    place::printable,
+    target::{memory::Memory, process, trace},
+};
+
+/// The byte.
+const INT3: u8 = 0xcc;
+
+impl Ebpf {
+    /// What to say if somebody traces the target, who takes probes away without knowing of them: not
+    /// another sbt, which knows.
+    pub(super) fn note_tracer(&mut self) {
+        let Some(tracer) = process::tracer(self.pid, self.pid) else {
+            return;
+        };
+        if trace::is_server(tracer) {
+            return;
+        }
+        let name = process::text(format!("/proc/{tracer}/comm")).unwrap_or_default();
+        let note = format!(
+            "process {tracer} ({}) traces the program: where it takes a breakpoint away from a \
+             barrier, the probe of sbt goes with it, and what threads do there then is not seen; \
+             end it first",
+            printable(name.trim_end())
+        );
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// How many probes of barriers of C libraries are on no longer, though nobody here has taken them
+    /// off. What has ended has none.
+    pub(super) fn taken_away(&self) -> u64 {
+        if self.paused || self.entries.is_empty() {
+            return 0;
+        }
+        let memory = Memory { thread: self.pid };
+        let mut gone = 0;
+        for mapping in process::mappings(self.pid) {
+            let mut watched = self.files.watched.iter();
+            let Some(file) = watched.find(|file| mapping.is_of(file.id)) else {
+                continue;
+            };
+            let Ok(original) = mapping.file(self.pid) else {
+                continue;
+            };
+            // Their program is never done without, whatever a kernel refuses.
+            for point in self.points(file, is_wait, At::Entry) {
+                let at = point.offset.checked_sub(mapping.offset);
+                let at = at.and_then(|above| mapping.start.checked_add(above));
+                let Some(at) = at.filter(|at| *at < mapping.end) else {
+                    continue;
+                };
+                let mut byte = [0];
+                let is_read = original.read_exact_at(&mut byte, point.offset).is_ok();
+                let is_original = is_read && memory.bytes(at) == Some(byte);
+                gone += u64::from(is_original && byte != [INT3]);
+            }
+        }
+        gone
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether a thread stands on a stack of its own, with free memory below rsp.
+//!
+//! A coroutine's stack may be a few kilobytes amid other memory, and nothing outside tells where
+//! it ends. So only two kinds of stack are used, which are known by where they lie: the stack that
+//! the kernel gives the first thread, and the stack of a thread of a C library, which has the
+//! thread's own data at its upper end.
+
+use crate::target::{process::Occupied, trace::Registers};
+
+/// Bytes that must be free below rsp: a frame with tiles takes 11 KiB.
+pub const FREE: u64 = 16 << 10;
+
+/// No stack of a thread is larger, bytes.
+const MOST: u64 = 1 << 32;
+
+/// Whether the thread with these registers stands on such a stack. `all` are the mappings of its
+/// process, `word` reads eight bytes of its memory.
+pub fn is_own(
+    registers: &Registers,
+    all: &[Occupied],
+    word: impl FnOnce(u64) -> Option<u64>,
+) -> bool {
+    let (end, base) = (registers.rsp, registers.fs_base);
+    let Some(part) = all.iter().find(|it| (it.start..it.end).contains(&end)) else {
+        return false;
+    };
+    if end - part.start < FREE {
+        return false;
+    }
+    let is_threads = (end..part.end).contains(&base) && base - end < MOST;
+    // The System V ABI has the address of a thread's data stand there itself.
+    part.grows_down || is_threads && word(base) == Some(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::trace::no_registers;
+
+    #[test]
+    fn a_stack_is_known_by_where_it_lies() {
+        let part = |start, end, grows_down| Occupied {
+            start,
+            end,
+            grows_down,
+        };
+        let all = [
+            part(0x10_0000, 0x20_0000, false),
+            part(0x7000_0000, 0x7002_0000, true),
+        ];
+        let is_own = |rsp, fs_base, word: Option<u64>| {
+            let mut registers = no_registers();
+            (registers.rsp, registers.fs_base) = (rsp, fs_base);
+            super::is_own(&registers, &all, |_| word)
+        };
+        // The first thread's.
+        assert!(is_own(0x7001_0000, 0x15_0000, None));
+        assert!(!is_own(0x7000_3fff, 0x15_0000, None), "too little below");
+        // Another one's.
+        let base = 0x1f_f000;
+        assert!(is_own(0x1f_0000, base, Some(base)));
+        assert!(!is_own(0x10_3fff, base, Some(base)), "too little below");
+        // A coroutine's: elsewhere, or above the thread's data, or in a language's own memory.
+        assert!(!is_own(0x1f_0000, 0x30_0000, Some(0x30_0000)));
+        assert!(!is_own(0x1f_0000, 0x1e_0000, Some(0x1e_0000)));
+        assert!(!is_own(0x1f_0000, base, Some(0)));
+        assert!(!is_own(0x1f_0000, base, None));
+        assert!(!is_own(0x5000_0000, base, Some(base)), "nothing is there");
+    }
+}

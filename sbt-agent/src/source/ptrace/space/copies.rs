@@ -1,0 +1,154 @@
+//! Copies of a memory: a forked process begins with one, with breakpoints of ours in it.
+//!
+//! The copy is as old as the fork. sbt hears of the fork later, and may have changed the memory of the
+//! parent meanwhile. So a copy is compared with everything that the parent has ever had.
+
+use std::{cell::RefCell, collections::BTreeMap, fs::File, io, os::unix::fs::FileExt as _};
+
+use super::{
+    super::{
+        displaced::{self, ROOM},
+        mapped::{self, Mapped},
+        twin::Twins,
+    },
+    Breakpoint, INT3, LONGEST, MOST, PAGE, Space, Witnesses, is_at, open,
+};
+use crate::target::trace::{self, Id};
+
+impl Space {
+    /// The memory of a process that was forked from one with this memory.
+    ///
+    /// # Errors
+    /// The memory of that process cannot be opened.
+    pub fn copied(&self, process: u32) -> io::Result<Self> {
+        let memory = open(process)?;
+        let copy = |at: u64, point: &Breakpoint| Breakpoint {
+            hits: point.hits.clone(),
+            on: point.was_on && is_at(&memory, at, INT3),
+            elsewhere: point.elsewhere.filter(|(place, _)| {
+                let displaced = displaced::elsewhere(&point.instruction, *place);
+                displaced.is_some_and(|(bytes, _)| holds(&memory, *place, &bytes))
+            }),
+            ..*point
+        };
+        // A former breakpoint has nothing left to tell, but a thread must get past it.
+        let former = self.former.iter();
+        let former = former.filter(|(at, point)| is_copied(&memory, **at, point));
+        let former = former.map(|(at, point)| {
+            let silent = Breakpoint {
+                hits: Vec::new(),
+                ..copy(*at, point)
+            };
+            (*at, silent)
+        });
+        let current = self
+            .points
+            .iter()
+            .map(|(at, point)| (*at, copy(*at, point)));
+        let points: BTreeMap<u64, Breakpoint> = former.chain(current).collect();
+        let is_used = |page: u64| {
+            let used = |point: &Breakpoint| {
+                let place = point.elsewhere.map(|(place, _)| place);
+                place.is_some_and(|place| (page..page + PAGE).contains(&place))
+            };
+            points.values().any(used)
+        };
+        let pages = self.pages.iter().copied();
+        Ok(Self {
+            process,
+            // Other pages may have been mapped after the fork.
+            pages: pages.filter(|(page, _)| is_used(*page)).collect(),
+            memory,
+            former: self.former.clone(),
+            no_room: self.no_room.clone(),
+            given_up: self.given_up.clone(),
+            mapped: self.mapped.clone(),
+            // What was seen in the other memory tells nothing of this one.
+            behind: self
+                .behind
+                .iter()
+                .map(|(at, behind)| (*at, behind.anew()))
+                .collect(),
+            over: Vec::new(),
+            witnesses: Witnesses::default(),
+            strange: RefCell::default(),
+            uncounted: 0,
+            points,
+            ..*self
+        })
+    }
+
+    /// Takes our breakpoints out of a copy of this memory that cannot be opened, by a thread that
+    /// stands in that copy and by what is known of this memory.
+    ///
+    /// # Errors
+    /// The kernel forbids that too.
+    pub fn clean_copy(&self, id: Id, theirs: &[Mapped], twins: &Twins) -> io::Result<()> {
+        let mut some = false;
+        let mut forbidden = None;
+        let all = self.former.iter().chain(&self.points);
+        for (at, point) in all.filter(|(_, point)| point.was_on) {
+            if !mapped::is_alike(&self.mapped, theirs, *at) || self.has_probe(*at, twins) {
+                continue;
+            }
+            match clean_word(id, *at, point.original()) {
+                Ok(()) => some = true,
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error),
+                // That address has been unmapped; or else none can be read.
+                Err(error) => forbidden = Some(error),
+            }
+        }
+        forbidden.filter(|_| !some).map_or(Ok(()), Err)
+    }
+
+    /// Forgets breakpoints where another file lies than in this memory: of a process of which it is
+    /// not known whose copy it has.
+    pub fn forget_others(&mut self, theirs: &[Mapped]) {
+        let ours = &self.mapped;
+        let is_alike = |at: &u64, _: &mut Breakpoint| mapped::is_alike(ours, theirs, *at);
+        self.points.retain(is_alike);
+        self.former.retain(is_alike);
+    }
+
+    /// Watches a place no longer. A process that was forked before, and of which nobody has heard
+    /// yet, may still have the breakpoint.
+    pub(super) fn retire(&mut self, at: u64) {
+        self.behind.remove(&at);
+        if let Some(point) = self.points.remove(&at)
+            && point.was_on
+            && (self.former.len() < MOST || self.former.contains_key(&at))
+        {
+            self.former.insert(at, point);
+        }
+    }
+}
+
+/// Whether a breakpoint lies at an address in a memory, in the instruction for which it was made.
+fn is_copied(memory: &File, at: u64, point: &Breakpoint) -> bool {
+    let length = point.instruction.len().clamp(1, LONGEST);
+    let mut code = point.code;
+    code[0] = INT3;
+    holds(memory, at, &code[..length])
+}
+
+/// Whether a memory holds these bytes at an address.
+fn holds(memory: &File, at: u64, bytes: &[u8]) -> bool {
+    let mut found = [0; ROOM];
+    let Some(found) = found.get_mut(..bytes.len()) else {
+        return false;
+    };
+    memory.read_exact_at(found, at).is_ok() && found == bytes
+}
+
+/// Takes a breakpoint away by a thread that stands, if one lies there.
+fn clean_word(id: Id, at: u64, original: u8) -> io::Result<()> {
+    // A whole word: behind the byte there may be no memory.
+    let (start, index) = (at & !7, at & 7);
+    let mut word = trace::peek(id, start)?;
+    let shift = 8 * index;
+    if word >> shift & 0xff == u64::from(INT3) {
+        word ^= u64::from(INT3 ^ original) << shift;
+        trace::poke(id, start, word)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Other tools in the way of our breakpoints, and what was missed because of them.
+
+use std::time::{Duration, Instant};
+
+use super::{CLOSED, REFUSED, Space, Traced, Tracer};
+
+/// How often the breakpoints are compared with the memory, for probes that other tools have set or
+/// taken away.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The same where another tool's probe hides that libraries are loaded.
+const LOOK_FOR_LIBRARIES_EVERY: Duration = Duration::from_millis(20);
+
+/// A note: another tool's probe takes the trap, and the next instruction does not do instead.
+const BLIND: &str = "something else has probes or breakpoints where barriers are, as another \
+    sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
+    first, or use --backend ebpf";
+
+/// A note: another tool's probe takes the trap, and the next instruction does instead.
+const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
+    sbt, bpftrace or a debugger has: sbt watches the instructions behind those, and counts as lost \
+    what was not seen before it noticed";
+
+impl Tracer {
+    /// Says once what is in the way.
+    pub(super) fn notice_others(&mut self) {
+        if self.spaces.values().any(Space::is_blind) {
+            self.note_once(BLIND);
+        } else if self.spaces.values().any(Space::is_disturbed) {
+            self.note_once(DISTURBED);
+        }
+        if self.spaces.values().any(Space::is_closed) {
+            self.note_once(CLOSED);
+        }
+    }
+
+    /// How long the tracer may sleep until the next look at the breakpoints.
+    pub(super) fn look_every(&self) -> Duration {
+        if self.spaces.values().any(Space::misses_libraries) {
+            LOOK_FOR_LIBRARIES_EVERY
+        } else {
+            LOOK_EVERY
+        }
+    }
+
+    /// Looks from time to time whether others are in the way of our breakpoints.
+    pub(super) fn look_for_others(&mut self) {
+        if self.leaving || self.looked.elapsed() < self.look_every() {
+            return;
+        }
+        self.looked = Instant::now();
+        let mut missing = Vec::new();
+        let mut errors = Vec::new();
+        let mut is_changed = false;
+        for (number, space) in &mut self.spaces {
+            let found = space.look_for_others(&self.wanted);
+            missing.push((*number, found.missing));
+            if found.is_changed {
+                is_changed = true;
+                errors.extend(space.refresh(&self.wanted).err());
+            }
+        }
+        if is_changed {
+            self.programs.walks.renew();
+        }
+        for (number, missing) in missing {
+            self.lose(number, missing);
+        }
+        for error in errors {
+            self.note_once(&format!("{REFUSED}: {error}"));
+        }
+    }
+
+    /// Asks all barriers how many arrivals were missed, before a time in which nobody looks.
+    pub(super) fn look_for_missing(&mut self) {
+        let mut all = Vec::new();
+        for (number, space) in &mut self.spaces {
+            all.push((*number, space.missing()));
+            space.forget_witnesses();
+        }
+        for (number, missing) in all {
+            self.lose(number, missing);
+        }
+    }
+
+    /// Counts arrivals in a memory that were not seen. Which threads made them is not known.
+    pub(super) fn lose(&mut self, space: u32, missing: u64) {
+        if missing == 0 {
+            return;
+        }
+        self.lost += missing;
+        self.unseen += missing;
+        let most = usize::try_from(missing).unwrap_or(usize::MAX);
+        let is_there = |traced: &&mut Traced| traced.space == Some(space) && traced.heard;
+        for traced in self.threads.values_mut().filter(is_there).take(most) {
+            traced.slot.miss();
+        }
+    }
+
+    /// Says at the end how much was missed.
+    pub(super) fn note_unseen(&mut self) {
+        if self.unseen > 0 {
+            self.notes.push(format!(
+                "{} or more arrivals and other events were not seen: barriers count more than \
+                 breakpoints told of, or something else had taken breakpoints away or stood in \
+                 their place",
+                self.unseen
+            ));
+        }
+    }
+}

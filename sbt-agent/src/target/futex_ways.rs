@@ -1,0 +1,162 @@
+//! The ways inside of a C library from its functions for locks to the system call of futexes.
+//!
+//! A thread that waits for a mutex has come through one to three functions of the C library. To
+//! know which line of the program it waits at, the kernel side has to follow the return addresses
+//! in all of these functions. To learn them one after the other from chains of callers takes
+//! several passes over the rings: a lock that is in use for a short time, or while sbt hardly gets
+//! a CPU, would never be told.
+
+use std::collections::{BTreeSet, HashMap};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use object::{LittleEndian, read::elf::ElfFile64};
+
+use super::{
+    elf::{code_at, names},
+    unwind::Unwind,
+};
+
+/// How the functions begin that programs call to take or give a lock, without underscores before.
+const LOCKS: [&str; 4] = ["pthread_mutex_", "pthread_rwlock_", "sem_", "mtx_"];
+
+/// So many functions may be called one in the other on such a way.
+const MAX_DEPTH: usize = 4;
+
+/// How much of each function is read, bytes.
+const LONGEST: u64 = 1 << 14;
+
+/// So many functions are read.
+const MAX_FUNCTIONS: usize = 1 << 10;
+
+/// The return addresses on the ways from functions for locks to the system call of futexes, with
+/// that behind the system call itself: virtual addresses in ascending order.
+pub(super) fn returns(unwind: &Unwind) -> Vec<u64> {
+    let Ok(file) = ElfFile64::<LittleEndian>::parse(unwind.image()) else {
+        return Vec::new();
+    };
+    let is_lock = |name: &[u8]| {
+        let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+        let bare = &name[underscores..];
+        LOCKS.iter().any(|lock| bare.starts_with(lock.as_bytes()))
+    };
+    let mut search = Search {
+        unwind,
+        known: HashMap::new(),
+        returns: BTreeSet::new(),
+    };
+    for symbol in names::defined(&file).filter(|symbol| is_lock(symbol.name)) {
+        search.leads_to_futex(symbol.address(), MAX_DEPTH);
+    }
+    search.returns.into_iter().collect()
+}
+
+struct Search<'a> {
+    unwind: &'a Unwind,
+    /// Whether functions, by their first addresses, lead to the system call.
+    known: HashMap<u64, bool>,
+    returns: BTreeSet<u64>,
+}
+
+impl Search<'_> {
+    fn leads_to_futex(&mut self, address: u64, depth: usize) -> bool {
+        let Some(function) = self.unwind.function(address).copied() else {
+            return false;
+        };
+        if let Some(known) = self.known.get(&function.start) {
+            return *known;
+        }
+        if depth == 0 || self.known.len() >= MAX_FUNCTIONS {
+            return false;
+        }
+        // A function that calls itself.
+        self.known.insert(function.start, false);
+        let (start, end) = (function.start, function.end);
+        let length = (end - start).min(LONGEST);
+        let Some(code) = code_at(self.unwind.image(), self.unwind.segments(), start, length) else {
+            return false;
+        };
+        let bytes = code.bytes;
+        let mut leads = false;
+        // The number of the next system call, as far as it was put into the register just now.
+        let mut number = None;
+        for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
+            let to = (instruction.op0_kind() == OpKind::NearBranch64)
+                .then(|| instruction.near_branch64())
+                .filter(|to| !(start..end).contains(to));
+            match (instruction.flow_control(), to) {
+                (FlowControl::Call, Some(to)) => {
+                    number = None;
+                    if self.leads_to_futex(to, depth - 1) {
+                        self.returns.insert(instruction.next_ip());
+                        leads = true;
+                    }
+                }
+                (FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch, Some(to)) => {
+                    leads |= self.leads_to_futex(to, depth - 1);
+                }
+                _ if instruction.mnemonic() == Mnemonic::Syscall => {
+                    if number == u64::try_from(libc::SYS_futex).ok() {
+                        self.returns.insert(instruction.next_ip());
+                        leads = true;
+                    }
+                    number = None;
+                }
+                _ => number = number_put(&instruction).or(number),
+            }
+        }
+        self.known.insert(start, leads);
+        leads
+    }
+}
+
+/// What an instruction puts into the register of system calls' numbers, if it is a constant.
+fn number_put(instruction: &Instruction) -> Option<u64> {
+    let is_put = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register() == Register::EAX
+        && instruction.op1_kind() == OpKind::Immediate32;
+    is_put.then(|| u64::from(instruction.immediate32()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use super::super::unwind::tests::{map, symbol};
+    use super::*;
+
+    /// A C library as compilers make it: the system call is made two calls below the mutex, and
+    /// another one beside it.
+    const SOURCE: &str = "
+        static volatile int cell;
+        __attribute__((noinline, noclone)) long futex(void) {
+            long result;
+            __asm__ volatile(\"mov $202, %%eax; syscall\" : \"=a\"(result) : : \"rcx\", \"r11\", \"memory\");
+            return result;
+        }
+        __attribute__((noinline, noclone)) long yield(void) {
+            long result;
+            __asm__ volatile(\"mov $24, %%eax; syscall\" : \"=a\"(result) : : \"rcx\", \"r11\", \"memory\");
+            return result;
+        }
+        __attribute__((noinline, noclone)) long wait(void) { cell++; futex(); return cell; }
+        __attribute__((noinline, noclone)) long jumps(void) { cell++; return futex(); }
+        int __pthread_mutex_lock(void) { yield(); wait(); return cell; }
+        int sem_wait(void) { jumps(); return cell; }
+        int other(void) { futex(); wait(); return cell; }
+        int main(void) { return other() + __pthread_mutex_lock() + sem_wait(); }";
+
+    #[test]
+    fn all_calls_on_the_way_to_a_futex_are_found() {
+        let image = || map(&["-fno-inline"], SOURCE);
+        let unwind = Unwind::of(image()).unwrap();
+        let image = image();
+        let function = |address: u64| unwind.function(address - 1).unwrap().start;
+        let found: Vec<u64> = returns(&unwind).into_iter().map(function).collect();
+        let mut expected =
+            ["futex", "wait", "__pthread_mutex_lock", "sem_wait"].map(|name| symbol(&image, name));
+        expected.sort_unstable();
+        // One in each: neither the other system call, nor what is no lock's function.
+        assert_eq!(found, expected);
+    }
+}
