@@ -1,8 +1,16 @@
 //! Counters of devices, by what the kernel says of them in sysfs: which number a
 //! device has, which bits of an event's configuration its fields are, and which
 //! events it names.
+//!
+//! `perf_event::events::Dynamic` reads the same files, but not all of them, as of its
+//! version 0.7. The crate refuses a whole device of which one field has bits at two places,
+//! as `event` of each AMD processor (`config:0-7,32-35`), or has bits in `config3`. The crate
+//! takes decimal numbers for hexadecimal ones, wants a value for each field of a device,
+//! and does not know `config=`.
 
 use std::{fs, path::Path};
+
+use perf_event::{Builder, events::Raw};
 
 use super::name::number;
 
@@ -16,6 +24,22 @@ pub struct Asked {
     pub kind: u32,
     /// `config`, `config1`, `config2`
     pub config: [u64; 3],
+}
+
+impl Asked {
+    /// The event, wherever and of whomever it happens, on as soon as it is open.
+    pub fn event(self) -> Builder<'static> {
+        let [config, config1, config2] = self.config;
+        let mut event = Builder::new(Raw::new(config).config1(config1).config2(config2));
+        event.attrs_mut().type_ = self.kind;
+        event.enabled(true).include_kernel().include_hv();
+        event
+    }
+}
+
+/// Finds an event of a device of this machine; see [`find`].
+pub fn here(device: &str, terms: &[(String, Option<u64>)]) -> Result<Asked, String> {
+    find(Path::new(DEVICES), device, terms)
 }
 
 /// Finds an event of a device; `root` is [`DEVICES`]. Fails with what is missing.

@@ -6,5 +6,6 @@ pub mod list;
 mod name;
 mod open;
 
+pub use device::here as device;
 pub use name::{Counter, Events, FREE, Kept, MAX_NAMED, What, colons, commas};
-pub use open::{Opened, Plan, Source, kept_source, of_thread, online, open};
+pub use open::{OnCpu, Opened, Plan, Source, kept_source, of_thread, online, open};

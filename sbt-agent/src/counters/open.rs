@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::{io, os::fd::OwnedFd, path::Path};
+use std::{io, path::Path};
 
-use aya_obj::generated::perf_event_attr;
+use perf_event::Builder;
 use sbt_common::MAX_EVENTS;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     device::{self, Asked, DEVICES},
     name::Side,
 };
-use crate::{session::privilege, source::perf};
+use crate::session::privilege;
 
 /// Where the values of a counter are, in what comes through the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,13 +32,16 @@ pub enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan(pub Vec<(Counter, Source)>);
 
+/// A CPU, and what counts an event there.
+pub type OnCpu = (u32, perf_event::Counter);
+
 /// Perf events, open on every CPU.
 #[derive(Debug, Default)]
 pub struct Opened {
     /// Where each counter is.
     pub plan: Plan,
-    /// By event: CPUs with descriptors.
-    pub events: Vec<Vec<(u32, OwnedFd)>>,
+    /// By event: CPUs with what counts there.
+    pub events: Vec<Vec<OnCpu>>,
     /// Why some cannot be counted, a line each.
     pub notes: Vec<String>,
 }
@@ -95,26 +98,35 @@ pub const fn kept_source(kept: Kept) -> Source {
 }
 
 /// Opens one on each CPU; or says why that cannot be.
-pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<(u32, OwnedFd)>, String> {
-    let Some(asked) = asked(counter)? else {
+pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<OnCpu>, String> {
+    let Some(mut event) = asked(counter)? else {
         return Ok(Vec::new());
     };
-    let attr = attr(asked, counter.only).map_err(|error| error.to_string())?;
-    let open = |cpu: &u32| perf::open_on_cpu(&attr, *cpu).map(|fd| (*cpu, fd));
-    let all: io::Result<Vec<_>> = cpus.iter().map(open).collect();
+    event.any_pid();
+    let mut open = |cpu: &u32| {
+        event
+            .one_cpu(*cpu as usize)
+            .build()
+            .map(|event| (*cpu, event))
+    };
+    let all: io::Result<Vec<_>> = cpus.iter().map(&mut open).collect();
     all.map_err(|error| why(&error, counter, has_hardware()))
 }
 
 /// What the kernel is asked for; nothing for what it counts anyway.
-fn asked(counter: &Counter) -> Result<Option<Asked>, String> {
-    Ok(match &counter.what {
-        What::Device { device, terms } => Some(device::find(Path::new(DEVICES), device, terms)?),
-        What::Generic { kind, config } => Some(Asked {
+fn asked(counter: &Counter) -> Result<Option<Builder<'static>>, String> {
+    let asked = match &counter.what {
+        What::Device { device, terms } => device::here(device, terms)?,
+        What::Generic { kind, config } => Asked {
             kind: *kind,
             config: [*config, 0, 0],
-        }),
-        What::Kept(_) => None,
-    })
+        },
+        What::Kept(_) => return Ok(None),
+    };
+    let mut event = asked.event();
+    event.exclude_kernel(counter.only == Some(Side::User));
+    event.exclude_user(counter.only == Some(Side::Kernel));
+    Ok(Some(event))
 }
 
 /// Opens one of a thread (0: of this one), on whatever CPU that runs. It is read as a value and
@@ -122,31 +134,16 @@ fn asked(counter: &Counter) -> Result<Option<Asked>, String> {
 ///
 /// # Errors
 /// It cannot be; why.
-pub fn of_thread(counter: &Counter, thread: u32) -> Result<OwnedFd, String> {
-    let asked = asked(counter)?.ok_or("the kernel counts it anyway")?;
-    let attr = attr(asked, counter.only).map_err(|error| error.to_string())?;
-    perf::open(&attr, thread).map_err(|error| match error.raw_os_error() {
+pub fn of_thread(counter: &Counter, thread: u32) -> Result<perf_event::Counter, String> {
+    let mut event = asked(counter)?.ok_or("the kernel counts it anyway")?;
+    let opened = event.observe_pid(thread.cast_signed()).build();
+    opened.map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) if counter.only.is_none() => format!(
             "what the kernel does may not be counted by this user; `{counter}:u` is what the \
              program does itself"
         ),
         _ => why(&error, counter, has_hardware()),
     })
-}
-
-/// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `_RUNNING`.
-const TIMES: u64 = 1 | 2;
-
-fn attr(asked: Asked, only: Option<Side>) -> io::Result<perf_event_attr> {
-    let mut attr = perf::attr()?;
-    attr.type_ = asked.kind;
-    attr.config = asked.config[0];
-    attr.__bindgen_anon_3.config1 = asked.config[1];
-    attr.__bindgen_anon_4.config2 = asked.config[2];
-    attr.read_format = TIMES;
-    attr.set_exclude_kernel(u64::from(only == Some(Side::User)));
-    attr.set_exclude_user(u64::from(only == Some(Side::Kernel)));
-    Ok(attr)
 }
 
 /// Whether there is a device that counts what the processor does.

@@ -131,8 +131,8 @@ impl Sampling {
     }
 
     /// Stops for a while, or goes on.
-    pub fn switch(&self, on: bool) {
-        if let Some(profile) = &self.profile {
+    pub fn switch(&mut self, on: bool) {
+        if let Some(profile) = &mut self.profile {
             profile.switch(on);
         }
     }

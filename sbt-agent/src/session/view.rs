@@ -255,7 +255,7 @@ impl Session {
         source.pause();
         self.budget.interrupt(off_ns);
         self.model.set_off(false);
-        if let Some(sampling) = &self.sampling {
+        if let Some(sampling) = &mut self.sampling {
             sampling.switch(false);
         }
         // What was seen before still has to come in. It may never be silent: the lives of
@@ -292,7 +292,7 @@ impl Session {
         }
         let arrivals = self.model.totals().arrivals;
         self.hangs.regain_sight(clock::now_ns(), arrivals);
-        if let Some(sampling) = &self.sampling {
+        if let Some(sampling) = &mut self.sampling {
             sampling.switch(true);
         }
         self.spinning.give_up(clock::now_ns());

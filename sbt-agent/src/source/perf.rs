@@ -1,123 +1,268 @@
-//! Perf events, as the kernel opens them.
+//! Perf events. The crate `perf-event` opens them, maps their rings, and decodes what the kernel
+//! writes there. Here is what the crate lacks: several events that write into one ring, a ring
+//! that is read to an end although threads go on writing, and samples without registers or stack.
 
 use std::{
-    io,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    borrow::Cow,
+    fmt, io,
+    os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
 };
 
-use aya_obj::generated::perf_event_attr;
+use perf_event::{
+    Builder, Counter, Record, SampleFlag, Sampler,
+    data::{
+        self, SampleRegsAbi,
+        endian::Endian,
+        parse::{Parse, ParseBuf, ParseResult, Parser},
+    },
+};
 
-mod ring;
+/// Bytes of a page. Where pages are larger, so are rings.
+pub const PAGE: usize = 4096;
 
-pub use ring::{Head, Ring};
+/// Bytes that stand before the body of each record.
+const HEADER: usize = 8;
 
-/// `PERF_TYPE_SOFTWARE`.
-pub const SOFTWARE: u32 = 1;
-
-/// Kinds of records: `PERF_RECORD_LOST` and `PERF_RECORD_SAMPLE`.
-pub const LOST: u32 = 2;
-/// See there.
+/// `PERF_RECORD_SAMPLE`.
 pub const SAMPLE: u32 = 9;
 
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_OUTPUT`.
-pub const ENABLE: libc::Ioctl = 0x2400;
-/// See there.
-pub const DISABLE: libc::Ioctl = 0x2401;
-/// See there.
-pub const SET_OUTPUT: libc::Ioctl = 0x2405;
+/// `PERF_EVENT_IOC_SET_OUTPUT`.
+const SET_OUTPUT: libc::Ioctl = 0x2405;
 
-/// `PERF_FORMAT_LOST` (Linux 6.0): who reads an event is told how many of its records found
-/// no room.
-pub const FORMAT_LOST: u64 = 1 << 4;
-
-/// `PERF_FLAG_FD_CLOEXEC`.
-const CLOSE_ON_EXEC: libc::c_ulong = 8;
-
-/// An event with nothing set but its size.
-///
-/// # Errors
-///
-/// None that occurs: the size of the structure is out of range.
-pub fn attr() -> io::Result<perf_event_attr> {
-    // SAFETY: a structure of integers, unions and bit fields: zero is valid.
-    let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
-    attr.size = u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?;
-    Ok(attr)
+/// An event with the memory into which the kernel writes the event's records, and those of other
+/// events that are told to write there. What is not read before the ring is full is lost, and the kernel counts it.
+pub struct Ring {
+    sampler: Sampler,
+    bytes: usize,
 }
 
-/// Opens an event of one thread, on whatever CPU it runs. What the event points to must
-/// live as long as this call.
-///
-/// # Errors
-///
-/// Those of the system call.
-pub fn open(attr: &perf_event_attr, thread: u32) -> io::Result<OwnedFd> {
-    open_for(attr, thread.cast_signed(), -1)
-}
-
-/// Opens an event of a CPU, whatever runs there.
-///
-/// # Errors
-///
-/// Those of the system call.
-pub fn open_on_cpu(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
-    open_for(attr, -1, cpu.cast_signed())
-}
-
-/// Opens an event of one thread while it runs on one CPU.
-///
-/// # Errors
-///
-/// Those of the system call.
-pub fn open_at(attr: &perf_event_attr, thread: u32, cpu: u32) -> io::Result<OwnedFd> {
-    open_for(attr, thread.cast_signed(), cpu.cast_signed())
-}
-
-/// Has an event do something.
-///
-/// # Errors
-///
-/// Those of the system call.
-pub fn control(event: &OwnedFd, request: libc::Ioctl, argument: i32) -> io::Result<()> {
-    // SAFETY: a request of perf events that takes a number.
-    let result = unsafe { libc::ioctl(event.as_raw_fd(), request, argument) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
-/// How many records of an event found no room, those of who has inherited it among them; 0 if
-/// it was not opened with [`FORMAT_LOST`] and no other format.
-pub fn lost(event: &OwnedFd) -> u64 {
-    let mut bytes = [0; 16];
-    // What it has counted comes first.
-    match nix::unistd::read(event, &mut bytes) {
-        Ok(16) => bytes
-            .as_chunks()
-            .0
-            .last()
-            .map_or(0, |lost| u64::from_ne_bytes(*lost)),
-        _ => 0,
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ring")
+            .field(self.sampler.as_counter())
+            .finish()
     }
 }
 
-fn open_for(attr: &perf_event_attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` outlives the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(attr),
-            thread,
-            cpu,
-            -1,
-            CLOSE_ON_EXEC,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+impl Ring {
+    /// Opens an event and maps its ring. `sizes`: bytes, powers of two; the first is taken that
+    /// the user may lock.
+    ///
+    /// # Errors
+    /// Those of the kernel: an ordinary user may not lock as much.
+    pub fn new(event: &Builder<'_>, sizes: impl IntoIterator<Item = usize>) -> io::Result<Self> {
+        let mut last = io::Error::from(io::ErrorKind::InvalidInput);
+        for bytes in sizes {
+            match event.build()?.sampled(bytes) {
+                Ok(sampler) => return Ok(Self { sampler, bytes }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
-    let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just given this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+
+    /// The event that the ring belongs to.
+    pub fn event(&mut self) -> &mut Counter {
+        self.sampler.as_counter_mut()
+    }
+
+    /// What becomes readable when there is enough to read.
+    pub fn descriptor(&self) -> RawFd {
+        self.sampler.as_raw_fd()
+    }
+
+    /// Has another event of the same CPU write into this ring as well.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn admit(&self, event: &Counter) -> io::Result<()> {
+        // SAFETY: this request takes a descriptor, and both are open.
+        let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, self.descriptor()) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Takes all records that are there, but no more at a time than the ring holds: threads that
+    /// write as fast as sbt reads do not keep sbt here.
+    pub fn each(&mut self, mut take: impl FnMut(&Record<'_>)) {
+        let mut left = self.bytes;
+        while left > 0
+            && let Some(record) = self.sampler.next_record()
+        {
+            left = left.saturating_sub(HEADER + record.len());
+            take(&record);
+        }
+    }
+
+    /// Takes all samples that are there, of events that ask for the same as the ring's own. How
+    /// many records found no room, as far as the kernel tells by now.
+    pub fn samples(&mut self, mut take: impl FnMut(&Sample<'_>)) -> u64 {
+        let format = self.sampler.config().clone();
+        let mut lost = 0;
+        self.each(|record| {
+            if record.ty() == SAMPLE {
+                let body = record.to_contiguous();
+                let sample = Parser::new(&*body, format.clone()).parse();
+                sample.iter().for_each(&mut take);
+            } else if let Ok(data::Record::Lost(record)) = record.parse_record() {
+                lost += record.lost;
+            }
+        });
+        lost
+    }
+}
+
+/// A sample of an event that asks for registers and stack of the thread's own code, and may ask
+/// for the thread, the time and the event.
+///
+/// `perf_event::data::Sample` is of no use for that, as of version 0.1: the crate looks for
+/// registers where the kernel writes none, and takes a sample without a stack for one that is cut.
+#[derive(Clone, Debug)]
+pub struct Sample<'a> {
+    /// The thread's process and the thread.
+    pub of: Option<(u32, u32)>,
+    /// When, by the clock of the event, ns.
+    pub time_ns: Option<u64>,
+    /// Which event.
+    pub event: Option<u64>,
+    /// Of how many bits the registers are; none of a thread of the kernel.
+    pub abi: SampleRegsAbi,
+    /// In the order of their numbers.
+    pub registers: Vec<u64>,
+    /// Bytes from the stack pointer on; none if the stack pointer points nowhere.
+    pub stack: Cow<'a, [u8]>,
+}
+
+impl<'p> Parse<'p> for Sample<'p> {
+    fn parse<B, E>(p: &mut Parser<B, E>) -> ParseResult<Self>
+    where
+        B: ParseBuf<'p>,
+        E: Endian,
+    {
+        let asked = p.config().sample_type();
+        let of = p.parse_if_with(asked.contains(SampleFlag::TID), |p| {
+            Ok((p.parse_u32()?, p.parse_u32()?))
+        })?;
+        let time_ns = p.parse_if(asked.contains(SampleFlag::TIME))?;
+        let event = p.parse_if(asked.contains(SampleFlag::ID))?;
+        let abi = p.parse()?;
+        let registers = match abi {
+            SampleRegsAbi::NONE => 0,
+            _ => p.config().regs_user().count_ones() as usize,
+        };
+        let registers = p.parse_repeated(registers)?;
+        let mut stack = Cow::default();
+        let size = p.parse_u64()?;
+        if size > 0 {
+            let room = p.parse_bytes(usize::try_from(size).unwrap_or(usize::MAX))?;
+            let counts = usize::try_from(p.parse_u64()?).unwrap_or(usize::MAX);
+            stack = match room {
+                Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..counts.min(bytes.len())]),
+                Cow::Owned(mut bytes) => {
+                    bytes.truncate(counts);
+                    Cow::Owned(bytes)
+                }
+            };
+        }
+        Ok(Self {
+            of,
+            time_ns,
+            event,
+            abi,
+            registers,
+            stack,
+        })
+    }
+}
+
+/// Turns an event on or off. Of a thread that has ended there is nothing to turn.
+pub fn switch(event: &mut Counter, on: bool) {
+    let _gone = if on { event.enable() } else { event.disable() };
+}
+
+/// The descriptor of an event, for what keeps descriptors of several kinds.
+pub fn descriptor(event: Counter) -> OwnedFd {
+    // SAFETY: the event has just given its open descriptor away.
+    unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use perf_event::{Clock, events::Software};
+
+    use super::*;
+
+    /// Decodes the bytes of a sample, as an event of that kind writes them.
+    pub fn decoded<'a>(event: &Builder<'_>, bytes: &'a [u8]) -> Option<Sample<'a>> {
+        let format = data::parse::ParseConfig::<data::endian::Native>::from(*event.attrs());
+        Parser::new(bytes, format).parse().ok()
+    }
+
+    pub fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// An event of this thread that tells of the names that the thread takes.
+    fn of_names() -> Builder<'static> {
+        let mut event = Builder::new(Software::DUMMY);
+        event.enabled(true).comm(true).sample_id_all(true);
+        event.sample(SampleFlag::TID | SampleFlag::TIME);
+        event.clockid(Clock::MONOTONIC);
+        event
+    }
+
+    fn rename(times: usize) {
+        for _ in 0..times {
+            nix::sys::prctl::set_name(c"renamed").unwrap();
+        }
+    }
+
+    fn names(ring: &mut Ring) -> (usize, u64) {
+        let (mut names, mut lost) = (0, 0);
+        ring.each(|record| match record.parse_record() {
+            Ok(data::Record::Comm(comm)) => {
+                assert_eq!(&*comm.comm, b"renamed");
+                names += 1;
+            }
+            Ok(data::Record::Lost(record)) => lost += record.lost,
+            other => panic!("{other:?}"),
+        });
+        (names, lost)
+    }
+
+    #[test]
+    fn events_write_into_one_ring_which_is_read_past_its_end() {
+        let mut ring = Ring::new(&of_names(), [PAGE]).unwrap();
+        let mut other = of_names().build().unwrap();
+        ring.admit(&other).unwrap();
+        for _ in 0..10 {
+            // 40 bytes a record: the ring begins anew in the midst of one.
+            rename(30);
+            assert_eq!(names(&mut ring), (60, 0));
+        }
+        switch(&mut other, false);
+        rename(3);
+        assert_eq!(names(&mut ring), (3, 0));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut ring = Ring::new(&of_names(), [PAGE]).unwrap();
+        rename(1000);
+        let (read, lost) = names(&mut ring);
+        assert!(lost == 0 && (50..=102).contains(&read), "{read}, {lost}");
+        // The kernel tells of it when there is room again.
+        rename(1);
+        assert_eq!(names(&mut ring), (1, 1000 - read as u64));
+    }
+
+    #[test]
+    fn the_first_size_is_taken_that_is_to_be_had() {
+        let too_much = 1 << 50;
+        assert!(Ring::new(&of_names(), [too_much]).is_err());
+        assert!(Ring::new(&of_names(), [too_much, PAGE]).is_ok());
+        assert!(Ring::new(&of_names(), []).is_err());
+    }
 }

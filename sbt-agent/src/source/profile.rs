@@ -5,21 +5,11 @@
 //! later inherit: so none is missed, and nothing is sampled of others. The kernel writes
 //! those of a CPU into one ring; nothing is stopped.
 
-use std::{
-    collections::HashSet,
-    io,
-    os::fd::{AsRawFd as _, OwnedFd},
-};
+use std::{collections::HashSet, io};
 
-use aya_obj::generated::perf_event_attr;
+use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
 
-use super::perf;
-
-/// `PERF_COUNT_SW_CPU_CLOCK`.
-const CPU_CLOCK: u64 = 0;
-
-/// `PERF_SAMPLE_TID`, `_TIME`, `_REGS_USER` and `_STACK_USER`.
-const SAMPLE: u64 = 1 << 1 | 1 << 2 | 1 << 12 | 1 << 13;
+use super::perf::{self, PAGE};
 
 /// rbp, rsp and the instruction pointer, in this order: `PERF_REG_X86_BP` and so on.
 const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
@@ -33,12 +23,9 @@ const SAMPLE_BYTES: u64 = STACK as u64 + 96;
 /// A ring has room for the samples of so long, in parts of a second.
 const ROOM: u64 = 2;
 
-/// Bytes of a page. Where there are more the rings are larger.
-const PAGE: usize = 4096;
-
-/// Pages of a ring, at least and at most.
-const LEAST_PAGES: usize = 32;
-const MOST_PAGES: usize = 8192;
+/// Bytes of a ring, at least and at most.
+const LEAST: usize = 32 * PAGE;
+const MOST: usize = 8192 * PAGE;
 
 /// Passes over the threads, which may be born meanwhile.
 const PASSES: usize = 8;
@@ -67,7 +54,7 @@ pub struct Sample {
 pub struct Profile {
     rings: Vec<Ring>,
     /// All others write into the rings of the first.
-    events: Vec<OwnedFd>,
+    events: Vec<Counter>,
     /// Nothing of what the kernel does for the threads is among them.
     only_user: bool,
 }
@@ -112,20 +99,23 @@ impl Profile {
 
     fn add(&mut self, hz: u32, children: bool, cpus: &[u32], thread: u32) -> io::Result<()> {
         for &cpu in cpus {
-            let open = |only_user| perf::open_at(&attr(hz, children, only_user)?, thread, cpu);
+            let mut builder = event(hz, children, thread, cpu);
             // What a thread does in the kernel may be nobody's to look at.
-            let event = open(false).or_else(|error| match error.raw_os_error() {
-                Some(libc::EACCES | libc::EPERM) => {
-                    open(true).inspect(|_opened| self.only_user = true)
-                }
-                _ => Err(error),
-            })?;
+            let event = builder
+                .build()
+                .or_else(|error| match error.raw_os_error() {
+                    Some(libc::EACCES | libc::EPERM) => {
+                        let opened = builder.exclude_kernel(true).build();
+                        opened.inspect(|_opened| self.only_user = true)
+                    }
+                    _ => Err(error),
+                })?;
             match self.rings.iter().find(|ring| ring.cpu == cpu) {
                 Some(ring) => {
-                    perf::control(&event, perf::SET_OUTPUT, ring.records.event().as_raw_fd())?;
+                    ring.records.admit(&event)?;
                     self.events.push(event);
                 }
-                None => self.rings.push(Ring::new(event, cpu, hz)?),
+                None => self.rings.push(Ring::new(&builder, cpu, hz)?),
             }
         }
         Ok(())
@@ -137,12 +127,10 @@ impl Profile {
     }
 
     /// Stops for a while, or goes on.
-    pub fn switch(&self, on: bool) {
-        let rings = self.rings.iter().map(|ring| ring.records.event());
-        for event in rings.chain(&self.events) {
-            // Of a thread that has ended there is nothing to switch.
-            let request = if on { perf::ENABLE } else { perf::DISABLE };
-            let _gone = perf::control(event, request, 0);
+    pub fn switch(&mut self, on: bool) {
+        let rings = self.rings.iter_mut().map(|ring| ring.records.event());
+        for event in rings.chain(&mut self.events) {
+            perf::switch(event, on);
         }
     }
 
@@ -157,21 +145,20 @@ impl Profile {
     }
 }
 
-fn attr(hz: u32, children: bool, only_user: bool) -> io::Result<perf_event_attr> {
-    let mut attr = perf::attr()?;
-    attr.type_ = perf::SOFTWARE;
-    attr.config = CPU_CLOCK;
-    attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(hz.max(1));
-    attr.sample_type = SAMPLE;
-    attr.sample_regs_user = REGISTERS;
-    attr.sample_stack_user = STACK;
-    attr.set_exclude_kernel(u64::from(only_user));
-    attr.set_exclude_hv(1);
-    attr.set_inherit(1);
-    attr.set_inherit_thread(u64::from(!children));
-    attr.set_use_clockid(1);
-    attr.clockid = libc::CLOCK_MONOTONIC;
-    Ok(attr)
+/// What samples a thread on a CPU.
+fn event(hz: u32, children: bool, thread: u32, cpu: u32) -> Builder<'static> {
+    let mut event = Builder::new(Software::CPU_CLOCK);
+    event
+        .observe_pid(thread.cast_signed())
+        .one_cpu(cpu as usize);
+    event.inherit(true).inherit_thread(!children);
+    event.enabled(true).include_kernel();
+    event.sample_period(1_000_000_000 / u64::from(hz.max(1)));
+    event.clockid(Clock::MONOTONIC);
+    event.sample(SampleFlag::TID | SampleFlag::TIME);
+    event.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER);
+    event.sample_regs_user(REGISTERS).sample_stack_user(STACK);
+    event
 }
 
 /// What the kernel writes the samples on a CPU into.
@@ -182,71 +169,52 @@ struct Ring {
 }
 
 impl Ring {
-    fn new(event: OwnedFd, cpu: u32, hz: u32) -> io::Result<Self> {
+    fn new(event: &Builder<'_>, cpu: u32, hz: u32) -> io::Result<Self> {
         let bytes = u64::from(hz) * SAMPLE_BYTES / ROOM;
-        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE + 1;
-        let most = wanted.next_power_of_two().clamp(LEAST_PAGES, MOST_PAGES);
+        let wanted = usize::try_from(bytes).unwrap_or(MOST).clamp(LEAST, MOST);
         // An ordinary user may not lock as much.
-        let fewer = |pages: &usize| (*pages > LEAST_PAGES).then_some(pages / 2);
-        let records = perf::Ring::new(event, std::iter::successors(Some(most), fewer))?;
+        let fewer = |bytes: &usize| (*bytes > LEAST).then_some(bytes / 2);
+        let sizes = std::iter::successors(Some(wanted.next_power_of_two()), fewer);
+        let records = perf::Ring::new(event, sizes)?;
         Ok(Self { cpu, records })
     }
 
     /// Takes what has been written since; how many samples found no room.
     fn drain(&mut self, samples: &mut Vec<Sample>) -> u64 {
-        let mut lost = 0;
-        self.records.each(|head, body| match head.kind {
-            perf::SAMPLE => samples.extend(sample(body)),
-            perf::LOST => lost += word(body, 1).unwrap_or(0),
-            _ => {}
-        });
-        lost
+        self.records
+            .samples(|sample| samples.extend(Sample::of(sample)))
     }
 }
 
-fn word(body: &[u8], index: usize) -> Option<u64> {
-    let bytes = body.get(8 * index..8 * index + 8)?;
-    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-}
-
-/// Of the body of a record: process and thread, time, which registers (0: none, as in a
-/// thread of the kernel), the three, the size of the stack, the stack, and how much of
-/// it counts.
-fn sample(body: &[u8]) -> Option<Sample> {
-    let ids = word(body, 0)?.to_ne_bytes();
-    if word(body, 2)? == 0 {
-        return None;
+impl Sample {
+    /// `None`: a thread of the kernel.
+    fn of(sample: &perf::Sample<'_>) -> Option<Self> {
+        let &[bp, sp, at] = &*sample.registers else {
+            return None;
+        };
+        let (process, thread) = sample.of?;
+        Some(Self {
+            process,
+            thread,
+            time_ns: sample.time_ns?,
+            at,
+            sp,
+            bp,
+            stack: sample.stack.to_vec(),
+        })
     }
-    let size = usize::try_from(word(body, 6)?).ok()?;
-    let stack = body.get(56..56_usize.checked_add(size)?)?;
-    let counts = if size == 0 {
-        0
-    } else {
-        let behind = body.get(56 + size..64 + size)?;
-        usize::try_from(u64::from_ne_bytes(behind.try_into().ok()?)).ok()?
-    };
-    Some(Sample {
-        process: u32::from_ne_bytes([ids[0], ids[1], ids[2], ids[3]]),
-        thread: u32::from_ne_bytes([ids[4], ids[5], ids[6], ids[7]]),
-        time_ns: word(body, 1)?,
-        bp: word(body, 3)?,
-        sp: word(body, 4)?,
-        at: word(body, 5)?,
-        stack: stack[..counts.min(size)].to_vec(),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::perf::tests::{bytes, decoded};
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {
-        let words = |words: &[u64]| -> Vec<u8> {
-            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-        };
+        let read = |body: &[u8]| Sample::of(&decoded(&event(100, false, 9, 0), body)?);
         let ids = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
-        let body = words(&[ids, 55, 2, 0xb, 0x5, 0x1, 16, 77, 88, 8]);
+        let body = bytes(&[ids, 55, 2, 0xb, 0x5, 0x1, 16, 77, 88, 8]);
         let expected = Sample {
             process: 7,
             thread: 9,
@@ -254,15 +222,18 @@ mod tests {
             at: 0x1,
             sp: 0x5,
             bp: 0xb,
-            stack: words(&[77]),
+            stack: bytes(&[77]),
         };
-        assert_eq!(sample(&body), Some(expected));
+        assert_eq!(read(&body), Some(expected));
         for length in 0..body.len() {
-            assert_eq!(sample(&body[..length]), None);
+            assert_eq!(read(&body[..length]), None);
         }
+        let without = bytes(&[ids, 55, 2, 0xb, 0, 0x1, 0]);
+        let bare = read(&without).unwrap();
+        assert_eq!((bare.at, bare.sp, bare.stack), (0x1, 0, vec![]));
         // A thread of the kernel has no registers of its own.
-        assert_eq!(sample(&words(&[ids, 55, 0, 0])), None);
-        let huge = words(&[ids, 55, 2, 0xb, 0x5, 0x1, u64::MAX]);
-        assert_eq!(sample(&huge), None);
+        assert_eq!(read(&bytes(&[ids, 55, 0, 0])), None);
+        let huge = bytes(&[ids, 55, 2, 0xb, 0x5, 0x1, u64::MAX]);
+        assert_eq!(read(&huge), None);
     }
 }

@@ -15,6 +15,7 @@ use aya_obj::generated::{
     bpf_attr, bpf_cmd, bpf_func_info, bpf_insn, bpf_prog_info,
     bpf_prog_type::{BPF_PROG_TYPE_KPROBE, BPF_PROG_TYPE_RAW_TRACEPOINT},
 };
+use perf_event::Counter;
 
 /// `BPF_F_UPROBE_MULTI_RETURN` of linux/bpf.h.
 const UPROBE_MULTI_RETURN: u32 = 1;
@@ -387,15 +388,15 @@ pub fn attach_raw_tracepoint(program: BorrowedFd<'_>, name: &CString) -> io::Res
     bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).map(owned)
 }
 
-/// Binds a program to an open perf event; both descriptors must be kept.
+/// Binds a program to an open perf event; the event and what is returned must be kept.
 pub fn attach_perf_event(
     program: BorrowedFd<'_>,
-    event: BorrowedFd<'_>,
+    event: &Counter,
     cookie: u64,
 ) -> io::Result<OwnedFd> {
     let mut attr = empty();
     attr.link_create.__bindgen_anon_1.prog_fd = raw(program);
-    attr.link_create.__bindgen_anon_2.target_fd = raw(event);
+    attr.link_create.__bindgen_anon_2.target_fd = event.as_raw_fd().cast_unsigned();
     attr.link_create.attach_type = BPF_PERF_EVENT as u32;
     attr.link_create.__bindgen_anon_3.perf_event.bpf_cookie = cookie;
     bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr).map(owned)

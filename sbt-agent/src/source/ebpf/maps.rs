@@ -11,6 +11,7 @@ use sbt_common::{
 };
 
 use super::{bpf, configure::possible_cpus};
+use crate::counters::OnCpu;
 
 /// Those of the maps that the agent reads or writes, and what it has written.
 pub struct Maps {
@@ -164,13 +165,12 @@ impl Maps {
         })
     }
 
-    /// Lets the programs read perf events: for each the CPUs that have it, and the
-    /// descriptors, which must be kept.
-    pub fn set_events(&self, events: &[Vec<(u32, OwnedFd)>]) -> io::Result<()> {
+    /// Lets the programs read perf events, which must be kept: each by CPU.
+    pub fn set_events(&self, events: &[Vec<OnCpu>]) -> io::Result<()> {
         for (event, all) in (0..).zip(events) {
-            for (cpu, fd) in all {
+            for (cpu, counter) in all {
                 let index = event * self.cpus + cpu;
-                let fd = fd.as_raw_fd().cast_unsigned();
+                let fd = counter.as_raw_fd().cast_unsigned();
                 bpf::map_update(self.events.as_fd(), index, &fd.to_ne_bytes())?;
             }
         }

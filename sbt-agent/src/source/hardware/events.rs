@@ -8,30 +8,27 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::AsRawFd as _,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use aya_obj::generated::{perf_event_attr, perf_type_id};
 use nix::sys::resource::{Resource, getrlimit};
+use perf_event::{
+    Builder, Clock, Counter, ReadFormat,
+    events::{Breakpoint, Software},
+};
 
 use super::{
     place::ROOM,
-    record::{EACH, REGISTERS, Record, SAMPLE, STACK, What},
+    record::{EACH, Format, REGISTERS, Record, SAMPLE, STACK, What},
 };
 use crate::{
     clock,
-    source::perf::{self, Ring},
+    source::perf::{self, PAGE, Ring},
 };
-
-/// `PERF_COUNT_SW_DUMMY`: nothing is counted.
-const DUMMY: u64 = 9;
-
-/// `HW_BREAKPOINT_X`.
-const EXECUTE: u32 = 4;
 
 /// Pages of a ring of hits: some 800 hits a MiB. The first is taken that an ordinary user may
 /// lock on each CPU: half a MiB and a part of `ulimit -l` (`perf_event_open(2)`).
@@ -55,7 +52,7 @@ const LATE_NS: u64 = 1_000_000;
 pub struct Opened {
     /// Since when, ns: none of them tells of what was before.
     pub since_ns: u64,
-    all: Vec<OwnedFd>,
+    all: Mutex<Vec<Counter>>,
     /// How many of their records found no room, if they know: for the sum of all that were
     /// closed.
     lost: Option<Arc<AtomicU64>>,
@@ -66,40 +63,45 @@ impl Opened {
     pub fn since(since_ns: u64) -> Self {
         Self {
             since_ns,
-            all: Vec::new(),
+            all: Mutex::default(),
             lost: None,
         }
     }
 
     /// One more.
-    pub fn push(&mut self, event: OwnedFd) {
-        self.all.push(event);
+    pub fn push(&mut self, event: Counter) {
+        self.all().push(event);
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.with_all(|all| all.is_empty())
     }
 
     /// Others too.
     pub fn append(&mut self, mut others: Self) {
-        self.all.append(&mut others.all);
+        self.all().append(others.all());
     }
 
     /// Turns them on or off.
     pub fn switch(&self, on: bool) {
-        let request = if on { perf::ENABLE } else { perf::DISABLE };
-        for event in &self.all {
-            // Of a thread that has ended there is nothing to switch.
-            let _gone = perf::control(event, request, 0);
-        }
+        self.with_all(|all| all.iter_mut().for_each(|event| perf::switch(event, on)));
+    }
+
+    fn all(&mut self) -> &mut Vec<Counter> {
+        self.all.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_all<T>(&self, take: impl FnOnce(&mut Vec<Counter>) -> T) -> T {
+        take(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if let Some(sum) = &self.lost {
-            let lost = self.all.iter().map(perf::lost).sum();
+        if let Some(sum) = self.lost.clone() {
+            let lost = |event: &mut Counter| event.read_full().ok()?.lost();
+            let lost = self.all().iter_mut().filter_map(lost).sum();
             sum.fetch_add(lost, Ordering::Relaxed);
         }
     }
@@ -115,6 +117,7 @@ pub struct Events {
     lost: Option<Arc<AtomicU64>>,
     /// Files with higher numbers are for others.
     last_file: i32,
+    format: Format,
     /// What was read, and may have others before it still.
     pending: Vec<Record>,
 }
@@ -134,7 +137,7 @@ impl Events {
     /// The kernel's: the user may not have them.
     pub fn new(cpus: &[u32], children: bool, switches: bool) -> io::Result<Self> {
         let mut last = io::ErrorKind::NotFound.into();
-        let counts_lost = perf::open(&attr_of_nothing(true)?, std::process::id()).is_ok();
+        let counts_lost = nothing(true).build().is_ok();
         let most = HIT_PAGES.iter().filter(|pages| {
             let is_least = Some(*pages) == HIT_PAGES.last();
             *pages * cpus.len() <= MOST_PAGES || is_least
@@ -155,6 +158,7 @@ impl Events {
                         switches,
                         lost: counts_lost.then(Arc::default),
                         last_file: last_file(),
+                        format: Format::from(*breakpoint(0).sample_id_all(true).attrs()),
                         pending: Vec::new(),
                     });
                 }
@@ -186,22 +190,18 @@ impl Events {
     /// The kernel's; `ESRCH`: it has ended.
     pub fn tell_life(&self, thread: u32, on: bool) -> io::Result<Opened> {
         let mut all = self.none();
-        let mut attr = self.attr(attr_of_nothing(false)?);
-        attr.set_task(1);
-        attr.set_comm(1);
-        attr.set_comm_exec(1);
-        attr.set_mmap(1);
-        attr.set_mmap2(1);
+        let mut life = nothing(false);
+        life.task(true).comm(true).comm_exec(true);
+        life.mmap(true).mmap2(true);
         for cpu in &self.cpus {
-            all.push(self.open(&attr, thread, cpu, &cpu.lives)?);
+            all.push(self.open(&mut life, thread, cpu, &cpu.lives)?);
         }
         if self.switches {
             // These are many: they wake nobody.
-            let mut attr = self.attr(attr_of_nothing(false)?);
-            attr.set_context_switch(1);
-            attr.set_disabled(u64::from(!on));
+            let mut switches = nothing(false);
+            switches.context_switch(true).enabled(on);
             for cpu in &self.cpus {
-                all.push(self.open(&attr, thread, cpu, &cpu.hits)?);
+                all.push(self.open(&mut switches, thread, cpu, &cpu.hits)?);
             }
         }
         Ok(all)
@@ -212,14 +212,12 @@ impl Events {
     ///
     /// # Errors
     /// The kernel's; `ENOSPC`: as many are watched as can be.
-    pub fn watch(&self, thread: u32, address: u64, cpu: usize, on: bool) -> io::Result<OwnedFd> {
+    pub fn watch(&self, thread: u32, address: u64, cpu: usize, on: bool) -> io::Result<Counter> {
         let cpu = self.cpus.get(cpu).ok_or(io::ErrorKind::InvalidInput)?;
-        let mut attr = self.attr(perf::attr()?);
-        breakpoint(&mut attr, address);
-        attr.set_disabled(u64::from(!on));
+        let mut event = breakpoint(address);
         // Something else lies there then.
-        attr.set_remove_on_exec(1);
-        self.open(&attr, thread, cpu, &cpu.hits)
+        event.enabled(on).remove_on_exec(true);
+        self.open(&mut event, thread, cpu, &cpu.hits)
     }
 
     /// For how many more addresses of a thread there is room, on each CPU.
@@ -227,17 +225,14 @@ impl Events {
     /// # Errors
     /// The kernel's; `ESRCH`: it has ended.
     pub fn room(&self, thread: u32) -> io::Result<Vec<usize>> {
-        let mut attr = perf::attr()?;
         // Whatever lies there: they are never on, nor does anybody inherit them.
-        breakpoint(&mut attr, 0);
-        attr.set_exclude_kernel(1);
-        attr.set_exclude_hv(1);
-        attr.set_disabled(1);
-        let room = |cpu: &Cpu| {
+        let mut event = breakpoint(0);
+        event.observe_pid(thread.cast_signed()).enabled(false);
+        let mut room = |cpu: &Cpu| {
+            event.one_cpu(cpu.number as usize);
             let mut trials = Vec::new();
             while trials.len() < ROOM {
-                let trial = perf::open_at(&attr, thread, cpu.number);
-                match trial.and_then(|trial| self.spare(trial)) {
+                match event.build().and_then(|trial| self.spare(trial)) {
                     Ok(trial) => trials.push(trial),
                     Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => break,
                     Err(error) => return Err(error),
@@ -245,38 +240,29 @@ impl Events {
             }
             Ok(trials.len())
         };
-        self.cpus.iter().map(room).collect()
+        self.cpus.iter().map(&mut room).collect()
     }
 
-    /// As one of the target's.
-    fn attr(&self, mut attr: perf_event_attr) -> perf_event_attr {
-        attr.set_exclude_kernel(1);
-        attr.set_exclude_hv(1);
-        attr.set_inherit(1);
-        attr.set_inherit_thread(u64::from(!self.children));
-        attr.set_sample_id_all(1);
-        attr.set_use_clockid(1);
-        attr.clockid = libc::CLOCK_MONOTONIC;
-        if self.lost.is_some() {
-            attr.read_format = perf::FORMAT_LOST;
-        }
-        attr
-    }
-
+    /// Opens one as one of the target's.
     fn open(
         &self,
-        attr: &perf_event_attr,
+        event: &mut Builder<'_>,
         thread: u32,
         cpu: &Cpu,
         to: &Ring,
-    ) -> io::Result<OwnedFd> {
-        let event = self.spare(perf::open_at(attr, thread, cpu.number)?)?;
-        perf::control(&event, perf::SET_OUTPUT, to.event().as_raw_fd())?;
+    ) -> io::Result<Counter> {
+        event.observe_pid(thread.cast_signed());
+        event.one_cpu(cpu.number as usize);
+        event.inherit(true).inherit_thread(!self.children);
+        event.sample_id_all(true).clockid(Clock::MONOTONIC);
+        event.read_format(format_of(self.lost.is_some()));
+        let event = self.spare(event.build()?)?;
+        to.admit(&event)?;
         Ok(event)
     }
 
     /// One that leaves files to others.
-    fn spare(&self, event: OwnedFd) -> io::Result<OwnedFd> {
+    fn spare(&self, event: Counter) -> io::Result<Counter> {
         if event.as_raw_fd() > self.last_file {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
@@ -286,7 +272,7 @@ impl Events {
     /// What becomes readable when it is time to look.
     pub fn descriptors(&self) -> Vec<i32> {
         let rings = self.cpus.iter().flat_map(|cpu| [&cpu.hits, &cpu.lives]);
-        rings.map(|ring| ring.event().as_raw_fd()).collect()
+        rings.map(Ring::descriptor).collect()
     }
 
     /// Reads all rings; what is certain to come before all that is read later, in the order
@@ -320,8 +306,9 @@ impl Events {
     fn read(&mut self) {
         for cpu in &mut self.cpus {
             for ring in [&mut cpu.lives, &mut cpu.hits] {
-                ring.each(|head, body| {
-                    self.pending.extend(Record::parse(head, body, cpu.number));
+                ring.each(|record| {
+                    let record = Record::parse(record, &self.format, cpu.number);
+                    self.pending.extend(record);
                 });
             }
         }
@@ -337,38 +324,38 @@ fn last_file() -> i32 {
 
 /// A ring of an event of our own, of so many pages; a reader is woken after so many bytes.
 fn own(cpu: u32, pages: usize, wake: usize) -> io::Result<Ring> {
-    let mut attr = attr_of_nothing(false)?;
-    attr.set_use_clockid(1);
-    attr.clockid = libc::CLOCK_MONOTONIC;
-    attr.set_watermark(1);
-    attr.__bindgen_anon_2.wakeup_watermark = u32::try_from(wake).unwrap_or(1);
+    let mut event = nothing(false);
     // Of the first thread, which lives as long as sbt.
-    Ring::new(perf::open_at(&attr, std::process::id(), cpu)?, [pages])
+    event.observe_pid(std::process::id().cast_signed());
+    event.one_cpu(cpu as usize);
+    event.clockid(Clock::MONOTONIC).wakeup_watermark(wake);
+    Ring::new(&event, [pages * PAGE])
 }
 
-/// An event that counts nothing, and may tell of something else. `lost`: it can be asked how
-/// many of its records found no room.
-fn attr_of_nothing(lost: bool) -> io::Result<perf_event_attr> {
-    let mut attr = perf::attr()?;
-    attr.type_ = perf::SOFTWARE;
-    attr.config = DUMMY;
-    attr.sample_type = EACH;
-    attr.set_exclude_kernel(1);
-    attr.set_exclude_hv(1);
+/// How an event is read. `lost`: it can be asked how many of its records found no room.
+fn format_of(lost: bool) -> ReadFormat {
     if lost {
-        attr.read_format = perf::FORMAT_LOST;
+        ReadFormat::LOST
+    } else {
+        ReadFormat::empty()
     }
-    Ok(attr)
 }
 
-/// Makes an event one of an address that is executed.
-pub fn breakpoint(attr: &mut perf_event_attr, address: u64) {
-    attr.type_ = perf_type_id::PERF_TYPE_BREAKPOINT as u32;
-    attr.__bindgen_anon_1.sample_period = 1;
-    attr.bp_type = EXECUTE;
-    attr.__bindgen_anon_3.bp_addr = address;
-    attr.__bindgen_anon_4.bp_len = size_of::<libc::c_long>() as u64;
-    attr.sample_type = SAMPLE;
-    attr.sample_regs_user = REGISTERS;
-    attr.sample_stack_user = STACK;
+/// An event that counts nothing, and may tell of something else. `lost`: see [`format_of`].
+fn nothing(lost: bool) -> Builder<'static> {
+    let mut event = Builder::new(Software::DUMMY);
+    event
+        .enabled(true)
+        .sample(EACH)
+        .read_format(format_of(lost));
+    event
+}
+
+/// An event of an address that is executed, of this thread and on.
+pub fn breakpoint(address: u64) -> Builder<'static> {
+    let mut event = Builder::new(Breakpoint::execute(address));
+    event.enabled(true).sample_period(1).sample(SAMPLE);
+    event.sample_regs_user(REGISTERS).sample_stack_user(STACK);
+    event.read_format(ReadFormat::empty());
+    event
 }

@@ -1,19 +1,35 @@
 //! What the kernel says of threads, in records of perf events: the bytes of one → a
 //! [`Record`]. Pure.
 //!
-//! The layouts are those of `perf_event_open(2)` for what [`super::events`] asks for: behind
-//! each record, and at the beginning of a sample, stand the thread, the time and the event.
+//! Behind each record, and at the beginning of a sample, stand the thread, the time and the
+//! event: [`super::events`] asks for them.
+
+use perf_event::{
+    SampleFlag,
+    data::{
+        Comm, Exit, Fork, Lost, SampleRegsAbi,
+        endian::Native,
+        parse::{ParseConfig, Parser},
+    },
+};
 
 use crate::{
-    source::perf::{self, Head},
+    source::perf,
     target::trace::{Registers, no_registers},
 };
 
-/// `PERF_SAMPLE_TID`, `_TIME` and `_ID`: what each record says.
-pub const EACH: u64 = 1 << 1 | 1 << 2 | 1 << 6;
+/// What stands in the records of an event.
+pub type Format = ParseConfig<Native>;
 
-/// What a sample of a breakpoint says: also `_REGS_USER` and `_STACK_USER`.
-pub const SAMPLE: u64 = EACH | 1 << 12 | 1 << 13;
+/// What each record says.
+pub const EACH: SampleFlag = SampleFlag::TID
+    .union(SampleFlag::TIME)
+    .union(SampleFlag::ID);
+
+/// What a sample of a breakpoint says.
+pub const SAMPLE: SampleFlag = EACH
+    .union(SampleFlag::REGS_USER)
+    .union(SampleFlag::STACK_USER);
 
 /// The general registers, as the kernel numbers them for samples (`PERF_REG_X86_AX` to `_IP`,
 /// and `_R8` to `_R15`).
@@ -24,6 +40,7 @@ pub const REGISTERS: u64 = 0x1ff | 0xff << 16;
 pub const STACK: u32 = 512;
 
 /// `PERF_RECORD_*`.
+const LOST: u32 = 2;
 const COMM: u32 = 3;
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
@@ -32,9 +49,6 @@ const SWITCH: u32 = 14;
 
 /// `PERF_RECORD_MISC_COMM_EXEC`, and `PERF_RECORD_MISC_SWITCH_OUT`, which is the same bit.
 const FLAG: u16 = 1 << 13;
-
-/// `PERF_SAMPLE_REGS_ABI_64`.
-const ABI_64: u64 = 2;
 
 /// Something that has happened to a thread.
 #[derive(Debug)]
@@ -96,95 +110,97 @@ pub struct Sample {
 }
 
 impl Record {
-    /// Reads the body of one from a CPU's ring; `None` if it says nothing that matters, or is
-    /// damaged.
-    pub fn parse(head: Head, body: &[u8], cpu: u32) -> Option<Self> {
-        if head.kind == perf::SAMPLE {
-            let (each, rest) = body.split_at_checked(24)?;
-            let sample = Box::new(sample(rest)?);
-            return Self::of(each, cpu, What::Hit(sample));
-        }
-        let (body, each) = body.split_at_checked(body.len().checked_sub(24)?)?;
-        let what = match head.kind {
-            perf::LOST => What::Lost(word(body, 1)?),
+    /// Reads one from a CPU's ring; `None` if it says nothing that matters, or is damaged.
+    pub fn parse(record: &perf_event::Record<'_>, format: &Format, cpu: u32) -> Option<Self> {
+        let head = (record.ty(), record.misc());
+        Self::decode(head, &record.to_contiguous(), format, cpu)
+    }
+
+    /// Decodes a record by its kind, its flags and its body.
+    fn decode((kind, misc): (u32, u16), body: &[u8], format: &Format, cpu: u32) -> Option<Self> {
+        // `perf_event_header`: the crate's decoder of whole records does not know switches, and
+        // keeps what stands behind a record to itself.
+        let size = u64::try_from(8 + body.len()).ok()?;
+        let header = u64::from(kind) | u64::from(misc) << 32 | size << 48;
+        let header = Parser::new(&header.to_ne_bytes()[..], format.clone()).parse();
+        let mut parser = Parser::new(body, format.clone());
+        let (mut body, behind) = parser.parse_metadata_with_header(header.ok()?).ok()?;
+        let behind = behind.sample_id();
+        let of = behind.pid().zip(behind.tid());
+        let mut each = (of, behind.time(), behind.id());
+        let what = match kind {
+            perf::SAMPLE => {
+                let sample: perf::Sample<'_> = body.parse().ok()?;
+                each = (sample.of, sample.time_ns, sample.event);
+                What::Hit(Box::new(Sample::of(&sample)?))
+            }
+            LOST => What::Lost(body.parse::<Lost>().ok()?.lost),
             COMM => What::Named {
-                comm: comm(body.get(8..)?),
-                executed: head.misc & FLAG != 0,
+                comm: comm(&body.parse::<Comm<'_>>().ok()?.comm),
+                executed: misc & FLAG != 0,
             },
-            EXIT => What::Ended,
+            EXIT => {
+                // Who says so may be out of reach by then.
+                let exit: Exit = body.parse().ok()?;
+                each.0 = Some((exit.pid, exit.tid));
+                What::Ended
+            }
             FORK => {
-                let ([process, _parent], [thread, _by]) = (pair(body, 0)?, pair(body, 1)?);
-                What::Started { process, thread }
+                let fork: Fork = body.parse().ok()?;
+                What::Started {
+                    process: fork.pid,
+                    thread: fork.tid,
+                }
             }
             MMAP2 => What::Mapped,
             SWITCH => What::Switched {
-                on: head.misc & FLAG == 0,
+                on: misc & FLAG == 0,
             },
             _ => return None,
         };
-        let mut record = Self::of(each, cpu, what)?;
-        if matches!(record.what, What::Ended) {
-            // Who says so may be out of reach by then.
-            [record.process, _] = pair(body, 0)?;
-            [record.thread, _] = pair(body, 1)?;
-        }
-        Some(record)
-    }
-
-    fn of(each: &[u8], cpu: u32, what: What) -> Option<Self> {
-        let [process, thread] = pair(each, 0)?;
+        let (of, time_ns, event) = each;
+        let (process, thread) = of?;
         Some(Self {
-            time_ns: word(each, 1)?,
+            time_ns: time_ns?,
             process,
             thread,
             cpu,
-            event: word(each, 2)?,
+            event: event?,
             what,
         })
     }
 }
 
-/// The registers, and the stack: its size, the bytes, and how many of them count.
-fn sample(body: &[u8]) -> Option<Sample> {
-    if word(body, 0)? != ABI_64 {
-        return None;
+impl Sample {
+    fn of(sample: &perf::Sample<'_>) -> Option<Self> {
+        if sample.abi != SampleRegsAbi::ABI_64 {
+            return None;
+        }
+        // In the order of `PERF_REG_X86_*`.
+        let at: &[u64; 17] = sample.registers.as_slice().try_into().ok()?;
+        let registers = Registers {
+            rax: at[0],
+            rbx: at[1],
+            rcx: at[2],
+            rdx: at[3],
+            rsi: at[4],
+            rdi: at[5],
+            rbp: at[6],
+            rsp: at[7],
+            rip: at[8],
+            r8: at[9],
+            r9: at[10],
+            r10: at[11],
+            r11: at[12],
+            r12: at[13],
+            r13: at[14],
+            r14: at[15],
+            r15: at[16],
+            ..no_registers()
+        };
+        let stack = sample.stack.to_vec();
+        Some(Self { registers, stack })
     }
-    let mut registers = no_registers();
-    let fields = [
-        &mut registers.rax,
-        &mut registers.rbx,
-        &mut registers.rcx,
-        &mut registers.rdx,
-        &mut registers.rsi,
-        &mut registers.rdi,
-        &mut registers.rbp,
-        &mut registers.rsp,
-        &mut registers.rip,
-        &mut registers.r8,
-        &mut registers.r9,
-        &mut registers.r10,
-        &mut registers.r11,
-        &mut registers.r12,
-        &mut registers.r13,
-        &mut registers.r14,
-        &mut registers.r15,
-    ];
-    let behind = 1 + fields.len();
-    for (index, field) in fields.into_iter().enumerate() {
-        *field = word(body, 1 + index)?;
-    }
-    let size = usize::try_from(word(body, behind)?).ok()?;
-    let rest = body.get(8 * behind + 8..)?;
-    let stack = rest.get(..size)?;
-    let counts = if size == 0 {
-        0
-    } else {
-        usize::try_from(word(&rest[size..], 0)?).ok()?
-    };
-    Some(Sample {
-        registers,
-        stack: stack[..counts.min(size)].to_vec(),
-    })
 }
 
 /// A name, as much of it as the kernel keeps.
@@ -198,25 +214,13 @@ fn comm(bytes: &[u8]) -> [u64; 2] {
     [words[0], words[1]].map(u64::from_ne_bytes)
 }
 
-fn word(bytes: &[u8], index: usize) -> Option<u64> {
-    let bytes = bytes.get(8 * index..8 * index + 8)?;
-    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-}
-
-/// A word's two halves, the first one first.
-fn pair(bytes: &[u8], index: usize) -> Option<[u32; 2]> {
-    let bytes = bytes.get(8 * index..8 * index + 8)?;
-    let (halves, _) = bytes.as_chunks::<4>();
-    Some([halves[0], halves[1]].map(u32::from_ne_bytes))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::events::breakpoint, *};
+    use crate::source::perf::tests::bytes;
 
-    fn bytes(words: &[u64]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-    }
+    /// `PERF_SAMPLE_REGS_ABI_64`.
+    const ABI_64: u64 = 2;
 
     fn halves(first: u32, second: u32) -> u64 {
         u64::from(first) | u64::from(second) << 32
@@ -228,7 +232,8 @@ mod tests {
     }
 
     fn parse(kind: u32, misc: u16, words: &[u64]) -> Option<Record> {
-        Record::parse(Head { kind, misc }, &bytes(words), 1)
+        let format = Format::from(*breakpoint(0).sample_id_all(true).attrs());
+        Record::decode((kind, misc), &bytes(words), &format, 1)
     }
 
     #[test]
@@ -294,18 +299,18 @@ mod tests {
             let switched = parse(SWITCH, misc, &each()).unwrap();
             assert!(matches!(switched.what, What::Switched { on } if on == now));
         }
-        let lost = parse(perf::LOST, 0, &with(&[3, 21])).unwrap();
+        let lost = parse(LOST, 0, &with(&[3, 21])).unwrap();
         assert!(matches!(lost.what, What::Lost(21)));
     }
 
     #[test]
     fn what_is_cut_off_is_nothing() {
-        for kind in [perf::LOST, COMM, EXIT, FORK, MMAP2, SWITCH, 77] {
+        for kind in [LOST, COMM, EXIT, FORK, MMAP2, SWITCH, 77] {
             for words in 0..3 {
                 assert!(parse(kind, FLAG, &each()[..words]).is_none());
             }
         }
-        for kind in [perf::LOST, COMM, EXIT, FORK, 77] {
+        for kind in [LOST, COMM, EXIT, FORK, 77] {
             assert!(parse(kind, 0, &each()).is_none());
         }
     }

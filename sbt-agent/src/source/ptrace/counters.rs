@@ -1,12 +1,7 @@
 //! Counters of threads that stand: what the kernel keeps of them, from /proc, and perf
 //! events of theirs. What the stops themselves change is not counted.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{self, Read as _},
-    os::fd::OwnedFd,
-};
+use std::{cell::RefCell, collections::HashMap, io};
 
 use sbt_common::{Counts, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
 
@@ -49,7 +44,7 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
 #[derive(Debug)]
 struct Opened {
     /// By their number in the plan; those that could not be opened are unknown.
-    events: Vec<Option<File>>,
+    events: RefCell<Vec<Option<perf_event::Counter>>>,
     since_ns: u64,
     /// It had not run before.
     whole: bool,
@@ -75,14 +70,14 @@ impl Counters {
     pub fn begin(&mut self, id: Id, whole: bool) {
         let events = self.plan.0.iter().filter_map(|(counter, source)| {
             let thread = id.cast_unsigned();
-            let open = || counters::of_thread(counter, thread).map(|fd: OwnedFd| File::from(fd));
-            matches!(source, Source::Event(_)).then(|| open().ok())
+            let open = || counters::of_thread(counter, thread).ok();
+            matches!(source, Source::Event(_)).then(open)
         });
         let events: Vec<_> = events.collect();
         if !events.is_empty() {
             let since_ns = now_ns();
             let opened = Opened {
-                events,
+                events: RefCell::new(events),
                 since_ns,
                 whole,
             };
@@ -113,8 +108,8 @@ impl Counters {
             return;
         };
         let mut events = [Reading::default(); MAX_EVENTS];
-        for (to, event) in events.iter_mut().zip(&opened.events) {
-            let read = event.as_ref().and_then(|event| read(event).ok());
+        for (to, event) in events.iter_mut().zip(&mut *opened.events.borrow_mut()) {
+            let read = event.as_mut().and_then(|event| read(event).ok());
             *to = read.unwrap_or(Reading {
                 value: UNKNOWN,
                 ..Reading::default()
@@ -131,16 +126,12 @@ impl Counters {
     }
 }
 
-/// What an event has counted: as `counters::of_thread` has asked for it.
-fn read(mut event: &File) -> io::Result<Reading> {
-    let mut bytes = [0; 24];
-    event.read_exact(&mut bytes)?;
-    let (words, _) = bytes.as_chunks::<8>();
-    let word = |at: usize| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word));
+fn read(event: &mut perf_event::Counter) -> io::Result<Reading> {
+    let read = event.read_count_and_time()?;
     Ok(Reading {
-        value: word(0),
-        enabled_ns: word(1),
-        running_ns: word(2),
+        value: read.count,
+        enabled_ns: read.time_enabled,
+        running_ns: read.time_running,
     })
 }
 
@@ -178,5 +169,35 @@ mod tests {
         let counts: Counts = sbt_common::read(&told[0]).unwrap();
         assert_eq!((counts.seq, counts.time_ns, told.len()), (3, 7, 1));
         assert!(counts.values[0] > 0 && counts.values[0] != UNKNOWN);
+    }
+
+    #[test]
+    fn what_perf_events_have_counted_of_a_thread_is_told_with_its_times() {
+        // The kernel has none of these on x86, and lets everybody count them in a program's own code.
+        let asked = counters::commas("alignment-faults:u").unwrap().0;
+        let (plan, notes) = plan(&asked);
+        assert_eq!((plan.0[0].1, notes), (Source::Event(0), vec![]));
+        let mut counters = Counters::new(plan);
+        let own = nix::unistd::gettid().as_raw();
+        counters.begin(own, true);
+        let mut out = Records::default();
+        counters.tell((std::process::id(), own), 3, 7, &mut out);
+        let mut told = Vec::new();
+        crate::source::hits::each(&out.bytes, |record| told.push(record.to_vec()));
+        let sums: Sums = sbt_common::read(&told[1]).unwrap();
+        assert_eq!((sums.seq, sums.time_ns, sums.whole), (3, 7, 1));
+        let Reading {
+            value,
+            enabled_ns,
+            running_ns,
+        } = sums.events[0];
+        assert!(value == 0 && enabled_ns > 0, "{value} {enabled_ns}");
+        assert_eq!(enabled_ns, running_ns);
+        counters.forget(own);
+        out.bytes.clear();
+        counters.tell((std::process::id(), own), 4, 8, &mut out);
+        let mut kinds = 0;
+        crate::source::hits::each(&out.bytes, |_| kinds += 1);
+        assert_eq!(kinds, 1, "a thread that is gone has no events");
     }
 }
