@@ -38,6 +38,8 @@ pub struct Snapshot {
     /// What was told of single episodes and phases, and warnings: the last
     /// lines, oldest first.
     pub told: Arc<Vec<String>>,
+    /// Which counters there are to choose from, once somebody has asked.
+    pub offers: Option<Arc<Vec<Offer>>>,
     /// The answer to what the user asked for last, such as where a report was
     /// saved, with a number that changes with each.
     pub notice: Option<(u64, String)>,
@@ -82,9 +84,22 @@ pub const PACE_STEP_NS: u64 = 500_000_000;
 /// The most steps of [`Snapshot::pace`].
 pub const PACE_STEPS: usize = 120;
 
+/// A counter that could be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// What it is called.
+    pub name: String,
+    /// What it counts, if that is not its name.
+    pub about: String,
+    /// Why it cannot be counted here.
+    pub missing: Option<String>,
+}
+
 /// What a counter says, in the order of the report's lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterFigures {
+    /// Whether it is counted now, as far as the user wants it.
+    pub is_chosen: bool,
     /// Of the work of all threads before the barriers of `report.sites`.
     pub sites: Vec<CounterFigure>,
     /// The same of each thread of `report.sites[].threads`.
@@ -189,6 +204,10 @@ pub enum Request {
     Toggle,
     /// All sums from zero on.
     Reset,
+    /// Tell which counters there are.
+    Offer,
+    /// Count these from now on, by their names, and no others.
+    Count(Vec<String>),
     /// Save the report to a file.
     Save,
     /// Give a site (its number in the report) a name, in `sbt.toml` too.

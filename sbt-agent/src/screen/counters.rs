@@ -28,6 +28,12 @@ pub fn title(counter: &CounterReport) -> String {
     }
 }
 
+/// The counters that are counted now, and what they say.
+pub fn chosen(snapshot: &Snapshot) -> impl Iterator<Item = (&CounterReport, &CounterFigures)> {
+    let all = snapshot.report.counters.iter().zip(&snapshot.counters);
+    all.filter(|(_, figures)| figures.is_chosen)
+}
+
 /// Adds the columns of all counters: what is told of each, how fast it grows, and last what
 /// follows from several of them. `rows`: of a counter, those of the grid; `counts`: of each row.
 pub fn columns(
@@ -37,8 +43,7 @@ pub fn columns(
     rows: fn(&CounterFigures) -> &Vec<CounterFigure>,
     counts: &[&Counts],
 ) {
-    let counters = snapshot.report.counters.iter().zip(&snapshot.counters);
-    for (counter, figures) in counters {
+    for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures);
         let is_time = counter.unit == "ns";
         let values = match told {
@@ -48,8 +53,7 @@ pub fn columns(
         };
         grid.scrolling(title(counter), values);
     }
-    let counters = snapshot.report.counters.iter().zip(&snapshot.counters);
-    for (counter, figures) in counters {
+    for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures).iter().map(|row| row.per_second);
         if counter.unit == "ns" {
             // A second of it a second is one CPU.

@@ -119,6 +119,7 @@ pub fn empty() -> Snapshot {
         doing: Vec::new(),
         histograms: Vec::new(),
         counters: Vec::new(),
+        offers: None,
         lanes: Lanes::default(),
         pace: Vec::new(),
         watching: Watching::On,

@@ -1,6 +1,7 @@
 //! What counters say, for the tables of the live screen.
 
 use crate::{
+    counters::{Plan, Source},
     event::MarkId,
     live::{CounterFigure, CounterFigures},
     model::{
@@ -54,9 +55,10 @@ impl CounterRates {
     }
 }
 
-/// What the counters of a report say in its rows.
+/// What the counters of a report say in its rows. `plan`: which of them are counted now.
 pub fn figures(
     report: &Report,
+    plan: &Plan,
     model: &Model,
     order: &Order,
     rates: &CounterRates,
@@ -72,6 +74,10 @@ pub fn figures(
             per_second: rate(row),
         };
         CounterFigures {
+            is_chosen: plan
+                .0
+                .get(counter)
+                .is_some_and(|(_, source)| *source != Source::Nowhere),
             sites: report
                 .sites
                 .iter()

@@ -5,9 +5,10 @@ use std::{collections::VecDeque, sync::Arc};
 use super::counted::{self, CounterRates};
 use crate::{
     clock,
+    counters::Plan,
     live::{
-        Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
-        Snapshot, Watching,
+        Doing, Histogram, LEVELS, Lane, Lanes, Offer, Output, PACE_STEP_NS, PACE_STEPS, PIECES,
+        Piece, Snapshot, Watching,
     },
     model::{
         Model, Present, lanes,
@@ -45,6 +46,8 @@ pub struct Observer {
     used: Option<(u64, u64)>,
     share_pct: Option<f64>,
     rates: CounterRates,
+    /// See [`Snapshot::offers`].
+    pub offers: Option<Arc<Vec<Offer>>>,
     told: VecDeque<String>,
     told_drawn: Arc<Vec<String>>,
     notice: Option<(u64, String)>,
@@ -65,6 +68,7 @@ impl Observer {
             used: Some((clock::now_ns(), clock::process_cpu_ns())),
             share_pct: None,
             rates: CounterRates::default(),
+            offers: None,
             told: VecDeque::new(),
             told_drawn: Arc::default(),
             notice: None,
@@ -183,6 +187,7 @@ impl Observer {
         present: Vec<(ThreadId, Present)>,
         places: &[&Place],
         report: Report,
+        counted: &Plan,
         output: Option<Arc<Output>>,
     ) -> Snapshot {
         let order = Order::new(model);
@@ -204,7 +209,7 @@ impl Observer {
                 .iter()
                 .map(|site| Histogram(model.sites().all()[site.id as usize].barrier.octaves()))
                 .collect(),
-            counters: counted::figures(&report, model, &order, &self.rates),
+            counters: counted::figures(&report, counted, model, &order, &self.rates),
             lanes: self.lanes(self.seen_until(now_ns), model, &order, &present),
             pace: self.pace.iter().copied().collect(),
             watching,
@@ -212,6 +217,7 @@ impl Observer {
             own_share_pct: self.share_pct,
             output,
             told: Arc::clone(&self.told_drawn),
+            offers: self.offers.clone(),
             notice: self.notice.clone(),
             replay: None,
             report,

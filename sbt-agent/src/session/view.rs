@@ -147,7 +147,16 @@ impl Session {
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
         let present = self.model.present().collect();
-        observer.snapshot(now_ns, &self.model, present, &places, report, output)
+        let counted = &self.counters;
+        observer.snapshot(
+            now_ns,
+            &self.model,
+            present,
+            &places,
+            report,
+            counted,
+            output,
+        )
     }
 
     /// Shows how things stand.
@@ -193,6 +202,8 @@ impl Session {
                 }
                 self.notice("counting from zero on".into());
             }
+            Request::Offer => self.offer(),
+            Request::Count(names) => self.count(&names),
             Request::Save => self.save(),
             Request::Name { site, name } => self.name(site, &name),
             Request::Zoom { closer } => {
@@ -224,7 +235,7 @@ impl Session {
         Ok(Then::GoOn)
     }
 
-    fn notice(&mut self, text: String) {
+    pub(super) fn notice(&mut self, text: String) {
         if let Some(view) = &mut self.view {
             view.observer.notice(text);
         }

@@ -137,6 +137,7 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
     let mut table = Table::default();
     let flag = bool::to_string;
     let settings = Settings {
+        may_choose: false,
         departures: table.one(
             "departures",
             all.departures,

@@ -63,7 +63,10 @@ fn figures(report: &mut Report, name: &str, each: Option<[u64; 4]>) -> CounterFi
         per_phase: sum.map(|sum| sum as f64 / phases as f64),
         per_second: sum.map(|sum| sum as f64 / wall_s),
     };
-    let mut all = CounterFigures::default();
+    let mut all = CounterFigures {
+        is_chosen: true,
+        ..CounterFigures::default()
+    };
     let mut of_threads = [each.map(|_| 0); 4];
     for site in &mut report.sites {
         let mut mine = Vec::new();

@@ -215,7 +215,7 @@ impl Barriers {
         let note = self.list.note(sites.len(), "site");
         let name = if !self.list.filter.is_empty() {
             format!("barriers with \"{}\"", self.list.filter)
-        } else if view.snapshot.counters.is_empty() {
+        } else if counters::chosen(view.snapshot).next().is_none() {
             "barriers, where thread-time is lost".to_owned()
         } else {
             "barriers, and counters of a phase".to_owned()

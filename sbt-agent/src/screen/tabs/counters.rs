@@ -7,7 +7,7 @@ use crate::{
     live::CounterFigure,
     report::{SiteReport, counters::CounterReport},
     screen::{
-        counters::{rounded, title},
+        counters::{chosen, rounded, title},
         words::{left, right, width},
     },
     views::table::{UNKNOWN, count, duration, mean, percent},
@@ -24,10 +24,12 @@ pub fn of_site(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'stat
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;
     let at = report.sites.iter().position(|other| other.id == site.id);
-    let (Some(at), false) = (at, snapshot.counters.is_empty()) else {
+    let (Some(at), true) = (at, chosen(snapshot).next().is_some()) else {
         return Vec::new();
     };
-    let names: Vec<String> = report.counters.iter().map(title).collect();
+    let names: Vec<String> = chosen(snapshot)
+        .map(|(counter, _)| title(counter))
+        .collect();
     let name = names.iter().map(|name| width(name)).max().unwrap_or(0);
     let room = columns.saturating_sub(1 + 3 * FIGURE);
     let name = name.clamp("counter".len(), NAME).min(room);
@@ -40,7 +42,7 @@ pub fn of_site(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'stat
             look.dim(),
         ),
     ];
-    for ((counter, figures), text) in report.counters.iter().zip(&snapshot.counters).zip(names) {
+    for ((counter, figures), text) in chosen(snapshot).zip(names) {
         let figure = figures.sites.get(at).copied().unwrap_or_default();
         let cells = cells(counter, figure, view).map(|cell| right(&cell, FIGURE, look));
         lines.push(Line::raw(format!(

@@ -23,7 +23,7 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 21] = [
+const KEYS: [(&str, &str); 22] = [
     ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
     (
         "!",
@@ -47,6 +47,10 @@ const KEYS: [(&str, &str); 21] = [
     (
         "left right",
         "barriers, threads, phases: further columns of counters",
+    ),
+    (
+        "e",
+        "choose what is counted, from a list of what this machine has",
     ),
     ("p", "the display stands still; sbt goes on watching"),
     (
