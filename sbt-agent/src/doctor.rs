@@ -279,7 +279,7 @@ fn rehearsal() -> Finding {
 fn rehearse() -> anyhow::Result<String> {
     let pid = std::process::id();
     let mut source =
-        Ebpf::load(pid, true, false, States::Light, &[]).map_err(privilege::explain)?;
+        Ebpf::load(pid, true, false, States::Light, (&[], false)).map_err(privilege::explain)?;
     let mut resolver = crate::target::sites::Resolver::new(pid, None, std::sync::Arc::default());
     resolver.refresh();
     source.attach(&resolver.new_files())?;

@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub doing: Vec<Doing>,
     /// The barrier times of each of `report.sites`, in their order.
     pub histograms: Vec<Histogram>,
+    /// What the counters of `report.counters` say, in their order.
+    pub counters: Vec<CounterFigures>,
     /// What the threads did lately.
     pub lanes: Lanes,
     /// Episodes that ended in each of the last steps of [`PACE_STEP_NS`], at
@@ -36,6 +38,8 @@ pub struct Snapshot {
     /// What was told of single episodes and phases, and warnings: the last
     /// lines, oldest first.
     pub told: Arc<Vec<String>>,
+    /// Which counters there are to choose from, once somebody has asked.
+    pub offers: Option<Arc<Vec<Offer>>>,
     /// The answer to what the user asked for last, such as where a report was
     /// saved, with a number that changes with each.
     pub notice: Option<(u64, String)>,
@@ -79,6 +83,47 @@ pub const PACE_STEP_NS: u64 = 500_000_000;
 
 /// The most steps of [`Snapshot::pace`].
 pub const PACE_STEPS: usize = 120;
+
+/// A counter that could be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// What it is called.
+    pub name: String,
+    /// What it counts, if that is not its name.
+    pub about: String,
+    /// Why it cannot be counted here.
+    pub missing: Option<String>,
+}
+
+/// What a counter says, in the order of the report's lists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CounterFigures {
+    /// Whether it is counted now, as far as the user wants it.
+    pub is_chosen: bool,
+    /// Of the work of all threads before the barriers of `report.sites`.
+    pub sites: Vec<CounterFigure>,
+    /// The same of each thread of `report.sites[].threads`.
+    pub site_threads: Vec<Vec<CounterFigure>>,
+    /// Of all work of `report.threads`.
+    pub threads: Vec<CounterFigure>,
+    /// Of the work of all threads in `report.phases`.
+    pub phases: Vec<CounterFigure>,
+    /// The same in `report.conceptual_phases`.
+    pub conceptual: Vec<CounterFigure>,
+    /// Of what threads did in `report.intervals`; its phase is one way of one thread.
+    pub intervals: Vec<CounterFigure>,
+}
+
+/// What a counter says of some work: numbers of events, or ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CounterFigure {
+    /// Since watching began, or since the last reset; `None` if nothing is known.
+    pub sum: Option<u64>,
+    /// The mean of a phase, of all threads that the row is about together.
+    pub per_phase: Option<f64>,
+    /// A second of wall time, over the last seconds in which a phase has ended.
+    pub per_second: Option<f64>,
+}
 
 /// What a thread does now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +206,10 @@ pub enum Request {
     Toggle,
     /// All sums from zero on.
     Reset,
+    /// Tell which counters there are.
+    Offer,
+    /// Count these from now on, by their names, and no others.
+    Count(Vec<String>),
     /// Save the report to a file.
     Save,
     /// Give a site (its number in the report) a name, in `sbt.toml` too.

@@ -258,13 +258,19 @@ impl Player {
         let now_ns = self.replay.start_ns().saturating_add(self.shown_ns);
         self.observer.heard_ns = now_ns;
         let model = &self.replay.model;
-        self.observer.count(now_ns, model.totals().episodes);
-        let report = self.replay.told(self.facts());
+        self.observer.count(now_ns, model);
+        let facts = self.facts();
+        let report = self.replay.told(facts.clone());
         let places: Vec<&Place> = self.replay.places().iter().map(AsRef::as_ref).collect();
         let present = self.replay.present();
-        let snapshot = self
-            .observer
-            .snapshot(now_ns, model, present, &places, report, None);
+        let snapshot = self.observer.snapshot(
+            now_ns,
+            model,
+            present,
+            &places,
+            (report, &facts.counters),
+            None,
+        );
         Snapshot {
             replay: Some(Replaying {
                 at_ns: self.shown_ns,
@@ -343,6 +349,8 @@ impl Player {
                         // There is nobody to do it.
                         Request::Toggle
                         | Request::Reset
+                        | Request::Offer
+                        | Request::Count(_)
                         | Request::Name { .. }
                         | Request::Keys(_)
                         | Request::Size(..) => continue,

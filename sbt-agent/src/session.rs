@@ -28,6 +28,8 @@ use crate::{
 mod budget;
 mod choice;
 mod cost;
+mod counted;
+mod counters;
 mod delivery;
 mod departures;
 mod ending;
@@ -111,6 +113,10 @@ pub fn watch(
     deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<u8>> {
     check_files()?;
+    let settings = Settings {
+        may_choose: look.is_some(),
+        ..settings
+    };
     let folded = sampling::prepare(&settings)?;
     let mut master = None;
     // The child is forked while there is only one thread.

@@ -59,9 +59,10 @@ pub struct Config {
     pub nivcsw: u32,
     /// `se.nr_migrations`
     pub nr_migrations: u32,
-    /// 1 if [`crate::Counts`] are sent.
+    /// 1 if [`crate::Counts`] may be sent: see [`State::counts`].
     pub counts: u32,
-    /// How many perf events are read for [`crate::Sums`]; 0: those are not sent.
+    /// How many perf events there is room for in the map [`crate::name::EVENTS`]; 0:
+    /// [`crate::Sums`] are never sent.
     pub events: u32,
     /// How many CPUs each of them has room for in the map [`crate::name::EVENTS`].
     pub cpus: u32,
@@ -95,4 +96,8 @@ pub struct State {
     pub walks: u64,
     /// Since when waits on futexes are counted, ns.
     pub futexes: u64,
+    /// 1 if [`crate::Counts`] are sent.
+    pub counts: u64,
+    /// How many perf events are read for [`crate::Sums`]; 0: those are not sent.
+    pub events: u64,
 }

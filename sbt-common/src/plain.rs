@@ -95,7 +95,7 @@ const _: () = {
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
     assert!(size_of::<Config>() == 152);
-    assert!(size_of::<State>() == 40);
+    assert!(size_of::<State>() == 56);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
     assert!(size_of::<Kmp>() == 144);

@@ -27,6 +27,7 @@ use crate::{
     ring::{MapDef, Wake, send, send_into},
     target::{self, config},
     task::{self, Task},
+    thread,
 };
 
 /// The agent makes it as long as it has to be.
@@ -61,7 +62,7 @@ static SWITCHED: MapDef = MapDef::new(
 /// record of that number.
 #[inline(always)]
 pub fn tell(task: &Task, seq: u32) {
-    if config!(counts) != 0 {
+    if config!(counts) != 0 && thread::counts() {
         tell_counts(task, seq);
     }
 }
@@ -76,6 +77,7 @@ fn tell_counts(task: &Task, seq: u32) {
         values: task.counts(),
     });
     if config!(events) != 0
+        && thread::events() != 0
         && let Some(counted) = of(task.tid())
     {
         tell_sums(task.tid(), seq, counted);
@@ -92,12 +94,13 @@ fn tell_sums(tid: u32, seq: u32, counted: &Counted) {
         room.seq = seq;
         room.whole = counted.whole;
         room.since_ns = counted.since_ns;
+        let used = thread::events();
         // Until no switch was in between, which also counts.
         for _ in 0..3 {
             let switches = stable(&raw const counted.switches);
-            read(&mut room.events);
+            read(used, &mut room.events);
             for at in 0..MAX_EVENTS {
-                if at >= config!(events) as usize {
+                if at >= used {
                     break;
                 }
                 room.events[at] = plus(counted.sums[at], room.events[at], counted.noted[at]);
@@ -135,18 +138,18 @@ fn plus(sum: Reading, now: Reading, noted: Reading) -> Reading {
     }
 }
 
-/// Reads this CPU's events; what there is none of becomes 0.
+/// Reads the first events of this CPU, as many as are used; what there is none of becomes 0.
 #[inline(always)]
-fn read(into: &mut [Reading; MAX_EVENTS]) {
+fn read(used: usize, into: &mut [Reading; MAX_EVENTS]) {
     let cpu = unsafe { bpf_get_smp_processor_id() };
+    *into = [Reading {
+        value: 0,
+        enabled_ns: 0,
+        running_ns: 0,
+    }; MAX_EVENTS];
     for at in 0..MAX_EVENTS {
-        if at >= config!(events) as usize {
-            into[at] = Reading {
-                value: 0,
-                enabled_ns: 0,
-                running_ns: 0,
-            };
-            continue;
+        if at >= used {
+            break;
         }
         let index = at as u32 * config!(cpus) + cpu;
         // SAFETY: the buffer has the layout and the length of what is written.
@@ -229,18 +232,19 @@ pub fn switch(ctx: RawTracePointContext) -> i32 {
     let Some(now) = scratch::<[Reading; MAX_EVENTS]>(&SWITCHED) else {
         return 0;
     };
-    read(now);
+    let used = thread::events();
+    read(used, now);
     if leaves {
-        leave(task.tid(), now);
+        leave(task.tid(), used, now);
     }
     if comes {
-        come(number(config!(pid)), now);
+        come(number(config!(pid)), used, now);
     }
     0
 }
 
 #[inline(always)]
-fn leave(tid: u32, now: &[Reading; MAX_EVENTS]) {
+fn leave(tid: u32, used: usize, now: &[Reading; MAX_EVENTS]) {
     let Some(counted) = of(tid) else {
         // It ran when counting began.
         begin(tid, false, now);
@@ -248,7 +252,7 @@ fn leave(tid: u32, now: &[Reading; MAX_EVENTS]) {
     };
     counted.switches = counted.switches.wrapping_add(1);
     for at in 0..MAX_EVENTS {
-        if at >= config!(events) as usize {
+        if at >= used {
             break;
         }
         counted.sums[at] = plus(counted.sums[at], now[at], counted.noted[at]);
@@ -258,14 +262,14 @@ fn leave(tid: u32, now: &[Reading; MAX_EVENTS]) {
 }
 
 #[inline(always)]
-fn come(tid: u32, now: &[Reading; MAX_EVENTS]) {
+fn come(tid: u32, used: usize, now: &[Reading; MAX_EVENTS]) {
     let Some(counted) = of(tid) else {
         begin(tid, true, now);
         return;
     };
     counted.switches = counted.switches.wrapping_add(1);
     for at in 0..MAX_EVENTS {
-        if at >= config!(events) as usize {
+        if at >= used {
             break;
         }
         counted.noted[at] = now[at];

@@ -102,6 +102,8 @@ static STATE: Shared<State> = Shared(UnsafeCell::new(State {
     epoch: 1,
     walks: 0,
     futexes: 0,
+    counts: 0,
+    events: 0,
 }));
 
 /// Which probes count at present.
@@ -146,6 +148,20 @@ pub fn walks() -> u64 {
 pub fn futexes() -> u64 {
     // SAFETY: as above.
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).futexes) }
+}
+
+/// Whether somebody wants to know now what threads have counted: see [`State::counts`].
+#[inline(always)]
+pub fn counts() -> bool {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).counts) != 0 }
+}
+
+/// See [`State::events`].
+#[inline(always)]
+pub fn events() -> usize {
+    // SAFETY: as above.
+    unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).events) as usize }
 }
 
 /// Other code may stand at known addresses from here on.

@@ -431,9 +431,32 @@ impl Report {
                 "{lost_ns} of {missing_ns}: {self}"
             );
         }
+        self.has_sums();
         for verdict in self.0["verdicts"].as_array().into_iter().flatten() {
             let is_lossy = self.number("lost_events") > 0;
             assert!(!(is_lossy && verdict["kind"] == "no-problem"), "{self}");
+        }
+    }
+
+    /// What is counted of sites and threads is what is counted in all.
+    #[track_caller]
+    fn has_sums(&self) {
+        for counter in self.list("counters") {
+            let name = counter["name"].as_str().unwrap();
+            let value = |of: &Value| of["counters"][name].as_u64().unwrap_or(0);
+            let sum = |all: &[Value]| all.iter().map(value).sum::<u64>();
+            let all = counter["work"].as_u64().unwrap_or(0);
+            assert_eq!(sum(self.list("threads")), all, "{name} of threads: {self}");
+            // Work after a thread's last barrier belongs to none.
+            assert!(sum(self.sites()) <= all, "{name} at sites: {self}");
+            for site in self.sites() {
+                let threads = site["threads"].as_array().unwrap();
+                assert_eq!(sum(threads), value(site), "{name}: {site}");
+                let here = |phase: &&Value| phase["to"] == site["id"];
+                let phases = self.list("phases").iter().filter(here);
+                let phases = phases.map(value).sum::<u64>();
+                assert!(phases <= value(site), "{name} of phases: {site}");
+            }
         }
     }
 

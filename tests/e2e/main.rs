@@ -28,6 +28,7 @@ mod closed;
 mod conditions;
 mod condvars;
 mod counters;
+mod counters_screen;
 mod delivery;
 mod demo;
 mod diff;

@@ -32,6 +32,13 @@ pub enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan(pub Vec<(Counter, Source)>);
 
+impl Plan {
+    /// Whether any of them is counted.
+    pub fn counts_something(&self) -> bool {
+        self.0.iter().any(|(_, source)| *source != Source::Nowhere)
+    }
+}
+
 /// A CPU, and what counts an event there.
 pub type OnCpu = (u32, perf_event::Counter);
 
@@ -40,8 +47,10 @@ pub type OnCpu = (u32, perf_event::Counter);
 pub struct Opened {
     /// Where each counter is.
     pub plan: Plan,
-    /// By event: CPUs with what counts there.
+    /// By event: CPUs with what counts there; not before [`Opened::enable`].
     pub events: Vec<Vec<OnCpu>>,
+    /// What they are called.
+    names: Vec<String>,
     /// Why some cannot be counted, a line each.
     pub notes: Vec<String>,
 }
@@ -51,37 +60,95 @@ pub struct Opened {
 pub fn open(counters: &[Counter], cpus: &[u32], may_count: Result<(), &str>) -> Opened {
     let mut opened = Opened::default();
     for counter in counters {
-        let source = if let What::Kept(kept) = &counter.what {
-            kept_source(*kept)
-        } else {
-            opened.add(counter, cpus, may_count)
-        };
+        let source = opened
+            .source(counter, cpus, may_count)
+            .unwrap_or_else(|why| {
+                opened
+                    .notes
+                    .push(format!("{counter} is not counted: {why}"));
+                Source::Nowhere
+            });
         opened.plan.0.push((counter.clone(), source));
     }
     opened
 }
 
 impl Opened {
-    /// Opens one that takes a perf event.
-    fn add(&mut self, counter: &Counter, cpus: &[u32], may_count: Result<(), &str>) -> Source {
-        let events = if self.events.len() < MAX_EVENTS {
-            let may_count = may_count.map_err(ToOwned::to_owned);
-            may_count.and_then(|()| event(counter, cpus))
-        } else {
-            Err(format!(
-                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
-            ))
-        };
-        match events {
-            Ok(events) => {
-                self.events.push(events);
-                Source::Event(self.events.len() - 1)
-            }
-            Err(why) => {
-                self.notes.push(format!("{counter} is not counted: {why}"));
-                Source::Nowhere
+    /// Has these counted from now on, and no others; those that were counted before keep their
+    /// places. Why some cannot be, a line each: they are left out.
+    pub fn choose(
+        &mut self,
+        wanted: &[Counter],
+        cpus: &[u32],
+        may_count: Result<(), &str>,
+    ) -> Vec<String> {
+        let is_wanted = |counter: &Counter| wanted.iter().any(|other| other.name == counter.name);
+        for (counter, source) in &mut self.plan.0 {
+            if !is_wanted(counter) {
+                *source = Source::Nowhere;
             }
         }
+        let mut notes = Vec::new();
+        for counter in wanted {
+            let known = self
+                .plan
+                .0
+                .iter()
+                .position(|(other, _)| other.name == counter.name);
+            let counts = known.is_some_and(|at| self.plan.0[at].1 != Source::Nowhere);
+            if counts {
+                continue;
+            }
+            match (self.source(counter, cpus, may_count), known) {
+                (Ok(source), Some(at)) => self.plan.0[at].1 = source,
+                (Ok(source), None) => self.plan.0.push((counter.clone(), source)),
+                (Err(why), _) => notes.push(format!("{counter} is not counted: {why}")),
+            }
+        }
+        notes
+    }
+
+    /// Lets the events count that are wanted, and the others stand still.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn enable(&mut self) -> io::Result<()> {
+        for (at, on_cpus) in self.events.iter_mut().enumerate() {
+            let mut sources = self.plan.0.iter().map(|(_, source)| source);
+            let is_wanted = sources.any(|source| *source == Source::Event(at));
+            for (_, counter) in on_cpus {
+                if is_wanted {
+                    counter.enable()?;
+                } else {
+                    counter.disable()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a counter is, which is opened if it takes a perf event that is not open.
+    fn source(
+        &mut self,
+        counter: &Counter,
+        cpus: &[u32],
+        may_count: Result<(), &str>,
+    ) -> Result<Source, String> {
+        if let What::Kept(kept) = &counter.what {
+            return Ok(kept_source(*kept));
+        }
+        if let Some(at) = self.names.iter().position(|name| *name == counter.name) {
+            return Ok(Source::Event(at));
+        }
+        if self.events.len() == MAX_EVENTS {
+            return Err(format!(
+                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
+            ));
+        }
+        may_count?;
+        self.events.push(event(counter, cpus)?);
+        self.names.push(counter.name.clone());
+        Ok(Source::Event(self.events.len() - 1))
     }
 }
 
@@ -102,7 +169,7 @@ pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<OnCpu>, String> {
     let Some(mut event) = asked(counter)? else {
         return Ok(Vec::new());
     };
-    event.any_pid();
+    event.any_pid().enabled(false);
     let mut open = |cpu: &u32| {
         event
             .one_cpu(*cpu as usize)

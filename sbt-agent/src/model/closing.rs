@@ -107,6 +107,11 @@ impl Model {
         if let Some(alone) = &episode.alone {
             self.conceptual.pass_alone(alone, &self.parts);
         }
+        for member in &episode.members {
+            if let Some(counts) = &member.counts {
+                self.conceptual.count(member.row, counts);
+            }
+        }
         let roles = self.sites.get(site).roles;
         self.conceptual.pass(roles, last_ns, &self.parts);
     }

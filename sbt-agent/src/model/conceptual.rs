@@ -15,12 +15,14 @@
 use rustc_hash::FxHashMap;
 
 use super::{
+    counts,
     site::{Alone, Part, Roles},
     stats::Stat,
     thread::ThreadId,
     trend::{Bucket, Trend},
     within::{Progress, Within},
 };
+use crate::event::Count;
 
 /// What happened in the spans of one of them.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,10 @@ pub struct Sums {
     pub work_ns: u64,
     /// Work and idle time inside by [`super::thread::ThreadId`], ns.
     pub threads: Vec<(u64, u64)>,
+    /// What counters said of that work, of all threads,
+    pub counts: counts::Sums,
+    /// and of each, in the same order.
+    pub thread_counts: Vec<counts::Sums>,
     /// How well the threads were used inside.
     pub within: Within,
 }
@@ -51,7 +57,11 @@ impl Sums {
             let index = member.row.index();
             if self.threads.len() <= index {
                 self.threads.resize(index + 1, (0, 0));
+                self.thread_counts
+                    .resize(index + 1, counts::Sums::default());
             }
+            self.counts.merge(&member.counts);
+            self.thread_counts[index].merge(&member.counts);
             let (work_ns, idle_ns) = &mut self.threads[index];
             *work_ns = work_ns.saturating_add(member.work_ns);
             *idle_ns = idle_ns.saturating_add(member.idle_ns);
@@ -76,11 +86,12 @@ impl Sums {
 }
 
 /// What a thread did so far in the span that it is in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Member {
     row: ThreadId,
     work_ns: u64,
     idle_ns: u64,
+    counts: counts::Sums,
     progress: Progress,
 }
 
@@ -224,6 +235,7 @@ impl Spans {
                 row: part.row,
                 work_ns: 0,
                 idle_ns: 0,
+                counts: counts::Sums::default(),
                 progress: Progress::default(),
             });
         }
@@ -288,6 +300,15 @@ impl Conceptual {
         for (number, spans) in self.all.iter_mut().enumerate() {
             let has = |bits: u64| bits & 1 << number != 0;
             spans.pass((has(roles.begins), has(roles.ends)), last_ns, parts);
+        }
+    }
+
+    /// Counters told of a thread's work before the episode that is about to pass.
+    pub(super) fn count(&mut self, row: ThreadId, counts: &[Option<Count>]) {
+        for spans in &mut self.all {
+            if let Some((_, member)) = spans.member(row) {
+                member.counts.add(counts);
+            }
         }
     }
 

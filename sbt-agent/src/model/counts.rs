@@ -68,6 +68,11 @@ impl Sum {
         (self.known > 0).then_some(self.value)
     }
 
+    /// How many parts are in it.
+    pub const fn known(self) -> u64 {
+        self.known
+    }
+
     /// How many parts are not in it.
     pub const fn unknown(self) -> u64 {
         self.unknown
@@ -105,6 +110,21 @@ impl Sums {
         for (sum, part) in self.0.iter_mut().zip(part) {
             sum.add(*part);
         }
+    }
+
+    /// Takes in other sums.
+    pub fn merge(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), Sum::default());
+        }
+        for (sum, other) in self.0.iter_mut().zip(&other.0) {
+            *sum = [*sum, *other].into_iter().sum();
+        }
+    }
+
+    /// Those of all counters, in their order.
+    pub fn all(&self) -> impl Iterator<Item = Sum> {
+        self.0.iter().copied()
     }
 
     /// That of a counter.

@@ -26,8 +26,19 @@ pub struct Interval {
     pub split: SplitSum,
     /// What counters said of it.
     pub counts: Sums,
-    /// Count and sum (ns) by thread.
-    pub threads: FxHashMap<ThreadId, (u64, u64)>,
+    /// By thread.
+    pub threads: FxHashMap<ThreadId, OfThread>,
+}
+
+/// The same of one thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfThread {
+    /// How often.
+    pub count: u64,
+    /// How long in all, ns.
+    pub time_ns: u64,
+    /// What counters said of it.
+    pub counts: Sums,
 }
 
 /// All marks.
@@ -67,9 +78,12 @@ impl Marks {
             }
             self.pairs += 1;
         }
-        let (count, sum) = interval.threads.entry(thread).or_default();
-        *count += 1;
-        *sum = sum.saturating_add(time_ns);
+        let mine = interval.threads.entry(thread).or_default();
+        mine.count += 1;
+        mine.time_ns = mine.time_ns.saturating_add(time_ns);
+        if let Some(counts) = counts {
+            mine.counts.add(counts);
+        }
     }
 }
 
@@ -91,7 +105,8 @@ mod tests {
         }
         let inside = &marks.intervals[&(a, b)];
         assert_eq!((inside.time.count(), inside.time.sum()), (4, 140));
-        assert_eq!(inside.threads[&ThreadId(3)], (2, 70));
+        let mine = &inside.threads[&ThreadId(3)];
+        assert_eq!((mine.count, mine.time_ns), (2, 70));
         assert_eq!(inside.split.running.get(), None);
         assert_eq!(marks.intervals[&(b, a)].time.sum(), 20);
         assert_eq!(marks.hits[&(b, ThreadId(0))], 2);

@@ -26,6 +26,7 @@ pub mod late;
 mod lives;
 pub mod marks;
 mod moves;
+pub mod rates;
 mod regions;
 mod restart;
 pub mod sampled;

@@ -36,6 +36,9 @@ pub struct ConceptualReport {
     /// `phase_ns` in the place of the wall time. Null if it was not always the same
     /// threads, or not all of their work is known.
     pub efficiency: Option<EfficiencyReport>,
+    /// What counters that were asked for said of `work_ns`.
+    #[serde(default)]
+    pub counters: Counts,
     /// How it changed over the run: `episodes` counts its own passes,
     /// `barrier_ns` is 0.
     pub trend: Vec<TrendReport>,
@@ -53,6 +56,9 @@ pub struct ConceptualThreadReport {
     pub work_ns: u64,
     /// Its waiting for others.
     pub idle_ns: u64,
+    /// What counters said of its work.
+    #[serde(default)]
+    pub counters: Counts,
 }
 
 /// A place that threads pass.
@@ -113,6 +119,9 @@ pub struct IntervalThreadReport {
     pub count: u64,
     /// Their sum.
     pub time_ns: u64,
+    /// What counters that were asked for said of it.
+    #[serde(default)]
+    pub counters: Counts,
 }
 
 /// A site whose barrier time exceeded the limit.

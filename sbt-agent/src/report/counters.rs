@@ -40,50 +40,91 @@ pub struct CounterReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DerivedReport {
-    /// What it is called: `IPC`, `cache-misses rate`.
+    /// What it is called: `IPC`, `cache-misses rate`, `cache-misses per 1000 instructions`.
     pub name: String,
     /// Its value, of all work at the site; a rate is in per cent.
     pub value: f64,
 }
 
+/// How a figure is made of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Derived {
+    /// One divided by the other, by this name.
+    Ratio(&'static str),
+    /// The share of one in the other, per cent.
+    Rate,
+    /// How much of one comes with 1000 of the other.
+    PerThousand,
+}
+
+/// What follows the name of a [`Derived::Rate`],
+const RATE: &str = " rate";
+/// and of a [`Derived::PerThousand`].
+const PER_THOUSAND: &str = " per 1000 instructions";
+
+const CYCLES: &[&str] = &["cycles", "cpu-cycles"];
+const BRANCHES: &[&str] = &["branches", "branch-instructions"];
+
+/// What is divided by what.
+const DERIVED: [(&str, &[&str], Derived); 13] = [
+    ("instructions", CYCLES, Derived::Ratio("IPC")),
+    ("cache-misses", &["cache-references"], Derived::Rate),
+    ("branch-misses", BRANCHES, Derived::Rate),
+    ("L1-dcache-load-misses", &["L1-dcache-loads"], Derived::Rate),
+    ("LLC-load-misses", &["LLC-loads"], Derived::Rate),
+    ("dTLB-load-misses", &["dTLB-loads"], Derived::Rate),
+    ("iTLB-load-misses", &["iTLB-loads"], Derived::Rate),
+    ("cache-misses", &["instructions"], Derived::PerThousand),
+    ("branch-misses", &["instructions"], Derived::PerThousand),
+    (
+        "L1-dcache-load-misses",
+        &["instructions"],
+        Derived::PerThousand,
+    ),
+    ("LLC-load-misses", &["instructions"], Derived::PerThousand),
+    ("dTLB-load-misses", &["instructions"], Derived::PerThousand),
+    ("iTLB-load-misses", &["instructions"], Derived::PerThousand),
+];
+
 /// Figures that follow from counters of one interval or more.
 pub fn derived(counts: &Counts) -> Vec<DerivedReport> {
-    // What is divided by what, and what it is called; a rate unless it has a name.
-    const PAIRS: [(&[&str], &[&str], Option<&str>); 7] = [
-        (&["instructions"], &["cycles", "cpu-cycles"], Some("IPC")),
-        (&["cache-misses"], &["cache-references"], None),
-        (
-            &["branch-misses"],
-            &["branches", "branch-instructions"],
-            None,
-        ),
-        (&["L1-dcache-load-misses"], &["L1-dcache-loads"], None),
-        (&["LLC-load-misses"], &["LLC-loads"], None),
-        (&["dTLB-load-misses"], &["dTLB-loads"], None),
-        (&["iTLB-load-misses"], &["iTLB-loads"], None),
-    ];
     // Both of the program's own code, or both of all.
     let modifiers = ["", ":u", ":k"].into_iter();
-    let all = modifiers.flat_map(|modifier| PAIRS.map(|pair| (modifier, pair)));
-    all.filter_map(|(modifier, (part, whole, name))| {
-        let value = |names: &[&str]| {
-            let mut names = names.iter();
-            names.find_map(|name| *counts.get(&format!("{name}{modifier}"))?)
-        };
-        let (part_value, whole) = (value(part)?, value(whole)?);
+    let all = modifiers.flat_map(|modifier| DERIVED.map(|pair| (modifier, pair)));
+    all.filter_map(|(modifier, (part, wholes, how))| {
+        let value = |name: &str| *counts.get(&format!("{name}{modifier}"))?;
+        let (part_value, whole) = (value(part)?, wholes.iter().find_map(|name| value(name))?);
         let ratio = (whole > 0).then(|| part_value as f64 / whole as f64)?;
-        Some(match name {
-            Some(name) => DerivedReport {
-                name: format!("{name}{modifier}"),
-                value: ratio,
-            },
-            None => DerivedReport {
-                name: format!("{}{modifier} rate", part[0]),
-                value: ratio * 100.0,
-            },
-        })
+        let (name, value) = match how {
+            Derived::Ratio(name) => (format!("{name}{modifier}"), ratio),
+            Derived::Rate => (format!("{part}{modifier}{RATE}"), ratio * 100.0),
+            Derived::PerThousand => (format!("{part}{modifier}{PER_THOUSAND}"), ratio * 1000.0),
+        };
+        Some(DerivedReport { name, value })
     })
     .collect()
+}
+
+impl DerivedReport {
+    /// Its value as text.
+    pub fn text(&self) -> String {
+        if self.name.ends_with(RATE) {
+            format!("{:.1} %", self.value)
+        } else {
+            format!("{:.2}", self.value)
+        }
+    }
+
+    /// A name for a column: `IPC`, `cache-misses %`, `cache-misses/1000 ins`.
+    pub fn title(&self) -> String {
+        if let Some(what) = self.name.strip_suffix(RATE) {
+            return format!("{what} %");
+        }
+        match self.name.strip_suffix(PER_THOUSAND) {
+            Some(what) => format!("{what}/1000 ins"),
+            None => self.name.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +150,7 @@ mod tests {
             ("branches", None),
             ("LLC-load-misses", Some(0)),
             ("LLC-loads", Some(0)),
+            ("dTLB-load-misses:u", Some(7)),
         ]);
         let found: Vec<_> = derived(&all)
             .into_iter()
@@ -116,7 +158,14 @@ mod tests {
             .collect();
         assert_eq!(
             found,
-            [("IPC".into(), 1.5), ("cache-misses rate".into(), 12.5)]
+            [
+                ("IPC".into(), 1.5),
+                ("cache-misses rate".into(), 12.5),
+                ("cache-misses per 1000 instructions".into(), 1000.0 / 300.0),
+                ("branch-misses per 1000 instructions".into(), 1000.0 / 300.0),
+                ("LLC-load-misses per 1000 instructions".into(), 0.0),
+                ("dTLB-load-misses:u per 1000 instructions".into(), 70.0),
+            ]
         );
     }
 }

@@ -9,7 +9,7 @@ use ratatui::{
 };
 
 use super::{
-    NOTICE_NS, State, ended, replay,
+    NOTICE_NS, State, chooser, ended, replay,
     tabs::{HANG, HELP, Hint, Tab},
     words::{self, fit, put, width},
 };
@@ -170,6 +170,9 @@ impl State {
 
     /// As many keys as fit; the way out always does.
     fn hints(&self, snapshot: &Snapshot, columns: usize) -> Vec<Hint> {
+        if self.chooser.is_some() {
+            return chooser::KEYS.to_vec();
+        }
         let mut hints = self.tabs[self.current].hints();
         if let Some(replay) = &snapshot.replay {
             return fitting(replay::hints(hints, replay), &OUT, columns);
@@ -191,7 +194,7 @@ impl State {
         } else if !hints.iter().any(|(key, _)| *key == "p") {
             hints.push(("p", "pause"));
         }
-        hints.extend([("w", "save"), ("r", "reset")]);
+        hints.extend([("e", "counters"), ("w", "save"), ("r", "reset")]);
         fitting(hints, &OUT, columns)
     }
 

@@ -1,13 +1,13 @@
 //! Columns of figures on the screen: one unit a column, sorted by any of them,
 //! and those that matter least left out where there is no room.
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
 use super::{
     look::Look,
     words::{fit_middle, left, right, width},
 };
-use crate::views::table::{UNKNOWN, Unit, count, percent};
+use crate::views::table::{UNKNOWN, Unit, count, mean, percent};
 
 /// The cells of a column.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub enum Cells {
     Share(Vec<Option<f64>>),
     /// Per cent as a bar.
     Bar(Vec<Option<f64>>),
+    /// How often something happens on average, to the right.
+    Mean(Vec<Option<f64>>),
     /// To the right, in the order of a number.
     Ranked(Vec<(Option<f64>, String)>),
 }
@@ -34,11 +36,13 @@ pub enum Cells {
 #[derive(Clone, Debug)]
 pub struct Column {
     /// Its title, without the unit.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// Its cells.
     pub cells: Cells,
     /// How easily it is left out: 0 never, others the higher the sooner.
     pub spare: u8,
+    /// Whether it is one of those of which some are shown, from one on that the user chooses.
+    pub scrolls: bool,
 }
 
 /// Rows and columns.
@@ -76,6 +80,24 @@ pub struct Shown {
     pub texts: Vec<String>,
 }
 
+/// The columns that fit.
+#[derive(Clone, Debug)]
+pub struct Fitting {
+    /// In the order of the grid.
+    pub columns: Vec<Shown>,
+    /// Which of those that scroll are among them.
+    pub scrolled: Range<usize>,
+    /// How many of those there are.
+    pub scrolling: usize,
+}
+
+impl Fitting {
+    /// How many of the columns that scroll are not in sight.
+    pub fn hidden(&self) -> usize {
+        self.scrolling - self.scrolled.len()
+    }
+}
+
 impl Shown {
     /// A text as wide as the column.
     pub fn pad(&self, text: &str, look: Look) -> String {
@@ -93,9 +115,21 @@ impl Grid {
     /// Adds a column.
     pub fn column(&mut self, title: &'static str, spare: u8, cells: Cells) -> &mut Self {
         self.columns.push(Column {
-            title,
+            title: Cow::Borrowed(title),
             cells,
             spare,
+            scrolls: false,
+        });
+        self
+    }
+
+    /// Adds a column of those that scroll sideways.
+    pub fn scrolling(&mut self, title: String, cells: Cells) -> &mut Self {
+        self.columns.push(Column {
+            title: Cow::Owned(title),
+            cells,
+            spare: 0,
+            scrolls: true,
         });
         self
     }
@@ -116,43 +150,88 @@ impl Grid {
         rows
     }
 
-    /// The columns that fit; the room that is left goes to those of text.
-    pub fn shown(&self, columns: usize, sorted: usize, look: Look) -> Vec<Shown> {
-        let mut shown: Vec<Shown> = self
+    /// The columns that fit, of those that scroll from the number `from` on; the room that is
+    /// left goes to those of text.
+    pub fn shown(&self, columns: usize, sorted: usize, from: usize, look: Look) -> Fitting {
+        let all: Vec<Shown> = self
             .columns
             .iter()
             .enumerate()
             .map(|(index, column)| column.shown(index, index == sorted, look))
             .collect();
-        let least = |column: &Shown| match self.columns[column.index].cells {
-            Cells::Text(_) | Cells::Label(_) => column.width.min(TEXT_AT_LEAST),
-            _ => column.width,
+        let column = |shown: &Shown| &self.columns[shown.index];
+        let least = |shown: &Shown| match column(shown).cells {
+            Cells::Text(_) | Cells::Label(_) => shown.width.min(TEXT_AT_LEAST),
+            _ => shown.width,
         };
+        let (scrolling, mut fixed): (Vec<Shown>, Vec<Shown>) =
+            all.into_iter().partition(|shown| column(shown).scrolls);
         let needed = |shown: &[Shown]| {
             shown.iter().map(least).sum::<usize>() + SPACE * shown.len().saturating_sub(1)
         };
-        while needed(&shown) > columns {
-            let spare = |column: &Shown| self.columns[column.index].spare;
-            let most = shown.iter().map(spare).max().unwrap_or(0);
-            if most == 0 {
-                break;
+        let spare = |fixed: &mut Vec<Shown>, room: usize, keep: u8| {
+            while needed(fixed) > room {
+                let spare = |shown: &Shown| column(shown).spare;
+                let most = fixed.iter().map(spare).max().unwrap_or(0);
+                if most <= keep {
+                    break;
+                }
+                fixed.retain(|shown| spare(shown) < most);
             }
-            shown.retain(|column| spare(column) < most);
+        };
+        // What the user asked for goes before what can be spared.
+        let mut kept = fixed.clone();
+        spare(&mut kept, 0, KEPT);
+        let first = scrolling.first().map_or(0, |shown| SPACE + shown.width);
+        if needed(&kept) + first > columns {
+            spare(&mut kept, 0, 0);
         }
-        let mut room = columns.saturating_sub(needed(&shown));
-        for column in &mut shown {
+        let range = fitting(&scrolling, columns.saturating_sub(needed(&kept)), from);
+        let counted = &scrolling[range.clone()];
+        let counted_room: usize = counted.iter().map(|shown| SPACE + shown.width).sum();
+        let room = columns.saturating_sub(counted_room);
+        spare(&mut fixed, room, 0);
+        let mut left = room.saturating_sub(needed(&fixed));
+        for column in &mut fixed {
             let least = least(column);
-            let more = (column.width - least).min(room);
-            room -= more;
+            let more = (column.width - least).min(left);
+            left -= more;
             column.width = least + more;
         }
-        shown
+        fixed.extend_from_slice(counted);
+        fixed.sort_by_key(|shown| shown.index);
+        Fitting {
+            columns: fixed,
+            scrolled: range,
+            scrolling: scrolling.len(),
+        }
     }
+}
+
+/// What is kept beside columns that scroll, if there is room: see [`Column::spare`].
+const KEPT: u8 = 1;
+
+/// Which of some columns fit into so much room from a number on; if the last one is among
+/// them, those before it that fit, too.
+fn fitting(columns: &[Shown], room: usize, from: usize) -> Range<usize> {
+    let fit = |columns: &mut dyn Iterator<Item = &Shown>| {
+        let mut left = room;
+        columns
+            .take_while(|shown| {
+                let fits = SPACE + shown.width <= left;
+                left = left.saturating_sub(SPACE + shown.width);
+                fits
+            })
+            .count()
+    };
+    let at_end = columns.len() - fit(&mut columns.iter().rev());
+    let from = from.min(at_end);
+    from..from + fit(&mut columns[from..].iter())
 }
 
 impl Column {
     fn shown(&self, index: usize, sorted: bool, look: Look) -> Shown {
-        let mut title = self.title.to_owned();
+        let mut title = self.title.clone().into_owned();
         let texts: Vec<String> = match &self.cells {
             Cells::Text(texts) | Cells::Label(texts) => texts.clone(),
             Cells::Count(values) => values
@@ -172,6 +251,7 @@ impl Column {
                 .iter()
                 .map(|value| look.bar(value.unwrap_or(0.0) / 100.0, BAR))
                 .collect(),
+            Cells::Mean(values) => values.iter().map(|value| mean(*value)).collect(),
             Cells::Ranked(values) => values.iter().map(|(_, text)| text.clone()).collect(),
         };
         let mark = if sorted { width(mark(false, look)) } else { 0 };
@@ -207,7 +287,7 @@ impl Cells {
                     turn(b.cmp(a))
                 })
             }
-            Self::Share(values) | Self::Bar(values) => {
+            Self::Share(values) | Self::Bar(values) | Self::Mean(values) => {
                 figures(values[a].as_ref(), values[b].as_ref(), |a, b| {
                     turn(b.total_cmp(a))
                 })
@@ -269,8 +349,8 @@ mod tests {
     #[test]
     fn what_can_be_spared_is_left_out() {
         let grid = grid();
-        assert_eq!(grid.shown(40, 1, LOOK).len(), 3);
-        assert_eq!(grid.shown(13, 1, LOOK).len(), 2);
-        assert_eq!(grid.shown(1, 1, LOOK).len(), 2);
+        assert_eq!(grid.shown(40, 1, 0, LOOK).columns.len(), 3);
+        assert_eq!(grid.shown(13, 1, 0, LOOK).columns.len(), 2);
+        assert_eq!(grid.shown(1, 1, 0, LOOK).columns.len(), 2);
     }
 }

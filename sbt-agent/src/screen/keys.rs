@@ -70,6 +70,8 @@ pub enum Action {
     Suspend,
     /// The program gets the keyboard.
     Type,
+    /// Choose counters.
+    Counters,
 }
 
 /// What a key asks for, outside of dialogs.
@@ -112,6 +114,7 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('w') => Action::Save,
         KeyCode::Char('q' | 'd') => Action::Leave,
         KeyCode::Char('i') => Action::Type,
+        KeyCode::Char('e') => Action::Counters,
         _ => return None,
     })
 }

@@ -12,7 +12,7 @@ use super::{
     grid::{Grid, mark},
     keys::Move,
     look::Look,
-    words::put,
+    words::{plural, put},
 };
 
 /// Where the user is in a grid.
@@ -25,14 +25,18 @@ pub struct List {
     /// The column that it is sorted by.
     sorted: usize,
     reverse: bool,
+    /// From which on those columns are shown that scroll sideways.
+    across: usize,
     /// What rows have to contain.
     pub filter: String,
     /// What was drawn: the rows in order,
     order: Vec<u32>,
     /// where they are,
     rows: Rect,
-    /// and where the titles of the columns are.
+    /// where the titles of the columns are,
     titles: Vec<(Range<u16>, usize)>,
+    /// and which of the columns that scroll, of how many.
+    scrolled: (Range<usize>, usize),
 }
 
 impl List {
@@ -63,6 +67,33 @@ impl List {
         (all > height).then(|| format!("{}-{last} of {all}", self.top + 1))
     }
 
+    /// Which of the columns that scroll are in sight: `columns 1-2 of 6`; nothing if all are.
+    pub fn columns(&self) -> Option<String> {
+        let (range, all) = &self.scrolled;
+        let text = match range.len() {
+            0 => format!("none of {all} columns"),
+            1 => format!("column {} of {all}", range.end),
+            _ => format!("columns {}-{} of {all}", range.start + 1, range.end),
+        };
+        (range.len() < *all).then_some(text)
+    }
+
+    /// The first of the columns that scroll.
+    pub const fn across(&self) -> usize {
+        self.across
+    }
+
+    /// What stands beside the title of the table: which rows and columns are in sight, or how
+    /// many rows there are; `what`: one of them.
+    pub fn note(&self, all: usize, what: &str) -> String {
+        let rows = self.range().or_else(|| self.found(all));
+        let rows = rows.unwrap_or_else(|| plural(all as u64, what));
+        match self.columns() {
+            Some(columns) => format!("{rows}, {columns}"),
+            None => rows,
+        }
+    }
+
     /// How many of all rows contain the text: `3 of 100`; nothing without one.
     pub fn found(&self, all: usize) -> Option<String> {
         (!self.filter.is_empty()).then(|| format!("{} of {all}", self.order.len()))
@@ -80,7 +111,11 @@ impl List {
         let selected = self.selected();
         self.show_selected(selected);
         // The mark of the selection stands before the columns.
-        let columns = grid.shown(usize::from(area.width).saturating_sub(2), self.sorted, look);
+        let room = usize::from(area.width).saturating_sub(2);
+        let fitting = grid.shown(room, self.sorted, self.across, look);
+        self.across = fitting.scrolled.start;
+        self.scrolled = (fitting.scrolled, fitting.scrolling);
+        let columns = fitting.columns;
         let mut title = vec![Span::raw("  ")];
         let mut x = area.x.saturating_add(2);
         self.titles.clear();
@@ -152,9 +187,22 @@ impl List {
             Move::PageDown => at + page,
             Move::Home => 0,
             Move::End => last,
-            Move::Left | Move::Right => at,
+            Move::Left | Move::Right => {
+                self.scroll(to);
+                return;
+            }
         };
         self.chosen = self.order.get(to.min(last)).copied();
+    }
+
+    /// Scrolls sideways.
+    pub fn scroll(&mut self, to: Move) {
+        match to {
+            Move::Left => self.across = self.across.saturating_sub(1),
+            // Drawing takes back what is too far.
+            Move::Right => self.across = (self.across + 1).min(self.scrolled.1),
+            _ => {}
+        }
     }
 
     /// Sorts by the next of the columns that are shown.

@@ -10,6 +10,8 @@ use ratatui::{
 
 use crate::live::{Request, Snapshot};
 
+mod chooser;
+mod counters;
 mod ended;
 mod facts;
 mod footer;
@@ -29,6 +31,7 @@ pub mod terminal;
 mod tests;
 mod words;
 
+use chooser::Chooser;
 use footer::Dialog;
 use keys::{Action, Move};
 pub use look::Look;
@@ -63,6 +66,8 @@ pub struct State {
     /// What is shown instead of the present.
     paused: Option<Box<Snapshot>>,
     dialog: Option<Dialog>,
+    /// The list of counters, while the user chooses some.
+    chooser: Option<Chooser>,
     /// Whether the program has the keyboard, and whether an escape for it is
     /// held back: a second one takes the keyboard back.
     typing: Option<bool>,
@@ -86,6 +91,7 @@ impl State {
             current: 0,
             paused: None,
             dialog: None,
+            chooser: None,
             typing: None,
             said: None,
             notice: None,
@@ -127,7 +133,7 @@ impl State {
         .areas(area);
         if ended::is_over(snapshot) {
             // Nobody reads what is typed any more, and all there is to show is the end.
-            (self.typing, self.paused) = (None, None);
+            (self.typing, self.paused, self.chooser) = (None, None, None);
         }
         header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
         self.body = body;
@@ -142,6 +148,9 @@ impl State {
             look: self.look,
         };
         self.tabs[self.current].draw(&view, buffer, body);
+        if let Some(chooser) = &mut self.chooser {
+            chooser.draw(snapshot, self.look, buffer, body);
+        }
         self.draw_footer(buffer, bottom, snapshot)
     }
 
@@ -177,6 +186,15 @@ impl State {
             return ended::action(key, open)
                 .map_or_else(Vec::new, |action| self.act(action, snapshot));
         }
+        if let Some(chooser) = &mut self.chooser {
+            return match chooser.key(key, snapshot) {
+                chooser::Then::Stay => Vec::new(),
+                chooser::Then::Close(request) => {
+                    self.chooser = None;
+                    request.into_iter().collect()
+                }
+            };
+        }
         if snapshot.replay.is_none() {
             return keys::action(key).map_or_else(Vec::new, |action| self.act(action, snapshot));
         }
@@ -207,6 +225,10 @@ impl State {
                     Some(_) => None,
                     None => Some(Box::new(snapshot.clone())),
                 };
+            }
+            Action::Counters => {
+                self.chooser = Some(Chooser::new(snapshot));
+                return vec![Request::Offer];
             }
             Action::Type => self.hand_over(snapshot),
             Action::Filter => match self.tabs[self.current].filter() {

@@ -19,9 +19,11 @@ use crate::{
     session::States,
 };
 
+mod counted;
 mod hang;
 mod usage;
 
+pub use counted::counted;
 pub use hang::{hostile_hang, hung, over, slow};
 
 use parts::{lock, program, site, stat};
@@ -116,6 +118,8 @@ pub fn empty() -> Snapshot {
         now_ns: 400 * MS,
         doing: Vec::new(),
         histograms: Vec::new(),
+        counters: Vec::new(),
+        offers: None,
         lanes: Lanes::default(),
         pace: Vec::new(),
         watching: Watching::On,
@@ -229,6 +233,7 @@ pub fn imbalanced() -> Snapshot {
 
 fn phases_and_marks(report: &mut Report) {
     report.conceptual_phases = vec![ConceptualReport {
+        counters: Counts::new(),
         name: "elimination".into(),
         from: "factor_diagonal".into(),
         to: "swap".into(),

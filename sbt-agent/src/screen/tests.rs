@@ -125,7 +125,7 @@ fn check(name: &str, shown: &Shown) {
 
 type Sample = (&'static str, fn() -> Snapshot);
 
-const SAMPLES: [Sample; 12] = [
+const SAMPLES: [Sample; 13] = [
     ("empty", samples::empty),
     ("calm", samples::calm),
     ("imbalanced", samples::imbalanced),
@@ -138,6 +138,7 @@ const SAMPLES: [Sample; 12] = [
     ("hung", samples::hung),
     ("slow", samples::slow),
     ("hostile-hang", samples::hostile_hang),
+    ("counted", samples::counted),
 ];
 
 #[test]
@@ -192,6 +193,56 @@ fn every_tab_at_several_sizes() {
             check(&format!("{name}-{tab}-100x30"), &shown);
         }
     }
+}
+
+#[test]
+fn counters_on_every_tab_that_has_them() {
+    for size in SIZES {
+        for (keys, tab) in [("\n", "site"), ("2", "threads"), ("4", "phases")] {
+            let mut shown = Shown::new(samples::counted(), size, LOOK);
+            match keys {
+                "\n" => shown.code(KeyCode::Enter),
+                _ => shown.keys(keys),
+            };
+            check(&format!("counted-{tab}-{}x{}", size.0, size.1), &shown);
+        }
+    }
+}
+
+#[test]
+fn columns_of_counters_scroll() {
+    for keys in ["", "2", "4"] {
+        let mut shown = Shown::new(samples::counted(), (80, 24), LOOK);
+        shown.keys(keys);
+        assert!(shown.text().contains("page-faults"), "{}", shown.text());
+        assert!(!shown.text().contains("IPC"), "{}", shown.text());
+        for _ in 0..40 {
+            shown.code(KeyCode::Right);
+        }
+        // What is counted in turns, and what does not exist here.
+        assert!(shown.text().contains("IPC"), "{}", shown.text());
+        assert!(!shown.text().contains("page-faults  "), "{}", shown.text());
+        // One more to the right than there is, and back at once.
+        shown.code(KeyCode::Left);
+        assert!(shown.text().contains("LLC-loads/s"), "{}", shown.text());
+        for _ in 0..40 {
+            shown.code(KeyCode::Left);
+        }
+        assert!(shown.text().contains("page-faults"), "{}", shown.text());
+    }
+}
+
+#[test]
+fn a_counter_in_turns_tells_its_share_and_an_unknown_one_is_a_question() {
+    let mut shown = Shown::new(samples::counted(), (200, 60), LOOK);
+    shown.keys("2");
+    let text = shown.text();
+    assert!(text.contains("cycles (47 %)"), "{text}");
+    let row = text
+        .lines()
+        .find(|line| line.contains("T3 worker"))
+        .unwrap();
+    assert!(row.contains(" ? "), "{row}");
 }
 
 #[test]

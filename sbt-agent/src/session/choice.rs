@@ -60,7 +60,8 @@ pub fn source(
         }
         Backend::Auto | Backend::Ebpf => {}
     }
-    let why = match Ebpf::load(pid, departures, children, settings.states, &settings.events) {
+    let counters = (&settings.events[..], settings.may_choose);
+    let why = match Ebpf::load(pid, departures, children, settings.states, counters) {
         // With two capabilities the programs can be loaded there, and nothing be probed.
         Ok(source) if settings.backend == Backend::Auto && !source.may_probe() => {
             anyhow::anyhow!("before Linux 6.6 probes need root")

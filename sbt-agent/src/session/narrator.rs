@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     clock,
+    counters::Plan,
     model::{Model, site::SiteId, told::Telling, told::Told},
     naming::Naming,
     place::{Place, printable},
@@ -96,7 +97,13 @@ impl Narrator {
     }
 
     /// Takes what the model has to tell, and gives the lines for the user.
-    pub fn tell(&mut self, model: &mut Model, places: &[Rc<Place>], settings: &Settings) -> String {
+    pub fn tell(
+        &mut self,
+        model: &mut Model,
+        places: &[Rc<Place>],
+        settings: &Settings,
+        counters: &Plan,
+    ) -> String {
         let told = model.take_told();
         if told.is_empty() {
             return String::new();
@@ -106,6 +113,7 @@ impl Narrator {
             model,
             places: &all,
             naming: Naming(settings),
+            counters,
             order: Order::new(model),
         };
         let mut text = String::new();
@@ -136,6 +144,7 @@ impl Narrator {
                 start_ns: self.start_ns,
                 time_of_day: &|time_ns| clock::time_of_day(time_ns + offset_ns),
                 thread: &|thread| names.thread(thread),
+                counters: &names.counters.0,
                 style,
             };
             if self.phase_times {
@@ -175,11 +184,12 @@ impl Narrator {
     }
 }
 
-/// Names of sites and threads.
+/// Names of sites, threads and counters.
 struct Names<'a> {
     model: &'a Model,
     places: &'a [&'a Place],
     naming: Naming<'a>,
+    counters: &'a Plan,
     order: Order,
 }
 

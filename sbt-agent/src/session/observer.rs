@@ -2,11 +2,13 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use super::counted::{self, CounterRates};
 use crate::{
     clock,
+    counters::Plan,
     live::{
-        Doing, Histogram, LEVELS, Lane, Lanes, Output, PACE_STEP_NS, PACE_STEPS, PIECES, Piece,
-        Snapshot, Watching,
+        Doing, Histogram, LEVELS, Lane, Lanes, Offer, Output, PACE_STEP_NS, PACE_STEPS, PIECES,
+        Piece, Snapshot, Watching,
     },
     model::{
         Model, Present, lanes,
@@ -45,6 +47,9 @@ pub struct Observer {
     /// recording, of which nothing is used.
     used: Option<(u64, u64)>,
     share_pct: Option<f64>,
+    rates: CounterRates,
+    /// See [`Snapshot::offers`].
+    pub offers: Option<Arc<Vec<Offer>>>,
     told: VecDeque<String>,
     told_drawn: Arc<Vec<String>>,
     notice: Option<(u64, String)>,
@@ -65,6 +70,8 @@ impl Observer {
             episodes: 0,
             used: Some((clock::now_ns(), clock::process_cpu_ns())),
             share_pct: None,
+            rates: CounterRates::default(),
+            offers: None,
             told: VecDeque::new(),
             told_drawn: Arc::default(),
             notice: None,
@@ -140,8 +147,10 @@ impl Observer {
         self.gaps.iter().map(|(from, to)| to - from).sum::<u64>() + open
     }
 
-    /// Takes note of how many episodes there have been.
-    pub fn count(&mut self, now_ns: u64, episodes: u64) {
+    /// Takes note of how many episodes there have been, and of what was counted.
+    pub fn count(&mut self, now_ns: u64, model: &Model) {
+        self.rates.push(now_ns, model);
+        let episodes = model.totals().episodes;
         let step = self.since_origin(now_ns) / PACE_STEP_NS;
         for _ in self.step..step.min(self.step + PACE_STEPS as u64) {
             self.pace.push_back(0);
@@ -185,7 +194,7 @@ impl Observer {
         model: &Model,
         present: Vec<(ThreadId, Present)>,
         places: &[&Place],
-        report: Report,
+        (report, counted): (Report, &Plan),
         output: Option<Arc<Output>>,
     ) -> Snapshot {
         let order = Order::new(model);
@@ -211,6 +220,7 @@ impl Observer {
                 .iter()
                 .map(|site| Histogram(model.sites().all()[site.id as usize].barrier.octaves()))
                 .collect(),
+            counters: counted::figures(&report, counted, model, &order, &self.rates),
             lanes: self.lanes(self.seen_until(now_ns), model, &order, &present),
             pace: self.pace.iter().copied().collect(),
             watching,
@@ -218,6 +228,7 @@ impl Observer {
             own_share_pct: self.share_pct,
             output,
             told: Arc::clone(&self.told_drawn),
+            offers: self.offers.clone(),
             notice: self.notice.clone(),
             replay: None,
             report,

@@ -202,7 +202,9 @@ impl Session {
         // As soon as they are known: what waits for them is bounded.
         self.cost.look(&mut self.model);
         let places = self.resolver.places();
-        let text = self.narrator.tell(&mut self.model, places, &self.settings);
+        let text = self
+            .narrator
+            .tell(&mut self.model, places, &self.settings, &self.counters);
         if !text.is_empty() {
             self.tell(&text);
         }

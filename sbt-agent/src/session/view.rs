@@ -174,7 +174,8 @@ impl Session {
         let output = self.terminal.as_mut().map(Terminal::output);
         // Where the end of a thread was not seen, the thread has ended all the same.
         let present = self.model.present().filter(|_| last.is_none()).collect();
-        observer.snapshot(now_ns, &self.model, present, &places, report, output)
+        let said = (report, &self.counters);
+        observer.snapshot(now_ns, &self.model, present, &places, said, output)
     }
 
     /// Shows how things stand.
@@ -190,8 +191,7 @@ impl Session {
         view.taken = Instant::now();
         view.news = false;
         if !view.is_away {
-            let totals = self.model.totals();
-            view.observer.count(self.shown_ns(), totals.episodes);
+            view.observer.count(self.shown_ns(), &self.model);
             let snapshot = self.snapshot(&view.observer, view.last.as_deref());
             let _screen_is_gone = view.latest.send(Arc::new(snapshot));
             view.due = view.taken + PERIOD.max(view.taken.elapsed() * SPARED);
@@ -223,6 +223,8 @@ impl Session {
                 }
                 self.notice("counting from zero on".into());
             }
+            Request::Offer => self.offer(),
+            Request::Count(names) => self.count(&names),
             Request::Save => self.save(),
             Request::Name { site, name } => self.name(site, &name),
             Request::Zoom { closer } => {
@@ -254,7 +256,7 @@ impl Session {
         Ok(Then::GoOn)
     }
 
-    fn notice(&mut self, text: String) {
+    pub(super) fn notice(&mut self, text: String) {
         if let Some(view) = &mut self.view {
             view.observer.notice(text);
         }

@@ -138,6 +138,7 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
     let mut table = Table::default();
     let flag = bool::to_string;
     let settings = Settings {
+        may_choose: false,
         departures: table.one(
             "departures",
             all.departures,

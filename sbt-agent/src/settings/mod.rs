@@ -91,6 +91,8 @@ pub struct Settings {
     pub barriers: Vec<UserBarrier>,
     /// Counters to be read with every event of a thread.
     pub events: Vec<Counter>,
+    /// Whether others may be chosen while the program runs, as on the live screen.
+    pub may_choose: bool,
     /// Samples a second of a thread's time on a CPU; 0: none.
     pub sample: u32,
     /// Where folded stacks of the samples go.
@@ -165,6 +167,7 @@ impl Default for Settings {
             marks: Vec::new(),
             barriers: Vec::new(),
             events: Vec::new(),
+            may_choose: false,
             sample: 0,
             folded: None,
             exit_with_program: false,

@@ -9,7 +9,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sbt_common::{Code, Futex, Lock, Rule};
 use tokio::sync::mpsc;
 
-use crate::{counters::Plan, event::Event, session::States, target::files::ProbedFile};
+use crate::{
+    counters::{Counter, Plan},
+    event::Event,
+    session::States,
+    target::files::ProbedFile,
+};
 
 pub mod ebpf;
 mod files;
@@ -137,6 +142,18 @@ pub trait Source: Send {
 
     /// The counters, and where they are.
     fn counters(&self) -> &Plan;
+
+    /// Has these counted from now on, and no others; in `counters`, all keep their places. What
+    /// cannot be counted is told, and left out.
+    ///
+    /// # Errors
+    /// Counters cannot be chosen while the program runs.
+    fn choose(&mut self, _counters: &[Counter]) -> anyhow::Result<Vec<String>> {
+        anyhow::bail!(
+            "with --backend {} counters are chosen at the start: -e",
+            self.name()
+        )
+    }
 
     /// Whether the target's children are watched too.
     fn has_children(&self) -> bool;

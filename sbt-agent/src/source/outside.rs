@@ -12,7 +12,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use super::{Baselines, Measurement, Totals, ebpf::decode::Start, measurement};
+use super::{
+    Baselines, Measurement, Totals,
+    ebpf::decode::{Choice, Start},
+    measurement,
+};
 use crate::{
     counters::Plan,
     model::cost::{CLASSES, Tariff},
@@ -30,6 +34,8 @@ pub struct Outside {
     pub states: States,
     /// What is counted.
     pub counters: Plan,
+    /// What has been chosen since.
+    pub chosen: Choice,
     /// Events lost so far.
     pub lost: Arc<AtomicU64>,
     /// What the user should know.
@@ -56,6 +62,7 @@ impl Outside {
                 States::Light
             },
             counters: Plan::default(),
+            chosen: Choice::default(),
             lost: Arc::default(),
             notes,
             cost: Arc::default(),
@@ -81,6 +88,7 @@ impl Outside {
             pid: self.pid,
             shared: self.children.then_some(process::memory_at),
             plan: self.counters.clone(),
+            chosen: self.chosen.clone(),
             kept: if self.counters.0.is_empty() {
                 HashMap::new()
             } else {

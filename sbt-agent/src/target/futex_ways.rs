@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn all_calls_on_the_way_to_a_futex_are_found() {
-        let image = || map(&["-fno-inline"], SOURCE);
+        let image = || map(&["-O2", "-fno-inline"], SOURCE);
         let unwind = Unwind::of(image()).unwrap();
         let image = image();
         let function = |address: u64| unwind.function(address - 1).unwrap().start;

@@ -3,8 +3,15 @@
 
 use std::fmt::Write as _;
 
-use super::table::{Style, duration};
-use crate::model::{thread::ThreadId, told::Told};
+use super::table::{Style, UNKNOWN, count, duration};
+use crate::{
+    counters::{Counter, Source},
+    event::Count,
+    model::{
+        thread::ThreadId,
+        told::{Arrival, Told},
+    },
+};
 
 /// What a line needs to know beside the episode.
 pub struct Context<'a> {
@@ -18,6 +25,8 @@ pub struct Context<'a> {
     pub time_of_day: &'a dyn Fn(u64) -> String,
     /// How to write a thread.
     pub thread: &'a dyn Fn(ThreadId) -> String,
+    /// The counters, in the order of an arrival's counts.
+    pub counters: &'a [(Counter, Source)],
     /// How the terminal wants it.
     pub style: Style,
 }
@@ -32,6 +41,21 @@ impl Context<'_> {
 
     fn duration(&self, ns: u64) -> String {
         duration(Some(ns), self.style)
+    }
+
+    /// What was counted in the work before an arrival: `, page-faults 12, task-clock 1.2 ms`.
+    fn counted(&self, arrival: &Arrival) -> String {
+        let value = |at: usize| arrival.counts.as_ref().and_then(|counts| *counts.get(at)?);
+        let one = |(at, (counter, _)): (usize, &(Counter, Source))| {
+            let value = value(at).map(Count::scaled);
+            let text = match value {
+                Some(ns) if counter.unit() == "ns" => self.duration(ns),
+                Some(value) => count(value),
+                None => UNKNOWN.into(),
+            };
+            format!("  {} {text}", counter.name)
+        };
+        self.counters.iter().enumerate().map(one).collect()
     }
 
     fn phase(&self, told: &Told) -> String {
@@ -61,12 +85,13 @@ pub fn episode(told: &Told, context: &Context<'_>) -> String {
     for ((gap_ns, arrival), thread) in told.in_order().zip(&threads) {
         let _infallible = writeln!(
             out,
-            "       {thread:<width$}  +{:<9}  idle {:<9}  release {:<9}  at {}  {}",
+            "       {thread:<width$}  +{:<9}  idle {:<9}  release {:<9}  at {}  {}{}",
             context.duration(gap_ns),
             context.duration(arrival.idle_ns),
             duration(arrival.release_ns, context.style),
             context.since_start(arrival.time_ns),
             (context.time_of_day)(arrival.time_ns),
+            context.counted(arrival),
             width = width.unwrap_or(0),
         );
     }
@@ -110,7 +135,6 @@ mod tests {
     use crate::model::{
         site::{Done, PlaceId, SiteId},
         thread::Split,
-        told::Arrival,
     };
 
     fn told() -> Told {
@@ -142,19 +166,28 @@ mod tests {
     }
 
     fn with(write: impl Fn(&Told, &Context<'_>) -> String) -> String {
+        counting(&[], &told(), write)
+    }
+
+    fn counting(
+        counters: &[(Counter, Source)],
+        told: &Told,
+        write: impl Fn(&Told, &Context<'_>) -> String,
+    ) -> String {
         let context = Context {
             site: "factor lu.c:40",
             from: None,
             start_ns: 900_000_000,
             time_of_day: &|time_ns| format!("12:00:0{}", time_ns / 1_000_000_000),
             thread: &|thread| format!("T{} worker", thread.0),
+            counters,
             style: Style {
                 width: 80,
                 color: false,
                 unicode: false,
             },
         };
-        write(&told(), &context)
+        write(told, &context)
     }
 
     #[test]
@@ -164,6 +197,33 @@ mod tests {
             "sbt: factor lu.c:40, episode 12: barrier 2000 us, phase 5000 us, total 0.102000 s, 12:00:01\n\
              \x20      T1 worker  +0 ns       idle 2000 us    release 30.0 us    at 0.100000 s  12:00:01\n\
              \x20      T0 worker  +2000 us    idle 0 ns       release ?          at 0.102000 s  12:00:01\n"
+        );
+    }
+
+    #[test]
+    fn what_was_counted_stands_beside_each_arrival() {
+        let all = crate::counters::commas("page-faults,task-clock").unwrap().0;
+        let counters: Vec<_> = all
+            .into_iter()
+            .map(|counter| (counter, Source::Nowhere))
+            .collect();
+        let value = |value| {
+            Some(Count {
+                value,
+                ..Count::default()
+            })
+        };
+        let mut told = told();
+        told.arrivals[0].counts = Some([value(12_345), value(1_500_000)].into());
+        told.arrivals[1].counts = Some([value(0), None].into());
+        let text = counting(&counters, &told, episode);
+        let ends: Vec<&str> = text.lines().skip(1).map(|line| &line[85..]).collect();
+        assert_eq!(
+            ends,
+            [
+                "  page-faults 12 345  task-clock 1500 us",
+                "  page-faults 0  task-clock ?"
+            ]
         );
     }
 

@@ -156,6 +156,24 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// How often something happens on average, with three digits or more: `0.25`, `12 345`,
+/// `345 M` for 345 millions.
+pub fn mean(value: Option<f64>) -> String {
+    let Some(value) = value else {
+        return UNKNOWN.into();
+    };
+    match value {
+        // What is not 0 is not written as 0.
+        0.0..0.005 if value > 0.0 => "<0.01".into(),
+        0.0..10.0 if value.fract() == 0.0 => format!("{value:.0}"),
+        0.0..9.995 => format!("{value:.2}"),
+        0.0..99.95 => format!("{value:.1}"),
+        0.0..1e8 => grouped(&format!("{value:.0}")),
+        0.0..1e11 => format!("{} M", grouped(&format!("{:.0}", value / 1e6))),
+        _ => format!("{} G", grouped(&format!("{:.0}", value / 1e9))),
+    }
+}
+
 fn grouped(number: &str) -> String {
     let whole = number.find('.').unwrap_or(number.len());
     if whole <= 4 {

@@ -29,16 +29,20 @@ impl Draw<'_> {
                 idle_ns: spans.done.idle_ns,
                 efficiency: spans.done.within.efficiency().map(efficiency),
                 trend: self.trend(&spans.done.trend),
+                counters: self.sums(&spans.done.counts),
                 threads: self
                     .order
-                    .by_index(&spans.done.threads)
+                    .by_index(spans.done.threads.iter().zip(&spans.done.thread_counts))
                     .into_iter()
-                    .filter(|(_, times)| **times != (0, 0))
-                    .map(|(thread, (work_ns, idle_ns))| ConceptualThreadReport {
-                        thread,
-                        work_ns: *work_ns,
-                        idle_ns: *idle_ns,
-                    })
+                    .filter(|(_, (times, _))| **times != (0, 0))
+                    .map(
+                        |(thread, ((work_ns, idle_ns), counts))| ConceptualThreadReport {
+                            thread,
+                            work_ns: *work_ns,
+                            idle_ns: *idle_ns,
+                            counters: self.sums(counts),
+                        },
+                    )
                     .collect(),
             })
             .collect()
@@ -86,13 +90,14 @@ impl Draw<'_> {
                         interval
                             .threads
                             .iter()
-                            .map(|(thread, sums)| (*thread, *sums)),
+                            .map(|(thread, mine)| (*thread, mine)),
                     )
                     .into_iter()
-                    .map(|(thread, (count, time_ns))| IntervalThreadReport {
+                    .map(|(thread, mine)| IntervalThreadReport {
                         thread,
-                        count,
-                        time_ns,
+                        count: mine.count,
+                        time_ns: mine.time_ns,
+                        counters: self.sums(&mine.counts),
                     })
                     .collect(),
             })

@@ -5,8 +5,10 @@ use ratatui::text::{Line, Span};
 
 use super::View;
 use crate::{
-    report::{SiteReport, SiteThreadReport},
+    report::{SiteReport, SiteThreadReport, counters::Counts},
     screen::{
+        counters,
+        grid::{Grid, Shown},
         look::{Ink, Look},
         words::{self, fit, left, right, thread},
     },
@@ -17,7 +19,7 @@ use crate::{
 const FIGURE: usize = 9;
 /// Columns of release times.
 const RELEASE: usize = 12;
-/// Columns of how often a thread came last.
+/// Columns of how often a thread came last, at the least.
 const LAST: usize = 11;
 /// Columns of a name at the most.
 const NAME: usize = 16;
@@ -28,18 +30,21 @@ struct Row {
     work: Option<u64>,
     idle: Option<u64>,
     release: Option<u64>,
-    last: u64,
+    last: String,
+    /// What counters say, in the columns that are shown.
+    counted: Vec<String>,
 }
 
 impl Row {
-    fn new(report: &SiteThreadReport, view: &View) -> Self {
+    fn new(report: &SiteThreadReport, episodes: u64, counted: Vec<String>, view: &View) -> Self {
         let mean = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(report.episodes));
         Self {
             name: thread(&view.snapshot.report, report.thread),
             work: mean(report.work_ns),
             idle: mean(Some(report.idle_ns)),
             release: mean(report.release_ns),
-            last: report.last,
+            last: format!("{} {:>5}", count(report.last), share(report.last, episodes)),
+            counted,
         }
     }
 }
@@ -51,24 +56,47 @@ struct Layout {
     unit: Unit,
     /// None if release times are not shown.
     release_unit: Option<Unit>,
+    /// Titles of counters, with how wide their columns are.
+    counted: Vec<(String, usize)>,
     bar: usize,
     /// What a whole bar stands for, ns.
     longest: u64,
-    episodes: u64,
+    /// Columns of how often a thread came last.
+    last: usize,
     look: Look,
+}
+
+/// How rows are to be drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Columns of the screen.
+    pub columns: usize,
+    /// Rows, that of the titles included.
+    pub rows: usize,
+    /// Whether release times are shown.
+    pub with_release: bool,
+    /// The first of the counters that are shown.
+    pub from: usize,
 }
 
 /// The rows that fit, with their title, the earliest first; of more than fit,
 /// those in the middle are left out.
-pub fn lines(
-    site: &SiteReport,
-    view: &View,
-    columns: usize,
-    rows: usize,
-    with_release: bool,
-) -> Vec<Line<'static>> {
+pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
+    let Room {
+        columns,
+        rows,
+        with_release,
+        from,
+    } = room;
     let look = view.look;
-    let mut all: Vec<Row> = site.threads.iter().map(|row| Row::new(row, view)).collect();
+    let counted = counted(site, view, columns.saturating_sub(LEAST_UNCOUNTED), from);
+    let cells = |at: usize| counted.iter().map(move |column| column.texts[at].clone());
+    let mut all: Vec<Row> = site
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(at, row)| Row::new(row, site.episodes, cells(at).collect(), view))
+        .collect();
     all.sort_by_key(|row| std::cmp::Reverse(row.idle));
     if rows < 2 || all.is_empty() {
         return Vec::new();
@@ -76,15 +104,23 @@ pub fn lines(
     let name = all.iter().map(|row| words::width(&row.name)).max();
     let name = name.unwrap_or(0).clamp("thread".len(), NAME);
     let release = if with_release { RELEASE } else { 0 };
-    let fixed = 1 + name + 2 * FIGURE + 2 + release + LAST;
+    let counted: Vec<(String, usize)> = counted
+        .into_iter()
+        .map(|column| (column.title, column.width))
+        .collect();
+    let last = all.iter().map(|row| 2 + words::width(&row.last)).max();
+    let last = last.unwrap_or(0).max(LAST);
+    let counters: usize = counted.iter().map(|(_, width)| 2 + width).sum();
+    let fixed = 1 + name + 2 * FIGURE + 2 + release + last + counters;
     let length = |row: &Row| row.work.unwrap_or(0) + row.idle.unwrap_or(0);
     let layout = Layout {
         name,
         unit: Unit::fitting(all.iter().flat_map(|row| [row.work, row.idle])),
         release_unit: with_release.then(|| Unit::fitting(all.iter().map(|row| row.release))),
+        counted,
         bar: columns.saturating_sub(fixed),
         longest: all.iter().map(length).max().unwrap_or(0).max(1),
-        episodes: site.episodes,
+        last,
         look,
     };
     let mut lines = vec![layout.title()];
@@ -101,6 +137,24 @@ pub fn lines(
     }
     lines
 }
+
+/// What counters say of each thread, as far as there is room.
+fn counted(site: &SiteReport, view: &View, room: usize, from: usize) -> Vec<Shown> {
+    let report = &view.snapshot.report;
+    let Some(at) = report.sites.iter().position(|other| other.id == site.id) else {
+        return Vec::new();
+    };
+    let counts: Vec<&Counts> = site.threads.iter().map(|thread| &thread.counters).collect();
+    let mut grid = Grid {
+        ids: site.threads.iter().map(|thread| thread.thread).collect(),
+        ..Grid::default()
+    };
+    counters::of_threads(&mut grid, view.snapshot, at, &counts);
+    grid.shown(room, usize::MAX, from, view.look).columns
+}
+
+/// Columns that are kept for what is not counted, with a bar that can be read.
+const LEAST_UNCOUNTED: usize = 50;
 
 /// Rows in which there is room to say that some are left out.
 const LEAST_WITH_GAP: usize = 3;
@@ -132,7 +186,11 @@ impl Layout {
         if let Some(unit) = self.release_unit {
             title += &right(&head("release", unit), RELEASE, look);
         }
-        title += &right("last", LAST, look);
+        title += &right("last", self.last, look);
+        for (name, width) in &self.counted {
+            title += "  ";
+            title += &right(name, *width, look);
+        }
         Line::styled(title, look.dim())
     }
 
@@ -148,8 +206,10 @@ impl Layout {
         if let Some(unit) = self.release_unit {
             spans.push(Span::raw(right(&unit.write(row.release), RELEASE, look)));
         }
-        let last = format!("{} {:>5}", count(row.last), share(row.last, self.episodes));
-        spans.push(Span::raw(right(&last, LAST, look)));
+        spans.push(Span::raw(right(&row.last, self.last, look)));
+        for (text, (_, width)) in row.counted.iter().zip(&self.counted) {
+            spans.push(Span::raw(format!("  {}", right(text, *width, look))));
+        }
         Line::from(spans)
     }
 

@@ -10,14 +10,15 @@ use ratatui::{
 use super::{Hint, Tab, View, site, strip};
 use crate::{
     live::Request,
-    report::{SiteReport, StatReport},
+    report::{SiteReport, StatReport, counters::Counts},
     screen::{
+        counters::{self, Told},
         ended,
         grid::{Cells, Grid},
-        keys::Action,
+        keys::{Action, Move},
         list::List,
         pager::Pager,
-        words::{self, plural, printable_site, put, rule},
+        words::{self, printable_site, put, rule},
     },
     views::{table::UNKNOWN, text},
 };
@@ -95,6 +96,9 @@ fn grid(view: &View) -> Grid {
         Cells::Share(sites.iter().map(|site| site.imbalance_pct).collect()),
     )
     .column("last", 1, Cells::Ranked(sites.iter().map(last).collect()));
+    let counts: Vec<&Counts> = sites.iter().map(|site| &site.counters).collect();
+    let (snapshot, told) = (view.snapshot, Told::PerPhase);
+    counters::columns(&mut grid, snapshot, told, |all| &all.sites, &counts);
     grid
 }
 
@@ -150,13 +154,15 @@ impl Tab for Barriers {
                 view.look.pick("Enter ↵", "Enter")
             };
             rule(buffer, title, &words::site_name(site), hint, view.look);
-            let lines = site::overview(site, view, usize::from(body.width), body.height);
+            let room = (usize::from(body.width), usize::from(body.height));
+            let lines = site::overview(site, view, room, self.list.across());
             words::put_all(buffer, body, lines);
         }
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
         match action {
+            Action::Go(to @ (Move::Left | Move::Right)) => self.list.scroll(to),
             Action::Go(to) if self.open.is_some() => self.details.go(to, false),
             Action::Go(to) => self.list.go(to),
             Action::Open if self.open.is_none() => {
@@ -211,15 +217,13 @@ impl Barriers {
             return;
         }
         self.list.draw(&grid(view), view.look, buffer, body);
-        let note = self
-            .list
-            .range()
-            .or_else(|| self.list.found(sites.len()))
-            .unwrap_or_else(|| plural(sites.len() as u64, "site"));
-        let name = if self.list.filter.is_empty() {
+        let note = self.list.note(sites.len(), "site");
+        let name = if !self.list.filter.is_empty() {
+            format!("barriers with \"{}\"", self.list.filter)
+        } else if counters::chosen(view.snapshot).next().is_none() {
             "barriers, where thread-time is lost".to_owned()
         } else {
-            format!("barriers with \"{}\"", self.list.filter)
+            "barriers, and counters of a phase".to_owned()
         };
         rule(buffer, title, &name, &note, view.look);
         if self.list.selected().is_none() {
@@ -233,7 +237,7 @@ impl Barriers {
 
     fn draw_open(&mut self, site: &SiteReport, view: &View, buffer: &mut Buffer, area: Rect) {
         let (title, body) = site::split(area);
-        let lines = site::full(site, view, usize::from(body.width));
+        let lines = site::full(site, view, usize::from(body.width), self.list.across());
         self.details.draw(&lines, buffer, body);
         let note = self.details.range().unwrap_or_default();
         rule(buffer, title, &words::site_name(site), &note, view.look);

@@ -23,7 +23,7 @@ pub struct Help {
     pager: Pager,
 }
 
-const KEYS: [(&str, &str); 21] = [
+const KEYS: [(&str, &str); 23] = [
     ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
     (
         "!",
@@ -43,6 +43,14 @@ const KEYS: [(&str, &str); 21] = [
     (
         "left right",
         "parallelism, path: rows of another kind, such as threads",
+    ),
+    (
+        "left right",
+        "barriers, threads, phases: further columns of counters",
+    ),
+    (
+        "e",
+        "choose what is counted, from a list of what this machine has",
     ),
     ("p", "the display stands still; sbt goes on watching"),
     (
@@ -66,7 +74,7 @@ const KEYS: [(&str, &str); 21] = [
 ];
 
 /// Of a recording.
-const REPLAY_KEYS: [(&str, &str); 19] = [
+const REPLAY_KEYS: [(&str, &str); 20] = [
     ("Space p", "pause, and go on"),
     (
         ".",
@@ -93,6 +101,10 @@ const REPLAY_KEYS: [(&str, &str); 19] = [
     (
         "left right",
         "parallelism, path: rows of another kind, such as threads",
+    ),
+    (
+        "left right",
+        "barriers, threads, phases: further columns of counters",
     ),
     ("w", "save the report up to here"),
     ("q Ctrl-C", "leave"),

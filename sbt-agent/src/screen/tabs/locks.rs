@@ -59,7 +59,9 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         .column("max", 4, times(|lock| Some(lock.max_ns)))
         .column("at once", 3, counts(|lock| lock.waiters_max))
         .column("holder", 5, texts(&|lock| holder(report, lock)));
-    let shown = grid.shown(columns.saturating_sub(2), usize::MAX, look);
+    let shown = grid
+        .shown(columns.saturating_sub(2), usize::MAX, 0, look)
+        .columns;
     let row = |texts: Vec<String>| left(&format!(" {}", texts.join("  ")), columns, look);
     let title = shown.iter().map(|column| column.pad(&column.title, look));
     let mut lines = vec![Line::styled(row(title.collect()), look.dim())];

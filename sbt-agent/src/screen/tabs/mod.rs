@@ -11,6 +11,7 @@ use crate::live::{Request, Snapshot};
 mod arrivals;
 mod barriers;
 mod busy;
+mod counters;
 mod figures;
 mod hang;
 mod help;

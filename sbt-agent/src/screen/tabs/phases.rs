@@ -3,15 +3,16 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
-use super::{Tab, View, site};
+use super::{Hint, Tab, View, site};
 use crate::{
     live::Request,
-    report::{ConceptualReport, MarkReport, PhaseReport, StatReport},
+    report::{ConceptualReport, MarkReport, PhaseReport, StatReport, counters::Counts},
     screen::{
+        counters::{self, Told},
         grid::{Cells, Grid},
-        keys::Action,
+        keys::{Action, Move},
         pager::Pager,
-        words::{self, rule},
+        words::{self, plural, rule},
     },
     views::table::count,
 };
@@ -20,7 +21,25 @@ use crate::{
 #[derive(Default)]
 pub struct Phases {
     pager: Pager,
+    /// The first of the columns that scroll sideways,
+    across: usize,
+    /// and how many of them there are more than are in sight.
+    hidden: usize,
 }
+
+/// Where the user is, and what does not fit.
+struct Sideways<'a> {
+    view: &'a View<'a>,
+    columns: usize,
+    from: usize,
+    /// The most columns that one of the tables could not show,
+    hidden: usize,
+    /// and the first that is shown in the one that goes furthest.
+    start: usize,
+}
+
+/// The column of the sums of times, by which phases are sorted.
+const SUM_OF_PHASES: usize = 3;
 
 type Stats<'a> = Vec<Option<&'a StatReport>>;
 
@@ -45,10 +64,18 @@ fn names(grid: &mut Grid, title: &'static str, names: Vec<String>) {
     grid.column(title, 0, Cells::Text(names));
 }
 
-/// The grid as lines, with a title; in the order of its rows.
-fn lines(title: &str, grid: &Grid, view: &View, columns: usize) -> Vec<Line<'static>> {
-    let look = view.look;
-    let shown = grid.shown(columns.saturating_sub(2), usize::MAX, look);
+fn as_they_come(grid: &Grid) -> Vec<usize> {
+    (0..grid.ids.len()).collect()
+}
+
+/// The rows of a grid as lines, with a title.
+fn lines(title: &str, grid: &Grid, order: &[usize], across: &mut Sideways) -> Vec<Line<'static>> {
+    let look = across.view.look;
+    let room = across.columns.saturating_sub(2);
+    let fitting = grid.shown(room, usize::MAX, across.from, look);
+    across.hidden = across.hidden.max(fitting.hidden());
+    across.start = across.start.max(fitting.scrolled.start);
+    let shown = fitting.columns;
     let row = |f: &dyn Fn(&crate::screen::grid::Shown) -> String| {
         let cells: Vec<String> = shown.iter().map(f).collect();
         format!(" {}", cells.join("  "))
@@ -57,9 +84,9 @@ fn lines(title: &str, grid: &Grid, view: &View, columns: usize) -> Vec<Line<'sta
         Line::styled(format!(" {title}"), look.title()),
         Line::styled(row(&|column| column.pad(&column.title, look)), look.dim()),
     ];
-    for index in 0..grid.ids.len() {
+    for index in order {
         let text = row(&|column| {
-            let text = column.texts.get(index).map_or("", String::as_str);
+            let text = column.texts.get(*index).map_or("", String::as_str);
             column.pad(text, look)
         });
         lines.push(Line::raw(text));
@@ -74,8 +101,9 @@ fn idle(phase: &ConceptualReport) -> Option<f64> {
     (all > 0).then(|| phase.idle_ns as f64 / all as f64 * 100.0)
 }
 
-fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
-    let report = &view.snapshot.report;
+fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
+    let snapshot = across.view.snapshot;
+    let report = &snapshot.report;
     let mut all = Vec::new();
     if !report.conceptual_phases.is_empty() {
         let phases = &report.conceptual_phases;
@@ -94,17 +122,14 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
             &phases.iter().map(|phase| phase.phase_ns.as_ref()).collect(),
         );
         grid.column("idle", 1, Cells::Share(phases.iter().map(idle).collect()));
-        all.extend(lines(
-            "conceptual phases, whatever lies between",
-            &grid,
-            view,
-            columns,
-        ));
+        let counts: Vec<&Counts> = phases.iter().map(|phase| &phase.counters).collect();
+        let told = Told::PerPhase;
+        counters::columns(&mut grid, snapshot, told, |all| &all.conceptual, &counts);
+        let title = "conceptual phases, whatever lies between";
+        all.extend(lines(title, &grid, &as_they_come(&grid), across));
     }
     if !report.phases.is_empty() {
-        let mut phases: Vec<&PhaseReport> = report.phases.iter().collect();
-        let sum = |phase: &&PhaseReport| phase.phase_ns.as_ref().map(|stat| stat.sum);
-        phases.sort_by_key(|phase| std::cmp::Reverse(sum(phase)));
+        let phases: Vec<&PhaseReport> = report.phases.iter().collect();
         let mut grid = Grid::default();
         let from = |phase: &&PhaseReport| match phase.from {
             Some(id) => words::site(report, id),
@@ -117,15 +142,25 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
             &mut grid,
             &phases.iter().map(|phase| phase.phase_ns.as_ref()).collect(),
         );
-        all.extend(lines("phases, the most time first", &grid, view, columns));
+        let counts: Vec<&Counts> = phases.iter().map(|phase| &phase.counters).collect();
+        counters::columns(
+            &mut grid,
+            snapshot,
+            Told::PerPhase,
+            |all| &all.phases,
+            &counts,
+        );
+        let order = grid.order(SUM_OF_PHASES, false, "");
+        all.extend(lines("phases, the most time first", &grid, &order, across));
     }
-    all.extend(marks(view, columns));
+    all.extend(marks(across));
     all
 }
 
-fn marks(view: &View, columns: usize) -> Vec<Line<'static>> {
-    let report = &view.snapshot.report;
-    let arrow = view.look.pick("→", "->");
+fn marks(across: &mut Sideways) -> Vec<Line<'static>> {
+    let snapshot = across.view.snapshot;
+    let report = &snapshot.report;
+    let arrow = across.view.look.pick("→", "->");
     let mut all = Vec::new();
     if !report.marks.is_empty() {
         let marks = &report.marks;
@@ -146,7 +181,7 @@ fn marks(view: &View, columns: usize) -> Vec<Line<'static>> {
                 1,
                 Cells::Text(marks.iter().map(|mark| name(&mark.at)).collect()),
             );
-        all.extend(lines("marks", &grid, view, columns));
+        all.extend(lines("marks", &grid, &as_they_come(&grid), across));
     }
     if !report.intervals.is_empty() {
         let intervals = &report.intervals;
@@ -164,7 +199,16 @@ fn marks(view: &View, columns: usize) -> Vec<Line<'static>> {
         );
         let running = intervals.iter().map(|one| one.running_ns);
         grid.column("running", 7, Cells::Time(running.collect()));
-        all.extend(lines("between marks, by thread", &grid, view, columns));
+        let counts: Vec<&Counts> = intervals.iter().map(|one| &one.counters).collect();
+        counters::columns(
+            &mut grid,
+            snapshot,
+            Told::PerPhase,
+            |all| &all.intervals,
+            &counts,
+        );
+        let title = "between marks, by thread";
+        all.extend(lines(title, &grid, &as_they_come(&grid), across));
     }
     all
 }
@@ -180,18 +224,45 @@ impl Tab for Phases {
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let (title, body) = site::split(area);
-        let mut lines = contents(view, usize::from(area.width));
+        let mut across = Sideways {
+            view,
+            columns: usize::from(area.width),
+            from: self.across,
+            hidden: 0,
+            start: 0,
+        };
+        let mut lines = contents(&mut across);
+        self.hidden = across.hidden;
+        self.across = across.start;
         if lines.is_empty() {
             lines.push(Line::raw(" No phase has ended yet."));
         }
         self.pager.draw(&lines, buffer, body);
-        let note = self.pager.range().unwrap_or_default();
+        let mut note = self.pager.range().unwrap_or_default();
+        if self.hidden > 0 {
+            let more = plural(self.hidden as u64, "more column");
+            note = [note, more]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join(", ");
+        }
         rule(buffer, title, "phases and marks", &note, view.look);
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
-        if let Action::Go(to) = action {
-            self.pager.go(to, false);
+        match action {
+            Action::Go(Move::Left) => self.across = self.across.saturating_sub(1),
+            Action::Go(Move::Right) if self.hidden > 0 => self.across += 1,
+            Action::Go(to) => self.pager.go(to, false),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        if self.hidden > 0 || self.across > 0 {
+            return vec![("left/right", "columns")];
         }
         Vec::new()
     }

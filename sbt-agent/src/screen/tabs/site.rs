@@ -8,7 +8,11 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use super::{View, arrivals, figures};
+use super::{
+    View,
+    arrivals::{self, Room},
+    counters, figures,
+};
 use crate::{
     place::printable,
     report::{Report, SiteReport, SiteThreadReport, UnfinishedReport},
@@ -34,9 +38,14 @@ pub fn split(area: Rect) -> (Rect, Rect) {
     (title, body)
 }
 
-/// What fits into so many columns and rows, the most important first.
-pub fn overview(site: &SiteReport, view: &View, columns: usize, rows: u16) -> Vec<Line<'static>> {
-    let rows = usize::from(rows);
+/// What fits into so many columns and rows, the most important first. `from`: the first of
+/// the counters that are shown.
+pub fn overview(
+    site: &SiteReport,
+    view: &View,
+    (columns, rows): (usize, usize),
+    from: usize,
+) -> Vec<Line<'static>> {
     let mut lines = facts(site, view, columns);
     let mut extras = vec![Line::default()];
     extras.extend(figures::distributions(site, view.look, columns));
@@ -53,7 +62,13 @@ pub fn overview(site: &SiteReport, view: &View, columns: usize, rows: u16) -> Ve
         extras.extend(figures::histogram_row(site, view, columns));
     }
     let of_threads = room.saturating_sub(extras.len()).max(room.min(6));
-    lines.extend(arrivals::lines(site, view, columns, of_threads, false));
+    let room = Room {
+        columns,
+        rows: of_threads,
+        with_release: false,
+        from,
+    };
+    lines.extend(arrivals::lines(site, view, room));
     if lines.len() + extras.len() > rows {
         // No room for all: what a line each says.
         extras = vec![Line::default()];
@@ -64,8 +79,8 @@ pub fn overview(site: &SiteReport, view: &View, columns: usize, rows: u16) -> Ve
     lines
 }
 
-/// Everything.
-pub fn full(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
+/// Everything. `from`: the first of the counters that are shown.
+pub fn full(site: &SiteReport, view: &View, columns: usize, from: usize) -> Vec<Line<'static>> {
     let two = columns >= TWO_COLUMNS;
     let each = if two { columns / 2 - 2 } else { columns };
     let look = view.look;
@@ -77,7 +92,14 @@ pub fn full(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>
     first.push(heading("in the order of arrival, means of an episode"));
     // The bars need the room more than the release times do.
     let with_release = each >= WITH_RELEASE;
-    first.extend(arrivals::lines(site, view, each, usize::MAX, with_release));
+    let room = Room {
+        columns: each,
+        rows: usize::MAX,
+        with_release,
+        from,
+    };
+    first.extend(arrivals::lines(site, view, room));
+    first.extend(counters::of_site(site, view, each));
     first.push(Line::default());
     first.push(heading("who comes last"));
     first.extend(ledger(site, view, each));

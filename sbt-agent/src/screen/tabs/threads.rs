@@ -10,12 +10,13 @@ use super::{Hint, Tab, View, site, split};
 use crate::{
     live::{Doing, Request},
     place::printable,
-    report::{Report, ThreadReport},
+    report::{Report, ThreadReport, counters::Counts},
     screen::{
+        counters::{self, Told},
         grid::{Cells, Grid},
         keys::Action,
         list::List,
-        words::{self, plural, put, rule, since},
+        words::{self, put, rule, since},
     },
     views::table::{UNKNOWN, Unit, count},
 };
@@ -136,8 +137,10 @@ fn grid(view: &View) -> Grid {
                     .collect(),
             ),
         )
-        .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()))
-        .column("now", 0, Cells::Text(now));
+        .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()));
+    let counts: Vec<&Counts> = threads.iter().map(|thread| &thread.counters).collect();
+    counters::columns(&mut grid, snapshot, Told::Sum, |all| &all.threads, &counts);
+    grid.column("now", 0, Cells::Text(now));
     grid
 }
 
@@ -164,11 +167,7 @@ impl Tab for Threads {
             Layout::vertical([Constraint::Min(0), Constraint::Length(below)]).areas(area);
         let (title, body) = site::split(area);
         self.list.draw(&grid(view), view.look, buffer, body);
-        let note = self
-            .list
-            .range()
-            .or_else(|| self.list.found(all))
-            .unwrap_or_else(|| plural(all as u64, "thread"));
+        let note = self.list.note(all, "thread");
         let name = if self.list.filter.is_empty() {
             "threads, over the whole run".to_owned()
         } else {

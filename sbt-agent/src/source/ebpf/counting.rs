@@ -47,6 +47,11 @@ impl Counting {
         }
     }
 
+    /// From now on these are counted; what was counted before keeps its place among them.
+    pub fn choose(&mut self, plan: Plan) {
+        self.plan = plan;
+    }
+
     /// The program that sbt has started begins only now, ns.
     pub fn begin_at(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
@@ -131,7 +136,9 @@ impl Counting {
                 }
                 Source::Event(at) => {
                     let sums = sums?;
-                    let event = sums.events.get(*at)?;
+                    // One that was chosen a moment ago has not been counted yet in what was sent
+                    // before.
+                    let event = sums.events.get(*at).filter(|event| event.enabled_ns > 0)?;
                     Some(Count {
                         value: known(event.value)?,
                         enabled_ns: event.enabled_ns,

@@ -1,6 +1,9 @@
 //! Records of the ring → events. Pure: the same records give the same events.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
@@ -48,8 +51,26 @@ pub struct Start {
     pub shared: Option<Lookup>,
     /// What is counted.
     pub plan: Plan,
+    /// What is to be counted from now on instead, where somebody has just chosen that.
+    pub chosen: Choice,
     /// What the threads that existed then had counted.
     pub kept: KeptCounts,
+}
+
+/// Counters that were chosen while the program runs, until the decoder takes them over.
+#[derive(Clone, Debug, Default)]
+pub struct Choice(Arc<Mutex<Option<Plan>>>);
+
+impl Choice {
+    /// Has these counted from now on.
+    pub fn put(&self, plan: Plan) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+    }
+
+    fn take(&self) -> Option<Plan> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.take()
+    }
 }
 
 /// What is known of a thread.
@@ -118,6 +139,13 @@ impl Decoder {
             counting: Counting::new(start.plan.clone(), start.time_ns),
             start,
             ..Self::default()
+        }
+    }
+
+    /// Takes over what has been chosen to be counted.
+    pub fn choose(&mut self) {
+        if let Some(plan) = self.start.chosen.take() {
+            self.counting.choose(plan);
         }
     }
 

@@ -30,6 +30,9 @@ pub struct Maps {
     cpus: u32,
     /// Since when futexes are watched, ns.
     futexes_ns: u64,
+    /// Whether what threads have counted is told, and how many perf events are read for that.
+    counts: bool,
+    events_used: u64,
     /// Which probes count.
     generation: u16,
     /// What there are rules for to walk by.
@@ -54,6 +57,8 @@ impl Maps {
             events: take(name::EVENTS)?,
             cpus,
             futexes_ns: 0,
+            counts: false,
+            events_used: 0,
             generation: 0,
             known_rules: HashSet::new(),
         })
@@ -76,6 +81,8 @@ impl Maps {
             epoch: now,
             walks: if self.known_rules.is_empty() { 0 } else { now },
             futexes: self.futexes_ns,
+            counts: u64::from(self.counts),
+            events: self.events_used,
         };
         bpf::map_update(self.state.as_fd(), 0, bytes(&state))
     }
@@ -175,6 +182,13 @@ impl Maps {
             }
         }
         Ok(())
+    }
+
+    /// Has threads tell what they have counted, or no longer; with what the first of the events
+    /// say that were set.
+    pub fn tell_counts(&mut self, on: bool, events: usize) -> io::Result<()> {
+        (self.counts, self.events_used) = (on, events as u64);
+        self.renew_state()
     }
 
     /// Records that found no room so far, over all CPUs.

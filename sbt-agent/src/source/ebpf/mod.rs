@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sbt_common::{Code, Futex, Lock, OWN_NUMBER, Rule, kind};
+use sbt_common::{Code, Futex, Lock, MAX_EVENTS, OWN_NUMBER, Rule, kind};
 
 mod attach;
 mod beside;
@@ -42,7 +42,7 @@ pub mod trial;
 use attach::detach;
 use bpf::ProgramKind;
 use configure::configure;
-use decode::{Baselines, Decoder, Start};
+use decode::{Baselines, Choice, Decoder, Start};
 use loader::{LoadError, Loaded};
 use raw::Raw;
 use ring::Rings;
@@ -114,25 +114,42 @@ pub struct Ebpf {
     reading: Option<PipeWriter>,
     notes: Vec<String>,
     counters: Opened,
+    /// What has been chosen since, for the decoder.
+    chosen: Choice,
+    /// What counts perf events for threads.
+    counting: Option<OwnedFd>,
     states: States,
     /// What tells of switches of threads.
     switches: Option<OwnedFd>,
 }
 
-/// Opens the counters, and tells the programs of them.
-fn open_counters(counters: &[Counter], config: &mut sbt_common::Config) -> Opened {
+/// Why perf events cannot be counted for threads, if so.
+fn may_count(config: &sbt_common::Config) -> Result<(), &'static str> {
     // At a switch the programs know threads by the kernel's own numbers only.
-    let may_count = if config.tgid != 0 {
-        Ok(())
+    if config.tgid != 0 {
+        return Ok(());
+    }
+    Err(
+        "sbt would have to run outside of this container, where processes have the kernel's own \
+         numbers",
+    )
+}
+
+/// Opens the counters, and tells the programs what there may be of them. `may_choose`: others may
+/// be chosen later.
+fn open_counters(
+    counters: &[Counter],
+    may_choose: bool,
+    config: &mut sbt_common::Config,
+) -> Opened {
+    let opened = counters::open(counters, &counters::online(), may_count(config));
+    let room = if may_choose {
+        MAX_EVENTS
     } else {
-        Err(
-            "sbt would have to run outside of this container, where processes have the \
-             kernel's own numbers",
-        )
+        opened.events.len()
     };
-    let opened = counters::open(counters, &counters::online(), may_count);
-    config.counts = u32::from(!counters.is_empty());
-    config.events = u32::try_from(opened.events.len()).unwrap_or(0);
+    config.counts = u32::from(may_choose || !counters.is_empty());
+    config.events = u32::try_from(room).unwrap_or(0);
     opened
 }
 
@@ -163,17 +180,17 @@ fn set_states(states: States, config: &mut sbt_common::Config) -> (States, Optio
 
 impl Ebpf {
     /// Loads the programs for one process; nothing is attached yet but the
-    /// tracepoints of its life.
+    /// tracepoints of its life. `counters`: with whether others may be chosen later.
     pub fn load(
         pid: u32,
         departures: bool,
         children: bool,
         states: States,
-        counters: &[Counter],
+        (counters, may_choose): (&[Counter], bool),
     ) -> Result<Self, LoadError> {
         let mut config = configure(pid, children);
         let states = set_states(states, &mut config);
-        let opened = open_counters(counters, &mut config);
+        let opened = open_counters(counters, may_choose, &mut config);
         let mut loaded = loader::load(config, ProgramKind::of_uprobes(), &PROGRAMS)?;
         let rings = std::mem::take(&mut loaded.rings);
         let rings = Rings::new(rings).map_err(|source| LoadError::Kernel {
@@ -205,6 +222,8 @@ impl Ebpf {
             reading: None,
             notes: opened.notes.iter().cloned().chain(states.1).collect(),
             counters: opened,
+            chosen: Choice::default(),
+            counting: None,
             states: states.0,
             switches: None,
         };
@@ -238,25 +257,38 @@ impl Ebpf {
         Ok(this)
     }
 
-    /// Begins to count perf events for threads.
+    /// Has threads tell what is to be counted, and begins with perf events.
     fn count(&mut self) {
-        if self.counters.events.is_empty() {
-            return;
+        if let Err(error) = self.begin_counting() {
+            self.notes
+                .push(format!("counters are not counted: {error}"));
         }
-        let begun = self
-            .loaded
-            .maps
-            .set_events(&self.counters.events)
-            .and_then(|()| {
-                let program = self.loaded.program("switch").map_err(io::Error::other)?;
-                bpf::attach_raw_tracepoint(program, &c"sched_switch".to_owned())
-            });
-        match begun {
-            Ok(link) => self.tracepoints.push(link),
-            Err(error) => self.notes.push(format!(
-                "counters that need perf events are not counted: {error}"
-            )),
+    }
+
+    fn begin_counting(&mut self) -> io::Result<()> {
+        let events = self.counters.events.len();
+        let maps = &mut self.loaded.maps;
+        maps.set_events(&self.counters.events)?;
+        maps.tell_counts(self.counters.plan.counts_something(), events)?;
+        if events > 0 && self.counting.is_none() {
+            let program = self.loaded.program("switch").map_err(io::Error::other)?;
+            let link = bpf::attach_raw_tracepoint(program, &c"sched_switch".to_owned())?;
+            self.counting = Some(link);
         }
+        // Only now, so that nothing of another thread is in them: a program has noted for every
+        // thread that comes what there was before.
+        self.counters.enable()
+    }
+
+    /// See [`crate::source::Source::choose`].
+    fn choose_counters(&mut self, wanted: &[Counter]) -> io::Result<Vec<String>> {
+        let config = &self.loaded.config;
+        let notes = self
+            .counters
+            .choose(wanted, &counters::online(), may_count(config));
+        self.begin_counting()?;
+        self.chosen.put(self.counters.plan.clone());
+        Ok(notes)
     }
 
     /// Begins to see what threads do while they are on no CPU.
@@ -399,6 +431,7 @@ impl Ebpf {
             pid: self.pid,
             shared: self.has_children().then_some(process::memory_at),
             plan: self.counters.plan.clone(),
+            chosen: self.chosen.clone(),
             kept: if self.counters.plan.0.is_empty() {
                 HashMap::new()
             } else {

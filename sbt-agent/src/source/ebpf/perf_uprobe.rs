@@ -43,14 +43,13 @@ fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Re
     // `uprobe_path` and `probe_offset`: the kernel reads the path while the event is built.
     event.attrs_mut().config1 = path.as_ptr() as u64;
     event.attrs_mut().config2 = offset;
-    match pid {
-        Some(pid) => event.observe_pid(pid.cast_signed()),
+    if let Some(pid) = pid {
+        event.observe_pid(pid.cast_signed());
+    } else {
         // The event is of one CPU, the program runs on all.
-        None => {
-            let cpu = counters::online().first().copied().unwrap_or(0);
-            event.any_pid().one_cpu(cpu as usize)
-        }
-    };
+        let cpu = counters::online().first().copied().unwrap_or(0);
+        event.any_pid().one_cpu(cpu as usize);
+    }
     event.build()
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use sbt_common::{Code, Rule};
 
 use super::{Ebpf, bpf::ProgramKind};
 use crate::{
-    counters::Plan,
+    counters::{Counter, Plan},
     session::States,
     source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited},
     target::files::ProbedFile,
@@ -50,6 +51,10 @@ impl Source for Ebpf {
 
     fn states(&self) -> States {
         Self::states(self)
+    }
+
+    fn choose(&mut self, counters: &[Counter]) -> anyhow::Result<Vec<String>> {
+        self.choose_counters(counters).context("choosing counters")
     }
 
     fn counters(&self) -> &Plan {

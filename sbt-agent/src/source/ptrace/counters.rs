@@ -40,6 +40,35 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
     (plan, notes)
 }
 
+/// Has these told from now on, and no others: those that the kernel counts anyway, and those that
+/// were asked for at the start. Why others cannot be, a line each.
+pub fn choose(plan: &mut Plan, wanted: &[Counter]) -> Vec<String> {
+    let (found, mut notes) = self::plan(wanted);
+    let place = |plan: &Plan, counter: &Counter| {
+        let mut all = plan.0.iter();
+        all.position(|(other, _)| other.name == counter.name)
+    };
+    for (counter, source) in &mut plan.0 {
+        // What was opened for each thread goes on.
+        let is_event = matches!(source, Source::Event(_));
+        if !is_event && !wanted.iter().any(|other| other.name == counter.name) {
+            *source = Source::Nowhere;
+        }
+    }
+    for (counter, source) in found.0 {
+        match (source, place(plan, &counter)) {
+            (Source::Nowhere, _) => {}
+            (Source::Event(_), Some(at)) if matches!(plan.0[at].1, Source::Event(_)) => {}
+            (Source::Event(_), _) => notes.push(format!(
+                "{counter} is not counted: with ptrace it is chosen at the start, -e {counter}"
+            )),
+            (source, Some(at)) => plan.0[at].1 = source,
+            (source, None) => plan.0.push((counter, source)),
+        }
+    }
+    notes
+}
+
 /// The events of a thread.
 #[derive(Debug)]
 struct Opened {
@@ -64,6 +93,11 @@ impl Counters {
             plan,
             threads: HashMap::new(),
         }
+    }
+
+    /// From now on as in another plan, with the same perf events.
+    pub fn choose(&mut self, plan: Plan) {
+        self.plan = plan;
     }
 
     /// A thread is there from now on. `whole`: it has not run yet.

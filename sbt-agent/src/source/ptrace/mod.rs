@@ -60,7 +60,11 @@ use super::{
     outside::{Outside, set_futexes},
 };
 use crate::{
-    counters::Plan, rights, session::States, settings::Settings, target::files::ProbedFile,
+    counters::{Counter, Plan},
+    rights,
+    session::States,
+    settings::Settings,
+    target::files::ProbedFile,
 };
 
 /// What sbt is called with to be the process that traces: no command that a user would type, nor
@@ -268,6 +272,13 @@ impl Source for Ptrace {
         &self.outside.counters
     }
 
+    fn choose(&mut self, counters: &[Counter]) -> anyhow::Result<Vec<String>> {
+        let notes = counters::choose(&mut self.outside.counters, counters);
+        self.say(&Order::Count(self.outside.counters.clone()))?;
+        self.outside.chosen.put(self.outside.counters.clone());
+        Ok(notes)
+    }
+
     fn has_children(&self) -> bool {
         self.outside.children
     }
@@ -336,6 +347,7 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
         };
         let is_last = count == 0;
         bytes.extend_from_slice(&room[..count]);
+        decoder.choose();
         let taken = hits::each(&bytes, |record| {
             if let Ok(number) = <[u8; 8]>::try_from(record) {
                 lost.store(u64::from_ne_bytes(number), Ordering::Relaxed);

@@ -355,6 +355,10 @@ impl Tracer {
                 self.wanted.condvars = on;
                 self.refresh()
             }
+            Order::Count(plan) => {
+                self.counters.choose(plan);
+                Ok(())
+            }
             Order::Pause => {
                 self.look_for_missing();
                 self.wanted.paused = true;

@@ -38,6 +38,8 @@ pub enum Order {
     Departures(bool),
     /// Watch condition variables, or no longer.
     Condvars(bool),
+    /// Tell these counters from now on.
+    Count(Plan),
     /// Take all breakpoints away for a while.
     Pause,
     /// Put them back.

@@ -1,6 +1,6 @@
 //! Counters: what they said at each site, and over the whole run.
 
-use super::{MOST_ROWS, NO_BREAK, Table, line, name, paragraph, rest};
+use super::{MOST_ROWS, NO_BREAK, Table, line, name, paragraph, rest, thread_name};
 use crate::{
     report::{
         Report, SiteReport,
@@ -20,9 +20,19 @@ pub fn counters(out: &mut String, report: &Report, style: Style) {
     line(out, "");
     let title = "COUNTERS, in the work of all threads before each barrier";
     line(out, &style.bold(title));
+    for some in side_by_side(report, style) {
+        table(out, report, some, style);
+    }
+    rest(out, report.sites.len(), "site", style);
+    derived(out, report, style);
+    gaps(out, report, style);
+}
+
+/// The counters in groups of as many as fit side by side, and one in any case.
+fn side_by_side(report: &Report, style: Style) -> Vec<&[CounterReport]> {
+    let mut groups = Vec::new();
     let mut left = &report.counters[..];
     while !left.is_empty() {
-        // As many as fit side by side, and one in any case.
         let mut width = NAMES;
         let fits = |counter: &&CounterReport| {
             width += 2 + counter.name.len().max(11);
@@ -30,12 +40,33 @@ pub fn counters(out: &mut String, report: &Report, style: Style) {
         };
         let number = left.iter().take_while(fits).count().max(1);
         let (now, later) = left.split_at(number);
-        table(out, report, now, style);
+        groups.push(now);
         left = later;
     }
-    rest(out, report.sites.len(), "site", style);
-    derived(out, report, style);
-    gaps(out, report, style);
+    groups
+}
+
+/// What was counted of each of some threads, in a table under whatever they belong to; nothing
+/// if nothing was asked for.
+pub fn of_threads(out: &mut String, report: &Report, threads: &[(u32, &Counts)], style: Style) {
+    if threads.is_empty() {
+        return;
+    }
+    for counters in side_by_side(report, style) {
+        let names = threads
+            .iter()
+            .map(|(thread, _)| format!("  {}", thread_name(report, *thread)));
+        let mut table = Table::default();
+        table.column("  counted in the work of", names.collect());
+        for counter in counters {
+            let values = threads
+                .iter()
+                .map(|(_, counts)| value(counts, &counter.name));
+            let (title, cells) = cells(counter, &values.collect::<Vec<_>>(), style);
+            table.column(title, cells);
+        }
+        table.write(out, style, NAMES);
+    }
 }
 
 fn table(out: &mut String, report: &Report, counters: &[CounterReport], style: Style) {
@@ -91,14 +122,7 @@ fn derived(out: &mut String, report: &Report, style: Style) {
         let figures: Vec<String> = site
             .derived
             .iter()
-            .map(|it| {
-                let text = if it.name.ends_with(" rate") {
-                    format!("{} {:.1} %", it.name, it.value)
-                } else {
-                    format!("{} {:.2}", it.name, it.value)
-                };
-                text.replace(' ', NO_BREAK)
-            })
+            .map(|figure| format!("{} {}", figure.name, figure.text()).replace(' ', NO_BREAK))
             .collect();
         if !figures.is_empty() {
             paragraph(

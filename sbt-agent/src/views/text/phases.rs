@@ -107,6 +107,12 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
         .column("idle", shown.iter().map(idle).collect());
     table.write(out, style, 24);
     for phase in shown {
+        counters::between(out, report, &phase.name, &phase.counters, style);
+        let counts = phase.threads.iter().take(MOST_ROWS);
+        let counts: Vec<_> = counts
+            .map(|thread| (thread.thread, &thread.counters))
+            .collect();
+        counters::of_threads(out, report, &counts, style);
         if let Some(trend) = sites::trend(&phase.trend, style) {
             line(out, &format!("  {}: {trend}", phase.name));
         }
@@ -218,5 +224,10 @@ pub fn marks(out: &mut String, report: &Report, style: Style) {
             );
             line(out, &text);
         }
+        let counts = interval.threads.iter().take(MOST_ROWS);
+        let counts: Vec<_> = counts
+            .map(|thread| (thread.thread, &thread.counters))
+            .collect();
+        counters::of_threads(out, report, &counts, style);
     }
 }

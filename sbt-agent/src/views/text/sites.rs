@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Chosen, MOST_ROWS, NO_BREAK, Table, choose, count, duration, each, is_shared, line, name,
-    others, percent, plural, rest, thread_name, usage, wrapped,
+    Chosen, MOST_ROWS, NO_BREAK, Table, choose, count, counters, duration, each, is_shared, line,
+    name, others, percent, plural, rest, thread_name, usage, wrapped,
 };
 use crate::{
     report::{
@@ -154,6 +154,11 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
         &each(&left_out, |thread| Some(thread.idle_ns)),
         style,
     );
+    let counts: Vec<_> = shown
+        .iter()
+        .map(|thread| (thread.thread, &thread.counters))
+        .collect();
+    counters::of_threads(out, report, &counts, style);
 }
 
 /// What a reader should know of a site first, a sentence each: who comes last,

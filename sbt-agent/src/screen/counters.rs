@@ -1,0 +1,123 @@
+//! Columns of counters, which scroll sideways.
+
+use super::grid::{Cells, Grid};
+use crate::{
+    live::{CounterFigure, CounterFigures, Snapshot},
+    report::counters::{CounterReport, Counts, derived},
+    views::table::UNKNOWN,
+};
+
+/// What is told of a counter beside how fast it grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// All that was counted.
+    Sum,
+    /// The mean of a phase.
+    PerPhase,
+}
+
+/// Below this share a counter was counted in turns with others, per cent; a rounding is none.
+const IN_TURNS_PCT: f64 = 99.5;
+
+/// What a counter is called in a table, with the share of the time for which it was counted,
+/// if that is less than all.
+pub fn title(counter: &CounterReport) -> String {
+    match counter.counted_pct {
+        Some(share) if share < IN_TURNS_PCT => format!("{} ({share:.0} %)", counter.name),
+        _ => counter.name.clone(),
+    }
+}
+
+/// The counters that are counted now, and what they say.
+pub fn chosen(snapshot: &Snapshot) -> impl Iterator<Item = (&CounterReport, &CounterFigures)> {
+    let all = snapshot.report.counters.iter().zip(&snapshot.counters);
+    all.filter(|(_, figures)| figures.is_chosen)
+}
+
+/// Adds the columns of all counters: what is told of each, how fast it grows, and last what
+/// follows from several of them. `rows`: of a counter, those of the grid; `counts`: of each row.
+pub fn columns(
+    grid: &mut Grid,
+    snapshot: &Snapshot,
+    told: Told,
+    rows: fn(&CounterFigures) -> &Vec<CounterFigure>,
+    counts: &[&Counts],
+) {
+    for (counter, figures) in chosen(snapshot) {
+        let rows = rows(figures);
+        let is_time = counter.unit == "ns";
+        let values = match told {
+            Told::Sum if is_time => Cells::Time(rows.iter().map(|row| row.sum).collect()),
+            Told::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
+            Told::PerPhase => per_phase(counter, rows),
+        };
+        grid.scrolling(title(counter), values);
+    }
+    for (counter, figures) in chosen(snapshot) {
+        let rows = rows(figures).iter().map(|row| row.per_second);
+        if counter.unit == "ns" {
+            // A second of it a second is one CPU.
+            let share = rows.map(|rate| rate.map(|ns| ns / 1e9 * 100.0));
+            grid.scrolling(format!("{} %", counter.name), Cells::Share(share.collect()));
+        } else {
+            grid.scrolling(format!("{}/s", counter.name), Cells::Mean(rows.collect()));
+        }
+    }
+    ratios(grid, counts);
+}
+
+/// Adds those of the threads of a site, which has this place in the report: the mean of a phase,
+/// and what follows from several.
+pub fn of_threads(grid: &mut Grid, snapshot: &Snapshot, site: usize, counts: &[&Counts]) {
+    for (counter, figures) in snapshot.report.counters.iter().zip(&snapshot.counters) {
+        let rows = figures
+            .site_threads
+            .get(site)
+            .map_or(&[][..], Vec::as_slice);
+        grid.scrolling(title(counter), per_phase(counter, rows));
+    }
+    ratios(grid, counts);
+}
+
+fn per_phase(counter: &CounterReport, rows: &[CounterFigure]) -> Cells {
+    let means = rows.iter().map(|row| row.per_phase);
+    if counter.unit == "ns" {
+        Cells::Time(means.map(|mean| mean.map(rounded)).collect())
+    } else {
+        Cells::Mean(means.collect())
+    }
+}
+
+/// What follows from several counters: a column each, in which the rows where one of its parts
+/// is not known are so, too.
+fn ratios(grid: &mut Grid, counts: &[&Counts]) {
+    let all: Vec<_> = counts.iter().map(|counts| derived(counts)).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for figure in all.iter().flatten() {
+        if !names.contains(&figure.name.as_str()) {
+            names.push(&figure.name);
+        }
+    }
+    for name in names {
+        let mut title = None;
+        let cells = all.iter().map(|row| {
+            let Some(found) = row.iter().find(|figure| figure.name == name) else {
+                return (None, UNKNOWN.to_owned());
+            };
+            title.get_or_insert_with(|| found.title());
+            (Some(found.value), found.text())
+        });
+        let cells = Cells::Ranked(cells.collect());
+        grid.scrolling(title.unwrap_or_default(), cells);
+    }
+}
+
+/// A mean as whole ns.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time of a phase, in ns"
+)]
+pub fn rounded(ns: f64) -> u64 {
+    ns.round() as u64
+}

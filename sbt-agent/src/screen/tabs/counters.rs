@@ -1,0 +1,73 @@
+//! What counters say of one site, a line each.
+
+use ratatui::text::Line;
+
+use super::View;
+use crate::{
+    live::CounterFigure,
+    report::{SiteReport, counters::CounterReport},
+    screen::{
+        counters::{chosen, rounded, title},
+        words::{left, right, width},
+    },
+    views::table::{UNKNOWN, count, duration, mean, percent},
+};
+
+/// Columns of a figure.
+const FIGURE: usize = 14;
+/// Columns of a name at the most.
+const NAME: usize = 30;
+
+/// A heading, and a line for each counter: all of it, the mean of a phase, how much comes a
+/// second; then what follows from several. Nothing if nothing is counted.
+pub fn of_site(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
+    let (snapshot, look) = (view.snapshot, view.look);
+    let report = &snapshot.report;
+    let at = report.sites.iter().position(|other| other.id == site.id);
+    let (Some(at), true) = (at, chosen(snapshot).next().is_some()) else {
+        return Vec::new();
+    };
+    let names: Vec<String> = chosen(snapshot)
+        .map(|(counter, _)| title(counter))
+        .collect();
+    let name = names.iter().map(|name| width(name)).max().unwrap_or(0);
+    let room = columns.saturating_sub(1 + 3 * FIGURE);
+    let name = name.clamp("counter".len(), NAME).min(room);
+    let titles = ["in all", "a phase", "a second"].map(|title| right(title, FIGURE, look));
+    let mut lines = vec![
+        Line::default(),
+        Line::styled(" counters, of all threads together", look.title()),
+        Line::styled(
+            format!(" {}{}", left("", name, look), titles.concat()),
+            look.dim(),
+        ),
+    ];
+    for ((counter, figures), text) in chosen(snapshot).zip(names) {
+        let figure = figures.sites.get(at).copied().unwrap_or_default();
+        let cells = cells(counter, figure, view).map(|cell| right(&cell, FIGURE, look));
+        lines.push(Line::raw(format!(
+            " {}{}",
+            left(&text, name, look),
+            cells.concat()
+        )));
+    }
+    for figure in &site.derived {
+        lines.push(Line::raw(format!(" {} {}", figure.name, figure.text())));
+    }
+    lines
+}
+
+fn cells(counter: &CounterReport, figure: CounterFigure, view: &View) -> [String; 3] {
+    let rate = figure.per_second;
+    if counter.unit == "ns" {
+        let time = |ns| duration(ns, view.look.text());
+        let share = rate.map(|ns| ns / 1e9 * 100.0);
+        return [
+            time(figure.sum),
+            time(figure.per_phase.map(rounded)),
+            percent(share),
+        ];
+    }
+    let sum = figure.sum.map_or_else(|| UNKNOWN.into(), count);
+    [sum, mean(figure.per_phase), mean(rate)]
+}

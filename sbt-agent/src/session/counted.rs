@@ -1,0 +1,193 @@
+//! What counters say, for the tables of the live screen.
+
+use crate::{
+    counters::{Plan, Source},
+    event::MarkId,
+    live::{CounterFigure, CounterFigures},
+    model::{
+        Model,
+        counts::{Sum, Sums},
+        rates::Rates,
+        site::{Site, SiteId},
+        thread::ThreadId,
+    },
+    report::{Report, order::Order},
+};
+
+/// A row of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum RowKey {
+    Site(SiteId),
+    Thread(ThreadId),
+    Phase(Option<SiteId>, SiteId),
+    Conceptual(usize),
+    Interval(MarkId, MarkId),
+}
+
+/// How fast counters grow in the rows of all tables.
+#[derive(Default)]
+pub struct CounterRates {
+    rates: Rates<RowKey>,
+}
+
+impl CounterRates {
+    /// Takes in what has been counted up to a time, ns.
+    pub fn push(&mut self, now_ns: u64, model: &Model) {
+        let mut push = |row: RowKey, sums: &Sums| {
+            self.rates.push(now_ns, row, sums.all());
+        };
+        for (id, site) in (0..).map(SiteId).zip(model.sites().all()) {
+            push(RowKey::Site(id), &site.counts);
+        }
+        for (id, row) in (0..).map(ThreadId).zip(model.threads().rows()) {
+            push(RowKey::Thread(id), &row.counts);
+        }
+        for ((from, to), phase) in &model.sites().phases {
+            push(RowKey::Phase(*from, *to), &phase.counts);
+        }
+        for (at, spans) in model.conceptual().all().iter().enumerate() {
+            push(RowKey::Conceptual(at), &spans.done.counts);
+        }
+        for ((from, to), interval) in &model.marks().intervals {
+            push(RowKey::Interval(*from, *to), &interval.counts);
+        }
+    }
+}
+
+/// What the counters of a report say in its rows. `plan`: which of them are counted now.
+pub fn figures(
+    report: &Report,
+    plan: &Plan,
+    model: &Model,
+    order: &Order,
+    rates: &CounterRates,
+) -> Vec<CounterFigures> {
+    let rows = (0..).map(ThreadId).zip(model.threads().rows());
+    let threads = order.sorted(rows.map(|(id, row)| (id, (id, row))));
+    let sites = model.sites().all();
+    let of = |counter: usize| {
+        let rate = |row: RowKey| rates.rates.per_second(&row, counter);
+        let figure = |row: RowKey, sum: Sum, per_phase: Option<f64>| CounterFigure {
+            sum: sum.get(),
+            per_phase,
+            per_second: rate(row),
+        };
+        CounterFigures {
+            is_chosen: plan
+                .0
+                .get(counter)
+                .is_some_and(|(_, source)| *source != Source::Nowhere),
+            sites: report
+                .sites
+                .iter()
+                .map(|row| {
+                    let site = &sites[row.id as usize];
+                    let id = SiteId(row.id);
+                    figure(
+                        RowKey::Site(id),
+                        site.counts.of(counter),
+                        of_site(site, counter),
+                    )
+                })
+                .collect(),
+            site_threads: report
+                .sites
+                .iter()
+                .map(|row| of_threads(&sites[row.id as usize], order, counter))
+                .collect(),
+            threads: threads
+                .iter()
+                .map(|(_, (id, row))| {
+                    let sum = row.counts.of(counter);
+                    figure(RowKey::Thread(*id), sum, mean(sum))
+                })
+                .collect(),
+            phases: report
+                .phases
+                .iter()
+                .map(|row| {
+                    let key = (row.from.map(SiteId), SiteId(row.to));
+                    let phase = model.sites().phases.get(&key);
+                    let sum = phase.map_or_else(Sum::default, |phase| phase.counts.of(counter));
+                    figure(RowKey::Phase(key.0, key.1), sum, of_all(sum, row.episodes))
+                })
+                .collect(),
+            conceptual: model
+                .conceptual()
+                .all()
+                .iter()
+                .enumerate()
+                .map(|(at, spans)| {
+                    let sum = spans.done.counts.of(counter);
+                    figure(
+                        RowKey::Conceptual(at),
+                        sum,
+                        of_all(sum, spans.done.time.count()),
+                    )
+                })
+                .collect(),
+            intervals: report
+                .intervals
+                .iter()
+                .map(|row| {
+                    let [from, to] = [row.from, row.to].map(mark);
+                    let interval = model.marks().intervals.get(&(from, to));
+                    let sum =
+                        interval.map_or_else(Sum::default, |interval| interval.counts.of(counter));
+                    figure(RowKey::Interval(from, to), sum, mean(sum))
+                })
+                .collect(),
+        }
+    };
+    (0..report.counters.len()).map(of).collect()
+}
+
+/// The mark that a report calls so.
+fn mark(id: u32) -> MarkId {
+    MarkId(u8::try_from(id).unwrap_or(u8::MAX))
+}
+
+/// The mean of an interval of work.
+fn mean(sum: Sum) -> Option<f64> {
+    sum.get().map(|value| value as f64 / sum.known() as f64)
+}
+
+/// The mean of an interval, as often as there were intervals in a phase.
+fn of_all(sum: Sum, phases: u64) -> Option<f64> {
+    let intervals = (sum.known() + sum.unknown()) as f64 / phases as f64;
+    mean(sum).map(|mean| mean * intervals)
+}
+
+/// Each thread's mean, as often as it took part: what is not known of some intervals is taken
+/// to be as in the others of the same thread. `None` if nothing is known of a thread that was
+/// there.
+fn of_site(site: &Site, counter: usize) -> Option<f64> {
+    let parts = || site.threads.iter().filter(|thread| thread.episodes > 0);
+    let apart: u64 = parts()
+        .map(|thread| thread.counts.of(counter).known())
+        .sum();
+    let all = site.counts.of(counter);
+    if apart < all.known() {
+        // Not all threads are kept apart.
+        return of_all(all, site.episodes);
+    }
+    let sum: Option<f64> = parts()
+        .map(|thread| Some(mean(thread.counts.of(counter))? * thread.episodes as f64))
+        .sum();
+    sum.filter(|_| site.episodes > 0)
+        .map(|sum| sum / site.episodes as f64)
+}
+
+fn of_threads(site: &Site, order: &Order, counter: usize) -> Vec<CounterFigure> {
+    let rows = site.threads.iter().map(|thread| (thread.id, thread));
+    let figure = |sum: Sum| CounterFigure {
+        sum: sum.get(),
+        per_phase: mean(sum),
+        per_second: None,
+    };
+    order
+        .sorted(rows)
+        .into_iter()
+        .map(|(_, thread)| figure(thread.counts.of(counter)))
+        .collect()
+}

@@ -1,0 +1,68 @@
+//! Counters that the user of the live screen chooses while the program runs.
+
+use std::sync::Arc;
+
+use super::Session;
+use crate::{
+    clock,
+    counters::{Counter, Source, list},
+    live::Offer,
+    words::since,
+};
+
+impl Session {
+    /// Tells the screen which counters this machine has.
+    pub(super) fn offer(&mut self) {
+        let offers = list::machine().into_iter().map(|entry| Offer {
+            name: entry.name,
+            about: entry.about,
+            missing: entry.missing,
+        });
+        let offers = offers.collect();
+        if let Some(view) = &mut self.view {
+            view.observer.offers = Some(Arc::new(offers));
+        }
+    }
+
+    /// Counts these from now on, and no others. What that means for the figures of the whole run
+    /// becomes a note in the report.
+    pub(super) fn count(&mut self, names: &[String]) {
+        let wanted: Vec<Counter> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        let notes = match source.choose(&wanted) {
+            Ok(notes) => notes,
+            Err(error) => return self.notice(format!("{error:#}")),
+        };
+        let before = std::mem::replace(&mut self.counters, source.counters().clone());
+        let at = since(clock::now_ns().saturating_sub(self.start_ns));
+        let was = |at: usize| {
+            before
+                .0
+                .get(at)
+                .map_or(Source::Nowhere, |(_, source)| *source)
+        };
+        for (number, (counter, source)) in self.counters.0.iter().enumerate() {
+            match (was(number), *source) {
+                (Source::Nowhere, Source::Nowhere) => {}
+                (Source::Nowhere, _) => self.notes.push(format!(
+                    "{counter} was chosen while the program ran: it is counted from {at} on"
+                )),
+                (_, Source::Nowhere) => self.notes.push(format!(
+                    "{counter} was chosen no longer: it is not counted from {at} on"
+                )),
+                _ => {}
+            }
+        }
+        let chosen = self.counters.0.iter();
+        let chosen = chosen.filter(|(_, source)| *source != Source::Nowhere);
+        let names: Vec<&str> = chosen.map(|(counter, _)| counter.name.as_str()).collect();
+        let told = if names.is_empty() {
+            "nothing is counted".to_owned()
+        } else {
+            format!("counted from now on: {}", names.join(", "))
+        };
+        self.notice([&[told][..], &notes].concat().join("; "));
+    }
+}
