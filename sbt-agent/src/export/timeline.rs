@@ -6,15 +6,16 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use super::{Doing, Episode, Piece};
+use super::{Doing, Episode, Piece, columns::Columns, counted::Counted};
+use crate::report::Report;
 
 /// Threads that are drawn, at most: the first ones of the report.
 pub const MOST_THREADS: usize = 256;
 
 /// Pieces of all threads together, at most,
-const MOST_CELLS: usize = 160_000;
+pub const MOST_CELLS: usize = 160_000;
 /// and of one.
-const MOST_COLUMNS: usize = 8192;
+pub const MOST_COLUMNS: usize = 8192;
 
 /// Arrivals in the episodes that are kept as they were, at most: in the last ones, and as
 /// many in those of the rest in which most was lost.
@@ -93,12 +94,12 @@ impl Ord for Kept {
 /// The run.
 #[derive(Debug)]
 pub struct Timeline {
-    /// When it begins, ns since watching did: where only the end was kept, there.
-    pub from_ns: u64,
-    /// How long a piece of time is, ns.
-    pub step_ns: u64,
+    /// The pieces of time: where only the end of the run was kept, of that.
+    pub columns: Columns,
     /// By thread, the earliest first.
     pub lanes: Vec<Vec<Cell>>,
+    /// What counters counted meanwhile; `None` if nothing was counted.
+    pub counted: Option<Counted>,
     /// The last ones, with their arrivals.
     last: VecDeque<Episode>,
     last_arrivals: usize,
@@ -108,18 +109,23 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Of a run that was watched so long, with so many threads, from `from_ns` on.
-    pub fn new(from_ns: u64, wall_ns: u64, threads: usize) -> Self {
-        let threads = threads.min(MOST_THREADS);
-        let columns = (MOST_CELLS / threads.max(1)).min(MOST_COLUMNS);
-        let length_ns = wall_ns.saturating_sub(from_ns);
-        let step_ns = length_ns.div_ceil(columns as u64).max(1);
-        // A short run has fewer.
-        let columns = usize::try_from(length_ns.div_ceil(step_ns)).unwrap_or(columns);
+    /// Of the run that a report is about, from `from_ns` on.
+    pub fn of(report: &Report, from_ns: u64) -> Self {
         Self {
-            from_ns,
-            step_ns,
-            lanes: vec![vec![Cell::default(); columns.max(1)]; threads],
+            counted: Counted::new(report, from_ns),
+            ..Self::new(from_ns, report.wall_ns, report.threads.len())
+        }
+    }
+
+    /// Of a run that was watched so long, with so many threads, from `from_ns` on.
+    fn new(from_ns: u64, wall_ns: u64, threads: usize) -> Self {
+        let threads = threads.min(MOST_THREADS);
+        let most = (MOST_CELLS / threads.max(1)).min(MOST_COLUMNS);
+        let columns = Columns::new(from_ns, wall_ns, most);
+        Self {
+            columns,
+            lanes: vec![vec![Cell::default(); columns.number]; threads],
+            counted: None,
             last: VecDeque::new(),
             last_arrivals: 0,
             worst: BinaryHeap::new(),
@@ -132,6 +138,9 @@ impl Timeline {
     pub fn add(&mut self, episode: Episode) {
         for piece in episode.pieces() {
             self.draw(piece);
+        }
+        if let Some(counted) = &mut self.counted {
+            counted.add(&episode);
         }
         self.last_arrivals += episode.seen.len();
         self.last.push_back(episode);
@@ -164,19 +173,9 @@ impl Timeline {
         let Some(lane) = self.lanes.get_mut(piece.thread as usize) else {
             return;
         };
-        let since = |time_ns: u64| time_ns.saturating_sub(self.from_ns);
-        let (from_ns, to_ns) = (since(piece.from_ns), since(piece.to_ns));
         let whole = (piece.to_ns - piece.from_ns).max(1) as f64;
-        // A release may end after the watching did.
-        let first = usize::try_from(from_ns / self.step_ns).unwrap_or(usize::MAX);
-        let cells = lane.get_mut(first..).unwrap_or_default();
-        for (at, cell) in (first as u64..).zip(cells) {
-            let begin_ns = at * self.step_ns;
-            if begin_ns >= to_ns {
-                break;
-            }
-            let part_ns = to_ns.min(begin_ns + self.step_ns) - from_ns.max(begin_ns);
-            cell.add(piece.doing, part_ns as f64, whole);
+        for (at, part_ns) in self.columns.parts(piece.from_ns, piece.to_ns) {
+            lane[at].add(piece.doing, part_ns as f64, whole);
         }
     }
 
@@ -253,7 +252,7 @@ mod tests {
             blocked_ns: Some(200),
         };
         timeline.add(one);
-        assert_eq!(timeline.step_ns, 1);
+        assert_eq!(timeline.columns.step_ns, 1);
         let cell = timeline.lanes[0][100];
         assert!((cell.ready - 0.1).abs() < 1e-9 && (cell.blocked - 0.4).abs() < 1e-9);
         assert!((cell.work - 0.5).abs() < 1e-9);
@@ -283,7 +282,10 @@ mod tests {
     #[test]
     fn of_a_run_whose_end_was_kept_only_that_is_in_the_pieces() {
         let mut timeline = Timeline::new(9_000, 10_000, 2);
-        assert_eq!((timeline.step_ns, timeline.lanes[0].len()), (1, 1000));
+        assert_eq!(
+            (timeline.columns.step_ns, timeline.lanes[0].len()),
+            (1, 1000)
+        );
         timeline.add(episode(0, 8_900, 100));
         timeline.add(episode(1, 9_410, 100));
         let work: f64 = timeline.lanes[1].iter().map(|cell| cell.work).sum();

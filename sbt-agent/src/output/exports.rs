@@ -250,7 +250,7 @@ fn episodes(
     let mut timeline = files
         .html
         .is_some()
-        .then(|| Timeline::new(known.from_ns, report.wall_ns, report.threads.len()));
+        .then(|| Timeline::of(report, known.from_ns));
     let trace = files.perfetto.as_mut();
     let mut trace = trace
         .map(|out| perfetto::Trace::new(report, known, out))

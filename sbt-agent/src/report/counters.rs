@@ -36,6 +36,24 @@ pub struct CounterReport {
     pub counted_pct: Option<f64>,
 }
 
+/// Below this share a counter was counted in turns with others, per cent; a rounding is none.
+const IN_TURNS_PCT: f64 = 99.5;
+
+impl CounterReport {
+    /// For how much of the time it was counted, per cent, if that was in turns with others.
+    pub fn turns_pct(&self) -> Option<f64> {
+        self.counted_pct.filter(|share| *share < IN_TURNS_PCT)
+    }
+
+    /// What it is called in a table: its name, and that share.
+    pub fn title(&self) -> String {
+        match self.turns_pct() {
+            Some(share) => format!("{} ({share:.0} %)", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
 /// A figure that follows from two counters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

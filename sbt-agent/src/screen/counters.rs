@@ -16,18 +16,6 @@ pub enum Told {
     PerPhase,
 }
 
-/// Below this share a counter was counted in turns with others, per cent; a rounding is none.
-const IN_TURNS_PCT: f64 = 99.5;
-
-/// What a counter is called in a table, with the share of the time for which it was counted,
-/// if that is less than all.
-pub fn title(counter: &CounterReport) -> String {
-    match counter.counted_pct {
-        Some(share) if share < IN_TURNS_PCT => format!("{} ({share:.0} %)", counter.name),
-        _ => counter.name.clone(),
-    }
-}
-
 /// The counters that are counted now, and what they say.
 pub fn chosen(snapshot: &Snapshot) -> impl Iterator<Item = (&CounterReport, &CounterFigures)> {
     let all = snapshot.report.counters.iter().zip(&snapshot.counters);
@@ -51,7 +39,7 @@ pub fn columns(
             Told::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
             Told::PerPhase => per_phase(counter, rows),
         };
-        grid.scrolling(title(counter), values);
+        grid.scrolling(counter.title(), values);
     }
     for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures).iter().map(|row| row.per_second);
@@ -74,7 +62,7 @@ pub fn of_threads(grid: &mut Grid, snapshot: &Snapshot, site: usize, counts: &[&
             .site_threads
             .get(site)
             .map_or(&[][..], Vec::as_slice);
-        grid.scrolling(title(counter), per_phase(counter, rows));
+        grid.scrolling(counter.title(), per_phase(counter, rows));
     }
     ratios(grid, counts);
 }

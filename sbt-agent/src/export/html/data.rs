@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
-use super::{Told, bars, count, section, time};
+use super::{Told, bars, count, section, strips::Strips, time};
 use crate::{
     export::{
         Episode,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How a share is written: one character, from nothing to all.
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+pub const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The section.
 pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
@@ -39,16 +39,17 @@ pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
 
 fn drawn(report: &Report, timeline: &Timeline) -> Markup {
     let kept = timeline.kept();
-    let all = if timeline.from_ns > 0 {
+    let strips = Strips::new(report, timeline);
+    let all = if timeline.columns.from_ns > 0 {
         "all of it"
     } else {
         "whole run"
     };
     html! {
-        @if timeline.from_ns > 0 {
+        @if timeline.columns.from_ns > 0 {
             p class="note" {
                 "Only the end of the run was kept: the timeline is of the last "
-                (time(report.wall_ns.saturating_sub(timeline.from_ns))) " of " (time(report.wall_ns))
+                (time(report.wall_ns.saturating_sub(timeline.columns.from_ns))) " of " (time(report.wall_ns))
                 ". What came before is in all other figures of this page."
             }
         }
@@ -70,6 +71,7 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
                 button type="button" data-act="all" { (all) }
                 button type="button" data-act="worst" { "worst episode" }
                 button type="button" data-act="last" { "last episode" }
+                (strips.choice())
                 output id="tl-range" {}
             }
             div id="tl-box" {
@@ -79,12 +81,13 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
         }
         p class="hint" {
             "A column is stacked by share of time: work at the bottom, idle on top. Drag moves, the wheel with Ctrl or ⌘ zooms, as do + − and the arrows. A piece is "
-            (time(timeline.step_ns)) " long; " (count(kept.len() as u64)) " episodes are kept as they were: the last ones, and those in which most was lost."
+            (time(timeline.columns.step_ns)) " long; " (count(kept.len() as u64)) " episodes are kept as they were: the last ones, and those in which most was lost."
             @if report.threads.len() > MOST_THREADS {
                 " The first " (MOST_THREADS) " of " (report.threads.len()) " threads are drawn."
             }
         }
-        script type="application/json" id="tl-data" { (PreEscaped(embedded(&data(report, timeline, &kept)))) }
+        (strips.hint())
+        script type="application/json" id="tl-data" { (PreEscaped(embedded(&data(report, timeline, &kept, &strips)))) }
     }
 }
 
@@ -93,7 +96,7 @@ fn embedded(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 
-fn data(report: &Report, timeline: &Timeline, kept: &[&Episode]) -> Value {
+fn data(report: &Report, timeline: &Timeline, kept: &[&Episode], strips: &Strips<'_>) -> Value {
     let threads: Vec<Value> = report
         .threads
         .iter()
@@ -102,7 +105,7 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode]) -> Value {
             json!({
                 "label": printable(&thread.label),
                 "name": printable(&thread.name),
-                "cells": cells(lane, timeline.step_ns as f64),
+                "cells": cells(lane, timeline.columns.step_ns as f64),
             })
         })
         .collect();
@@ -111,11 +114,12 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode]) -> Value {
         .map(|site| (site.id.to_string(), site.called().into()))
         .collect();
     json!({
-        "from": timeline.from_ns,
+        "from": timeline.columns.from_ns,
         "wall": report.wall_ns,
-        "step": timeline.step_ns,
+        "step": timeline.columns.step_ns,
         "threads": threads,
         "sites": sites,
+        "counters": strips.data(),
         "episodes": kept.iter().map(|it| episode(it)).collect::<Vec<_>>(),
     })
 }

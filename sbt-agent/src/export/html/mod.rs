@@ -22,10 +22,12 @@ use crate::{
 };
 
 mod bars;
+mod counters;
 mod data;
 mod head;
 mod rest;
 mod sites;
+mod strips;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -107,6 +109,7 @@ fn page(report: &Report, told: &Told<'_>) -> Markup {
                     (sites::barriers(report))
                     (data::timeline(report, told))
                     (threads::threads(report))
+                    (counters::counters(report))
                     (usage::parallelism(report))
                     (usage::path(report))
                     (rest::locks(report))

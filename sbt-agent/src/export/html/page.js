@@ -55,6 +55,9 @@
   const LEAST = 100;
   const BUSY = 44;
   const AXIS = 24;
+  // Heights of what was counted: of all threads together, and of one.
+  const COUNT = 56;
+  const chooser = document.getElementById("tl-counter");
 
   // Shares of each kind, summed up from the start, so that any span is one subtraction. Those
   // of work, of all threads together, likewise.
@@ -74,8 +77,27 @@
   for (let at = 0; at < columns; at++) busy[at + 1] += busy[at];
   const episodes = data.episodes.map(([site, index, first, last, lost, seen]) => ({ site, index, first, last, lost, seen }));
 
+  // Likewise what was counted, three values a column: how much, whether something of it is
+  // known, and whether something is not.
+  function strip({ step, scale, cells }) {
+    const lanes = cells.map((text) => {
+      const out = new Float64Array(text.length + 3);
+      for (let at = 0; at < text.length; at += 3) {
+        const code = [0, 1, 2].reduce((code, digit) => code * 64 + value[text.charCodeAt(at + digit)], 0);
+        out[at + 3] = out[at] + (code >> 2) * scale;
+        out[at + 4] = out[at + 1] + ((code >> 1) & 1);
+        out[at + 5] = out[at + 2] + (code & 1);
+      }
+      return out;
+    });
+    return { step, lanes };
+  }
+  const counters = data.counters.map(({ name, unit, all, each }) => ({ name, unit, all: strip(all), each: each && strip(each) }));
+  data.counters = null;
+  const chosen = () => (chooser && chooser.value !== "" ? counters[chooser.value] : null);
+
   let view = [start, wall];
-  let box = { width: 0, height: 0, left: 0, lane: 0, gap: 0 };
+  let box = { width: 0, height: 0, left: 0, lane: 0, row: 0, mini: 0 };
   let colours = {};
   let patterns = {};
   let waiting = false;
@@ -104,6 +126,26 @@
     // They are rounded.
     if (sum > 1) for (let kind = 0; kind < KINDS.length; kind++) out[kind] /= sum;
     return out;
+  }
+
+  // What was counted a second, whether something of that is known, and whether something is
+  // not.
+  function rate(strip, lane, from, to) {
+    const sums = strip.lanes[lane];
+    const most = sums.length / 3 - 1;
+    const place = (ns) => Math.min(Math.max((ns - start) / strip.step, 0), most);
+    const [a, b] = [place(from), place(to)];
+    const of = (kind) => before(sums, 3, kind, b) - before(sums, 3, kind, a);
+    return { rate: Math.max(of(0) / (to - from) * 1e9, 0), known: of(1) > 1e-9, partial: of(2) > 1e-9 };
+  }
+
+  // A rate as text. That of a time is a share of one CPU.
+  function amount(rate, unit) {
+    const [value, sign] = unit === "ns" ? [rate / 1e7, "%"] : [rate, "/s"];
+    const power = [[1e9, "G"], [1e6, "M"], [1e4, "k"]].find(([power]) => value >= power);
+    const [shown, prefix] = power ? [value / (power[0] === 1e4 ? 1e3 : power[0]), power[1]] : [value, ""];
+    const digits = shown >= 100 || shown === 0 ? 0 : shown >= 10 ? 1 : 2;
+    return shown.toFixed(digits) + "\u00a0" + prefix + sign;
   }
 
   function duration(ns) {
@@ -138,9 +180,11 @@
 
   function dress() {
     const style = getComputedStyle(document.documentElement);
-    const names = ["card", "ink", "soft", "line", "work", "idle", "idle-ink", "ready", "ready-ink", "blocked", "blocked-ink", "release", "release-ink", "none"];
+    const names = ["card", "ink", "soft", "line", "work", "idle", "idle-ink", "ready", "ready-ink", "blocked", "blocked-ink", "release", "release-ink", "none", "plain"];
     colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
+    [colours.unknown, colours["unknown-ink"]] = [colours.none, colours.soft];
     patterns = {
+      unknown: pattern("unknown", (it) => { for (const y of [3, 7, 11]) { it.moveTo(0, y); it.lineTo(12, y); } }),
       work: colours.work,
       ready: pattern("ready", (it) => { for (const [x, y] of [[3, 3], [9, 9]]) it.fillRect(x - 1.2, y - 1.2, 2.4, 2.4); }),
       blocked: pattern("blocked", (it) => { it.moveTo(0, 0); it.lineTo(12, 12); it.moveTo(12, 0); it.lineTo(0, 12); }),
@@ -155,18 +199,23 @@
     const count = data.threads.length;
     const lane = count <= 16 ? 26 : count <= 64 ? 16 : 10;
     const gap = count <= 64 ? 4 : 1;
-    const height = BUSY + 8 + count * (lane + gap) + AXIS;
+    const counter = chosen();
+    const mini = counter && counter.each ? (count <= 16 ? 12 : count <= 64 ? 6 : 0) : 0;
+    const row = lane + mini + gap;
+    const height = BUSY + 8 + count * row + (counter ? COUNT + 6 : 0) + AXIS;
     canvas.style.height = height + "px";
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    box = { width, height, left: width < 560 ? 46 : 128, lane, gap };
+    box = { width, height, left: width < 560 ? 46 : 128, lane, row, mini };
   }
 
   const plot = () => box.width - box.left;
   const x = (ns) => box.left + ((ns - view[0]) / (view[1] - view[0])) * plot();
   const at = (pixel) => view[0] + ((pixel - box.left) / plot()) * (view[1] - view[0]);
-  const top = (lane) => BUSY + 8 + lane * (box.lane + box.gap);
+  const top = (lane) => BUSY + 8 + lane * box.row;
+  // Where the axis begins.
+  const bottom = () => top(data.threads.length) + (chosen() ? COUNT + 6 : 0);
 
   function text(words, px, py, most, align) {
     context.textAlign = align || "left";
@@ -235,6 +284,39 @@
     text("0 to " + count, 0, 36, box.left - 8);
   }
 
+  // What was counted of some lanes, which begin so far from the top, to one scale, which is
+  // returned. The area is one pixel high at least where something is known.
+  function drawRates(strip, lanes, top, high, wide) {
+    const count = Math.ceil(plot() / wide);
+    const spans = Array.from({ length: count }, (_, step) => [at(box.left + step * wide), at(box.left + (step + 1) * wide)]);
+    const found = lanes.map((lane) => spans.map(([from, to]) => rate(strip, lane, from, to)));
+    const most = found.flat().reduce((most, it) => Math.max(most, it.rate), 0);
+    found.forEach((rates, lane) => {
+      const y = top(lane);
+      context.fillStyle = colours.none;
+      context.fillRect(box.left, y, plot(), high);
+      context.fillStyle = patterns.unknown;
+      area(Float32Array.from(rates, (it) => (it.partial ? high : 0)), wide, y + high);
+      context.fillStyle = colours.plain;
+      area(Float32Array.from(rates, (it) => (it.known ? Math.max((it.rate / (most || 1)) * high, 1) : 0)), wide, y + high);
+    });
+    return most;
+  }
+
+  function drawCounter(counter, wide) {
+    const y = top(data.threads.length) + 6;
+    const each = box.mini ? drawRates(counter.each, data.threads.map((_, lane) => lane), (lane) => top(lane) + box.lane, box.mini, wide) : null;
+    const most = drawRates(counter.all, [0], () => y, COUNT, 1);
+    return () => {
+      const isNarrow = box.left < 100;
+      const all = amount(most, counter.unit);
+      context.fillStyle = colours.soft;
+      text(counter.name, 0, y + 14, box.left - 8);
+      text(isNarrow ? all : "0 to " + all, 0, y + 31, box.left - 8);
+      if (each !== null && !isNarrow) text("a thread: " + amount(each, counter.unit), 0, y + 48, box.left - 8);
+    };
+  }
+
   function draw() {
     waiting = false;
     context.font = "12px system-ui, sans-serif";
@@ -250,6 +332,8 @@
       drawLane(lane, wide);
     });
     drawEpisodes();
+    const counter = chosen();
+    const write = counter && drawCounter(counter, wide);
     context.fillStyle = colours.card;
     context.fillRect(0, BUSY + 4, box.left, box.height);
     data.threads.forEach((thread, lane) => {
@@ -258,6 +342,7 @@
       const words = box.left < 100 ? thread.label : thread.label + " " + thread.name;
       text(words, 0, top(lane) + box.lane / 2 + 4, box.left - 8);
     });
+    if (write) write();
     drawAxis();
     const unit = (view[1] - view[0]) / 4;
     range.textContent = moment(view[0], unit) + " to " + moment(view[1], unit);
@@ -294,7 +379,7 @@
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = Math.max(power * [1, 2, 5, 10].find((factor) => power * factor >= rough), 1);
     context.fillStyle = colours.soft;
-    const y = top(data.threads.length);
+    const y = bottom();
     for (let tick = Math.ceil(view[0] / step) * step; tick <= view[1]; tick += step) {
       const pixel = x(tick);
       context.fillRect(pixel, y, 1, 5);
@@ -349,7 +434,15 @@
     button.disabled = !episodes.length && ["worst", "last"].includes(button.dataset.act);
     button.addEventListener("click", () => acts[button.dataset.act]());
   }
+  if (chooser) {
+    chooser.addEventListener("change", anew);
+    acts.next = () => {
+      chooser.selectedIndex = (chooser.selectedIndex + 1) % chooser.options.length;
+      anew();
+    };
+  }
   const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", w: "worst", l: "last" };
+  if (chooser) keys.c = "next";
   canvas.addEventListener("keydown", (event) => {
     const act = keys[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -392,13 +485,37 @@
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
 
   function explain(event) {
-    const lane = Math.floor((event.offsetY - BUSY - 8) / (box.lane + box.gap));
+    const lane = Math.floor((event.offsetY - BUSY - 8) / box.row);
     const thread = data.threads[lane];
-    if (!thread || event.offsetX < box.left) {
+    const counter = chosen();
+    const isAll = counter && event.offsetY >= top(data.threads.length) && event.offsetY < bottom();
+    if (!(thread || isAll) || event.offsetX < box.left) {
       tip.hidden = true;
       return;
     }
     const ns = at(event.offsetX);
+    tip.textContent = (isAll ? explainAll(counter, ns) : explainThread(thread, lane, counter, ns)).join("\n");
+    tip.hidden = false;
+    const right = event.offsetX > box.width / 2;
+    const left = right ? event.offsetX - tip.offsetWidth - 12 : event.offsetX + 12;
+    tip.style.left = Math.max(left, 0) + "px";
+    tip.style.top = Math.min(event.offsetY + 12, Math.max(box.height - tip.offsetHeight, 0)) + "px";
+  }
+
+  // A counter's rate about a moment, and how far about.
+  function counted(counter, strip, lane, ns) {
+    const half = Math.max((view[1] - view[0]) / plot(), strip.step) / 2;
+    const { rate: found, known, partial } = rate(strip, lane, Math.max(ns - half, start), Math.min(ns + half, wall));
+    const words = known ? (partial ? "at least " : "") + amount(found, counter.unit) : partial ? "?" : "not counted here";
+    return [counter.name + ": " + words, half];
+  }
+
+  function explainAll(counter, ns) {
+    const [words, half] = counted(counter, counter.all, 0, ns);
+    return ["all threads", moment(ns, half) + " ± " + duration(half), words];
+  }
+
+  function explainThread(thread, lane, counter, ns) {
     const lines = [thread.label + " " + thread.name];
     const found = (data.step / (view[1] - view[0])) * plot() >= 2 && exact(lane, ns);
     if (found) {
@@ -412,12 +529,8 @@
       });
       if (lines.length === 2) lines.push("not known, or between parallel regions");
     }
-    tip.textContent = lines.join("\n");
-    tip.hidden = false;
-    const right = event.offsetX > box.width / 2;
-    const left = right ? event.offsetX - tip.offsetWidth - 12 : event.offsetX + 12;
-    tip.style.left = Math.max(left, 0) + "px";
-    tip.style.top = Math.min(event.offsetY + 12, Math.max(box.height - tip.offsetHeight, 0)) + "px";
+    if (counter && counter.each) lines.push(counted(counter, counter.each, lane, ns)[0]);
+    return lines;
   }
 
   function exact(lane, ns) {

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::{
-    MOST_ROWS, Times, bars, further, percent, scrolling, section, td_count, td_percent, td_time,
-    th, time,
+    MOST_ROWS, Times, bars, counters, further, percent, scrolling, section, td_count, td_percent,
+    td_time, th, time,
 };
 use crate::report::{Report, SiteReport, StatReport, StragglerReport};
 
@@ -99,6 +99,8 @@ fn details(report: &Report, site: &SiteReport) -> Markup {
     let release = Times::new("release, mean", threads, |it| {
         mean(it.each.release_ns.as_ref())
     });
+    let counts: Vec<_> = threads.iter().map(|it| &it.counters).collect();
+    let counted = counters::columns(report, &counts, ", sum");
     let table = html! {
         table class="sortable" {
             thead {
@@ -106,14 +108,16 @@ fn details(report: &Report, site: &SiteReport) -> Markup {
                     th scope="col" { "thread" }
                     th scope="col" { "work and idle" }
                     (work.th(false)) (idle.th(false)) (lost.th(false)) (release.th(false)) (th("last"))
+                    @for column in &counted { (column.th()) }
                 }
             }
             tbody {
-                @for it in threads.iter().take(MOST_THREADS) {
+                @for (at, it) in threads.iter().enumerate().take(MOST_THREADS) {
                     tr {
                         th scope="row" { (report.label(it.thread)) }
                         td class="wide" { (work_and_idle(site, it.work_ns, it.idle_ns)) }
                         (work.td(it)) (idle.td(it)) (lost.td(it)) (release.td(it)) (td_count(it.last))
+                        @for column in &counted { (column.td(at)) }
                     }
                 }
             }

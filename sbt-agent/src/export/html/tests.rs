@@ -19,7 +19,8 @@ fn from_report(snapshot: &Snapshot) -> String {
 /// Two threads of so many episodes.
 fn timeline(report: &mut Report, episodes: u64) -> Timeline {
     report.wall_ns = episodes * 10_000;
-    let mut timeline = Timeline::new(0, report.wall_ns, report.threads.len());
+    let mut timeline = Timeline::of(report, 0);
+    let counters = report.counters.len();
     for index in 0..episodes {
         let last_ns = index * 10_000 + 9_000;
         let seen = |thread: u32| Seen {
@@ -30,7 +31,7 @@ fn timeline(report: &mut Report, episodes: u64) -> Timeline {
             release_ns: Some(500),
             work_ns: Some(6_000),
             split: Split::default(),
-            counts: Vec::new(),
+            counts: vec![Some(u64::from(thread)); counters],
         };
         timeline.add(Episode {
             site: 0,
@@ -173,6 +174,89 @@ fn a_report_alone_has_no_timeline_and_says_so() {
 }
 
 #[test]
+fn counters_have_tables_by_site_phase_and_thread() {
+    let page = from_report(&samples::counted()).replace('\u{a0}', " ");
+    let (_, section) = page.split_once("<section id=\"counters\"").unwrap();
+    let (section, _) = section.split_once("</section>").unwrap();
+    for title in ["By site", "By phase", "By thread"] {
+        assert!(section.contains(&format!("<h3>{title}</h3>")), "{title}");
+    }
+    for column in [
+        ">page-faults, sum<",
+        ">page-faults, a phase<",
+        ">cycles (47 %), sum<",
+        ">IPC<",
+    ] {
+        assert!(section.contains(column), "{column}");
+    }
+    // The fourth thread alone faults.
+    let row = |label: &str| {
+        let (_, threads) = section.split_once("<h3>By thread</h3>").unwrap();
+        let (_, row) = threads.split_once(&format!("\">{label} ")).unwrap();
+        row.split_once("</tr>").unwrap().0.to_owned()
+    };
+    assert!(row("T0").contains("data-v=\"0\">0<"), "{}", row("T0"));
+    let faults = samples::counted().report.threads[3].counters["page-faults"].unwrap();
+    assert!(faults > 0 && row("T3").contains(&format!("data-v=\"{faults}\"")));
+    // What this machine does not count is unknown, and sorted last.
+    assert!(row("T3").contains("<td class=\"n\">?</td>"));
+    // A site's own table of threads has them, too.
+    let (_, details) = page.split_once("<details>").unwrap();
+    let (details, _) = details.split_once("</details>").unwrap();
+    assert!(details.contains(">page-faults, sum<") && details.contains(">IPC<"));
+}
+
+#[test]
+fn a_mean_of_which_a_part_is_unknown_is_unknown() {
+    let mut snapshot = samples::counted();
+    snapshot.report.counters.truncate(1);
+    let section = |snapshot: &Snapshot| {
+        let page = from_report(snapshot);
+        page.split_once("<h3>By site</h3>").unwrap().1.to_owned()
+    };
+    let unknown = "<td class=\"n\">?</td>";
+    let whole = section(&snapshot);
+    assert!(!whole.split_once("</table>").unwrap().0.contains(unknown));
+    snapshot.report.counters[0].unknown = 1;
+    let partial = section(&snapshot);
+    assert!(partial.split_once("</table>").unwrap().0.contains(unknown));
+    assert!(partial.contains("a counter could not be read at both ends"));
+}
+
+#[test]
+fn without_counters_nothing_is_said_of_them() {
+    let mut snapshot = samples::imbalanced();
+    let timeline = timeline(&mut snapshot.report, 10);
+    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    assert!(!page.contains("<section id=\"counters\""));
+    assert!(!page.contains("<select"));
+    assert!(page.contains("\"counters\":[]"));
+    assert!(!page.contains("page-faults"));
+}
+
+#[test]
+fn a_counter_is_chosen_beside_the_timeline() {
+    let mut snapshot = samples::counted();
+    let timeline = timeline(&mut snapshot.report, 10);
+    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    assert!(page.contains("<select id=\"tl-counter\"><option value=\"0\">page-faults</option>"));
+    assert!(page.contains("<label for=\"tl-counter\">"));
+    let data = page.split("id=\"tl-data\">").nth(1).unwrap();
+    let data = data.split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let counters = data["counters"].as_array().unwrap();
+    assert_eq!(counters.len(), 5);
+    assert_eq!(counters[3]["name"], "cycles (47 %)");
+    for (strip, lanes) in [("all", 1), ("each", 4)] {
+        let cells = counters[0][strip]["cells"].as_array().unwrap();
+        let whole = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.len() > 3000);
+        assert!(cells.len() == lanes && cells.iter().all(whole), "{strip}");
+    }
+    // Of a page from a report there is nothing to choose.
+    assert!(!from_report(&samples::counted()).contains("<select"));
+}
+
+#[test]
 fn a_hang_stands_on_top() {
     let page = from_report(&samples::hung());
     let hang = page.find("<section id=\"hang\"").unwrap();
@@ -244,8 +328,15 @@ fn a_million_episodes_make_no_larger_page_than_three_megabytes() {
 }
 
 #[test]
-fn many_threads_and_sites_do_neither() {
-    for mut snapshot in [samples::many_threads(), samples::many_sites()] {
+fn many_threads_sites_and_counters_do_neither() {
+    let mut many_counters = samples::counted();
+    let counters = &mut many_counters.report.counters;
+    *counters = counters.iter().cycle().take(16).cloned().collect();
+    for mut snapshot in [
+        samples::many_threads(),
+        samples::many_sites(),
+        many_counters,
+    ] {
         let timeline = timeline(&mut snapshot.report, 50_000);
         let page = written(&snapshot.report, &Told::Timeline(&timeline));
         assert!(page.len() < 3_000_000, "{}", page.len());

@@ -109,7 +109,7 @@ fn mean(it: Option<&ParallelismReport>) -> Option<f64> {
     it.map(|it| it.mean_busy)
 }
 
-fn phase_name(report: &Report, phase: &PhaseReport) -> String {
+pub fn phase_name(report: &Report, phase: &PhaseReport) -> String {
     let site = |id| {
         report
             .site(id)

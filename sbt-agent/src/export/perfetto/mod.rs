@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Doing, Episode, Known, Piece, Seen};
+use super::{Doing, Episode, Known, Piece, Seen, rates::Rates};
 use crate::{model::thread::Split, report::Report};
 
 mod busy;
@@ -22,14 +22,12 @@ mod packets;
     reason = "their names and meanings are Perfetto's, and documented there"
 )]
 mod proto;
-mod rates;
 #[cfg(test)]
 mod tests;
 mod tracks;
 
 use busy::Busy;
 use packets::{Arg, Packets, Value, count, text};
-use rates::Rates;
 use tracks::{Lanes, Tracks};
 
 /// Arrivals that are drawn, at most: of a longer run only some stretches are, evenly spread

@@ -7,7 +7,7 @@ use crate::{
     live::CounterFigure,
     report::{SiteReport, counters::CounterReport},
     screen::{
-        counters::{chosen, rounded, title},
+        counters::{chosen, rounded},
         words::{left, right, width},
     },
     views::table::{UNKNOWN, count, duration, mean, percent},
@@ -28,7 +28,7 @@ pub fn of_site(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'stat
         return Vec::new();
     };
     let names: Vec<String> = chosen(snapshot)
-        .map(|(counter, _)| title(counter))
+        .map(|(counter, _)| counter.title())
         .collect();
     let name = names.iter().map(|name| width(name)).max().unwrap_or(0);
     let room = columns.saturating_sub(1 + 3 * FIGURE);

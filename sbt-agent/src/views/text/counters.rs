@@ -71,7 +71,7 @@ pub fn of_threads(out: &mut String, report: &Report, threads: &[(u32, &Counts)],
 
 fn table(out: &mut String, report: &Report, counters: &[CounterReport], style: Style) {
     let sites = || report.sites.iter().take(MOST_ROWS);
-    let scaled = counters.iter().any(is_scaled);
+    let scaled = counters.iter().any(|counter| counter.turns_pct().is_some());
     let mut rows: Vec<String> = sites().map(name).collect();
     rows.push("all work".into());
     rows.push("with barriers".into());
@@ -111,11 +111,6 @@ fn value(counts: &Counts, name: &str) -> Option<u64> {
     counts.get(name).copied().flatten()
 }
 
-/// Whether it was counted for a part of the time only; a rounding is none.
-fn is_scaled(counter: &CounterReport) -> bool {
-    counter.counted_pct.is_some_and(|share| share < 99.5)
-}
-
 /// What follows from two of them.
 fn derived(out: &mut String, report: &Report, style: Style) {
     for site in report.sites.iter().take(MOST_ROWS) {
@@ -151,24 +146,30 @@ pub fn between(out: &mut String, report: &Report, names: &str, counts: &Counts, 
 
 /// What the sums do not have.
 fn gaps(out: &mut String, report: &Report, style: Style) {
+    for text in gap_texts(report) {
+        paragraph(out, &text, style);
+    }
+}
+
+/// A sentence for each of them.
+pub fn gap_texts(report: &Report) -> Vec<String> {
     let counted = report
         .counters
         .iter()
         .filter(|counter| counter.total.is_some());
     let most = counted.map(|counter| counter.unknown).max().unwrap_or(0);
-    if most > 0 {
-        let text = format!(
+    let unread = (most > 0).then(|| {
+        format!(
             "in {} of work of a thread a counter could not be read at both ends: not in these sums",
             super::plural(most, "interval"),
-        );
-        paragraph(out, &text, style);
-    }
-    for counter in report.counters.iter().filter(|counter| is_scaled(counter)) {
-        let share = counter.counted_pct.unwrap_or(0.0);
-        let text = format!(
+        )
+    });
+    let in_turns = report.counters.iter().filter_map(|counter| {
+        let share = counter.turns_pct()?;
+        Some(format!(
             "{} was counted for {share:.0} % of the time, in turns with others: its figures are reckoned from that",
             counter.name
-        );
-        paragraph(out, &text, style);
-    }
+        ))
+    });
+    unread.into_iter().chain(in_turns).collect()
 }

@@ -24,6 +24,7 @@ mod usage;
 mod verdicts;
 
 pub use cost::compensated;
+pub use counters::gap_texts;
 pub use diff::diff;
 pub use hang::look;
 pub use scale::{limit_text, scale, short_count};

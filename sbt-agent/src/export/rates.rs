@@ -5,9 +5,11 @@
 //! is not watched, they have counted since the thread arrived before; and work in a parallel
 //! region begins later than counting does, which goes on between the regions.
 
-use crate::{export::Episode, report::Report};
+use super::Episode;
+use crate::report::Report;
 
 /// When each thread's counters were read last.
+#[derive(Debug)]
 pub struct Rates {
     /// By thread.
     read: Vec<Option<Read>>,
@@ -16,7 +18,7 @@ pub struct Rates {
 }
 
 /// At the end of an episode.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Read {
     /// When, ns.
     at_ns: u64,
