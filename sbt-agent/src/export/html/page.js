@@ -307,14 +307,16 @@
     const y = top(data.threads.length) + 6;
     const each = box.mini ? drawRates(counter.each, data.threads.map((_, lane) => lane), (lane) => top(lane) + box.lane, box.mini, wide) : null;
     const most = drawRates(counter.all, [0], () => y, COUNT, 1);
-    return () => {
-      const isNarrow = box.left < 100;
-      const all = amount(most, counter.unit);
-      context.fillStyle = colours.soft;
-      text(counter.name, 0, y + 14, box.left - 8);
-      text(isNarrow ? all : "0 to " + all, 0, y + 31, box.left - 8);
-      if (each !== null && !isNarrow) text("a thread: " + amount(each, counter.unit), 0, y + 48, box.left - 8);
-    };
+    const to = "0 to " + amount(most, counter.unit);
+    context.fillStyle = colours.card;
+    context.fillRect(0, y, box.left, COUNT);
+    context.fillStyle = colours.soft;
+    text(counter.name, 0, y + 14, box.left - 8);
+    // On a phone there is no room for it, but beside the range.
+    if (box.left < 100) return counter.name + " " + to;
+    text(to, 0, y + 31, box.left - 8);
+    if (each !== null) text("a thread: " + amount(each, counter.unit), 0, y + 48, box.left - 8);
+    return counter.name + " " + to;
   }
 
   function draw() {
@@ -332,8 +334,6 @@
       drawLane(lane, wide);
     });
     drawEpisodes();
-    const counter = chosen();
-    const write = counter && drawCounter(counter, wide);
     context.fillStyle = colours.card;
     context.fillRect(0, BUSY + 4, box.left, box.height);
     data.threads.forEach((thread, lane) => {
@@ -342,10 +342,11 @@
       const words = box.left < 100 ? thread.label : thread.label + " " + thread.name;
       text(words, 0, top(lane) + box.lane / 2 + 4, box.left - 8);
     });
-    if (write) write();
+    const counter = chosen();
+    const scale = counter ? " · " + drawCounter(counter, wide) : "";
     drawAxis();
     const unit = (view[1] - view[0]) / 4;
-    range.textContent = moment(view[0], unit) + " to " + moment(view[1], unit);
+    range.textContent = moment(view[0], unit) + " to " + moment(view[1], unit) + scale;
   }
 
   // Where a piece of time is wide, what is known of an episode is drawn as it was.
