@@ -145,7 +145,8 @@ fn with_threads_that_wait_already() {
 fn with_rounds_without_work() {
     needs_root!();
     for option in ["--departures=on", "--departures=off"] {
-        let target = start_truth(&["threads=3", "rounds=100000"]);
+        // Long enough for an sbt that gets little of the CPUs.
+        let target = start_truth(&["threads=3", "rounds=400000"]);
         pause(50);
         let report = attach(target.pid(), &[option]).report();
         is_a_tail(&report, 3);

@@ -34,11 +34,14 @@ fn is_pages(cell: &str) -> bool {
 /// Whether one thread's row has a cell with the number of pages, and none of the others has.
 fn stands_out(screen: &str) -> bool {
     let has = |thread: &str| {
-        row(screen, thread).is_some_and(|cells| cells.iter().any(|cell| is_pages(cell)))
+        let mine = screen
+            .lines()
+            .filter(|line| line.starts_with(&format!(" {thread} ")));
+        let mut cells = mine.flat_map(|line| line.split("  "));
+        cells.any(|cell| is_pages(cell.trim()))
     };
-    ["T0", "T1", WHO, "T3"]
-        .into_iter()
-        .all(|thread| has(thread) == (thread == WHO))
+    let all = ["T0", "T1", WHO, "T3"];
+    all.into_iter().all(|thread| has(thread) == (thread == WHO))
 }
 
 /// One thread touches new pages in one of two phases: on which tab you look, it is seen.
@@ -99,14 +102,62 @@ fn columns_scroll_sideways() {
     for _ in 0..20 {
         terminal.press("\x1b[C");
     }
-    terminal.wait_for("cpu-migrations/s");
+    terminal.sees("cpu-migrations/s");
     terminal.sees_no("columns 1-");
     for _ in 0..20 {
         terminal.press("\x1b[D");
     }
-    terminal.wait_for("columns 1-");
+    terminal.sees("columns 1-");
     terminal.press("q");
     let _whatever = terminal.finish_screen();
+}
+
+/// From a program that is not counted at all to one that is, and back.
+#[test]
+fn counters_are_chosen_while_the_program_runs() {
+    needs_root!();
+    let terminal = Terminal::spawn(run_of(&[], "faults.c", &["rounds=1000000"]), (100, 30));
+    terminal.shows_screen_with("moving");
+    terminal.sees_no("page-faults");
+    terminal.press("e");
+    terminal.sees("[ ] page-faults");
+    // What there is not is there, too, with the reason.
+    terminal.press("xyzzy");
+    terminal.sees("none has this in its name");
+    terminal.press("\x1b");
+    for name in ["page-faults", "alignment-faults"] {
+        terminal.press(name);
+        terminal.sees(&format!("[ ] {name}"));
+        terminal.press(" ");
+        terminal.sees(&format!("[x] {name}"));
+        terminal.press("\x1b");
+    }
+    terminal.press("\r");
+    terminal.sees("counted from now on: alignment-faults, page-faults");
+    terminal.wait_until("the faults at one site", |screen| {
+        let screen = screen.contents();
+        let cells = |mark: &str| row(&screen, &format!("work {}", site(mark)));
+        let is_there =
+            |mark: &str| cells(mark).is_some_and(|cells| cells.iter().any(|cell| is_pages(cell)));
+        is_there("SITE faults") && !is_there("SITE calm")
+    });
+    // A perf event that nothing of this program counts is 0 and known.
+    terminal.press("2");
+    terminal.wait_until("alignment faults, of which there are none", |screen| {
+        row(&screen.contents(), "T1").is_some_and(|cells| cells.iter().any(|cell| cell == "0"))
+    });
+    terminal.press("e");
+    terminal.sees("[x] page-faults");
+    terminal.press("page-faults");
+    terminal.sees("counters with \"page-faults\"");
+    terminal.press(" \r");
+    terminal.sees("counted from now on: alignment-faults");
+    terminal.press("6");
+    terminal.sees("page-faults was chosen while the program ran: it is counted from");
+    terminal.sees("page-faults was chosen no longer: it is not counted from");
+    terminal.press("q");
+    let (_status, told) = terminal.finish_screen();
+    assert!(told.contains("COUNTERS, in the work"), "{told}");
 }
 
 /// What a thread counted before one barrier, before all, and in all its work.

@@ -4,6 +4,7 @@
 //! and without, in turns, and the median of the pairs' ratios counts.
 
 mod backends;
+mod counters;
 pub mod figures;
 mod large;
 mod peers;
@@ -65,6 +66,9 @@ pub struct Args {
     /// Only what samples cost, printed instead of written
     #[arg(long, conflicts_with = "own")]
     sampling: bool,
+    /// Only what counters cost, printed instead of written
+    #[arg(long)]
+    counters: bool,
     /// Only what recordings cost, printed instead of written
     #[arg(long)]
     recording: bool,
@@ -133,6 +137,12 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{out}");
         return Ok(());
     }
+    if args.counters {
+        out.clear();
+        counters::cost(&workspace, &sbt, args.pairs, &mut out)?;
+        println!("{out}");
+        return Ok(());
+    }
     if args.recording {
         out.clear();
         recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
@@ -160,6 +170,7 @@ pub fn run(args: &Args) -> Result<()> {
     large::programs(&workspace, &sbt, args.pairs, &mut out)?;
     states::levels(&workspace, &sbt, args.pairs, &mut out)?;
     sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
+    counters::cost(&workspace, &sbt, args.pairs, &mut out)?;
     recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
     backends::rungs(&workspace, &sbt, args.pairs, &mut out)?;
     thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;

@@ -89,7 +89,12 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
         from,
     } = room;
     let look = view.look;
-    let counted = counted(site, view, columns.saturating_sub(LEAST_UNCOUNTED), from);
+    let names = site.threads.iter();
+    let names = names.map(|row| words::width(&thread(&view.snapshot.report, row.thread)));
+    let name = names.max().unwrap_or(0).clamp("thread".len(), NAME);
+    let release = if with_release { RELEASE } else { 0 };
+    let fixed = 1 + name + 2 * FIGURE + 2 + release + LAST;
+    let counted = counted(site, view, columns.saturating_sub(fixed + LEAST_BAR), from);
     let cells = |at: usize| counted.iter().map(move |column| column.texts[at].clone());
     let mut all: Vec<Row> = site
         .threads
@@ -101,9 +106,6 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
     if rows < 2 || all.is_empty() {
         return Vec::new();
     }
-    let name = all.iter().map(|row| words::width(&row.name)).max();
-    let name = name.unwrap_or(0).clamp("thread".len(), NAME);
-    let release = if with_release { RELEASE } else { 0 };
     let counted: Vec<(String, usize)> = counted
         .into_iter()
         .map(|column| (column.title, column.width))
@@ -111,7 +113,7 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
     let last = all.iter().map(|row| 2 + words::width(&row.last)).max();
     let last = last.unwrap_or(0).max(LAST);
     let counters: usize = counted.iter().map(|(_, width)| 2 + width).sum();
-    let fixed = 1 + name + 2 * FIGURE + 2 + release + last + counters;
+    let fixed = fixed - LAST + last + counters;
     let length = |row: &Row| row.work.unwrap_or(0) + row.idle.unwrap_or(0);
     let layout = Layout {
         name,
@@ -153,8 +155,8 @@ fn counted(site: &SiteReport, view: &View, room: usize, from: usize) -> Vec<Show
     grid.shown(room, usize::MAX, from, view.look).columns
 }
 
-/// Columns that are kept for what is not counted, with a bar that can be read.
-const LEAST_UNCOUNTED: usize = 50;
+/// Columns of a bar that can be read, beside counters.
+const LEAST_BAR: usize = 8;
 
 /// Rows in which there is room to say that some are left out.
 const LEAST_WITH_GAP: usize = 3;

@@ -1,6 +1,50 @@
 //! What is pressed and clicked.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::live::Offer;
+
+#[test]
+fn counters_are_chosen_from_a_list() {
+    let mut shown = Shown::new(samples::counted(), (80, 24), LOOK);
+    assert_eq!(shown.keys("e"), [Request::Offer]);
+    assert!(shown.text().contains("looking for what this machine has"));
+    let offer = |name: &str, missing: Option<&str>| Offer {
+        name: name.into(),
+        about: String::new(),
+        missing: missing.map(str::to_owned),
+    };
+    shown.snapshot.offers = Some(Arc::new(vec![
+        offer("page-faults", None),
+        offer("LLC-loads", Some("no hardware counters")),
+        offer("minor-faults", None),
+    ]));
+    shown.draw();
+    for text in [
+        "[x] page-faults",
+        "[ ] minor-faults",
+        "not here: no hardware counters",
+    ] {
+        assert!(shown.text().contains(text), "{text}: {}", shown.text());
+    }
+    // What is not there cannot be chosen; letters look for names, also those that are keys.
+    shown.keys("llc ");
+    shown.code(KeyCode::Esc);
+    shown.keys("minor");
+    assert!(!shown.text().contains("page-faults"), "{}", shown.text());
+    shown.keys(" ");
+    shown.code(KeyCode::Esc);
+    shown.keys("page ");
+    let chosen = ["cycles", "instructions", "minor-faults", "task-clock"];
+    // Those that were chosen before and are not in the list stay as they were.
+    let mut chosen: Vec<String> = chosen.into_iter().map(String::from).collect();
+    chosen.insert(0, "LLC-loads".into());
+    assert_eq!(shown.code(KeyCode::Enter), [Request::Count(chosen)]);
+    assert!(!shown.text().contains("[x]"), "{}", shown.text());
+    shown.keys("e");
+    assert_eq!(shown.code(KeyCode::Esc), []);
+}
 
 #[test]
 fn keys_of_a_recording() {
