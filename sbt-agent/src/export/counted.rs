@@ -240,10 +240,8 @@ mod tests {
         for (counters, threads) in [(1, 4), (16, 4), (16, 4096), (1, 4096)] {
             let mut report = samples::counted().report;
             report.wall_ns = 1_000_000_000;
-            let counter = report.counters[0].clone();
-            report.counters = vec![counter; counters];
-            let thread = report.threads[0].clone();
-            report.threads = vec![thread; threads];
+            report.counters = vec![report.counters[0].clone(); counters];
+            report.threads = vec![report.threads[0].clone(); threads];
             let counted = Counted::new(&report, 0).unwrap();
             let cells = |counter: &Counter| {
                 let each: usize = counter.threads.iter().map(Vec::len).sum();
