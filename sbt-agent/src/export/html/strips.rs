@@ -62,7 +62,7 @@ impl<'a> Strips<'a> {
             @if !self.is_empty() {
                 p class="hint" {
                     "Below the threads: how fast the chosen counter grew in the work of all threads together, and below each thread in its own, all threads to one scale. "
-                    "What was counted is taken to be spread evenly over the work; nothing is counted here while a thread waits. Lines across: of some work the count is not known, and there was more than is drawn. "
+                    "What was counted is taken to be spread evenly over the work; nothing is counted here while a thread waits. Lines across: of some work the count or its time is not known, and there may have been more than is drawn. "
                     "The key c chooses the next counter."
                     @for (counter, counted) in &self.all {
                         @if counted.untimed > 0 {
