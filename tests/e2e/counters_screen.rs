@@ -4,7 +4,7 @@ use crate::{
     harness::{needs_root, number, run, sbt_with, watch_with},
     programs::{line, program},
     screen::run_of,
-    tty::Terminal,
+    tty::{CTRL_C, Terminal},
 };
 
 /// Pages that one thread touches in each round, and who.
@@ -64,6 +64,7 @@ fn a_thread_that_touches_pages_stands_out() {
             stands_out(&screen.contents()) || size == (60, 15)
         });
         terminal.press("\x1b");
+        terminal.sees("barriers, and counters");
         terminal.press("4");
         terminal.wait_until("the faults of one phase", |screen| {
             let screen = screen.contents();
@@ -84,7 +85,7 @@ fn a_thread_that_touches_pages_stands_out() {
             };
             faults(WHO) > Some(PAGES * 20) && faults("T1") < Some(PAGES)
         });
-        terminal.press("q");
+        terminal.press(CTRL_C);
         let _whatever = terminal.finish_screen();
     }
 }
@@ -108,7 +109,7 @@ fn columns_scroll_sideways() {
         terminal.press("\x1b[D");
     }
     terminal.sees("columns 1-");
-    terminal.press("q");
+    terminal.press(CTRL_C);
     let _whatever = terminal.finish_screen();
 }
 
@@ -124,13 +125,18 @@ fn counters_are_chosen_while_the_program_runs() {
     // What there is not is there, too, with the reason.
     terminal.press("xyzzy");
     terminal.sees("none has this in its name");
-    terminal.press("\x1b");
+    // What follows an escape at once would be one key with it.
+    let escape = |text: &str| {
+        terminal.press("\x1b");
+        terminal.sees_no(&format!("with \"{text}\""));
+    };
+    escape("xyzzy");
     for name in ["page-faults", "alignment-faults"] {
         terminal.press(name);
         terminal.sees(&format!("[ ] {name}"));
         terminal.press(" ");
         terminal.sees(&format!("[x] {name}"));
-        terminal.press("\x1b");
+        escape(name);
     }
     terminal.press("\r");
     terminal.sees("counted from now on: alignment-faults, page-faults");
@@ -155,7 +161,7 @@ fn counters_are_chosen_while_the_program_runs() {
     terminal.press("6");
     terminal.sees("page-faults was chosen while the program ran: it is counted from");
     terminal.sees("page-faults was chosen no longer: it is not counted from");
-    terminal.press("q");
+    terminal.press(CTRL_C);
     let (_status, told) = terminal.finish_screen();
     assert!(told.contains("COUNTERS, in the work"), "{told}");
 }

@@ -92,6 +92,24 @@ pub struct Fitting {
 }
 
 impl Fitting {
+    /// The titles as one line, and a line for each of some rows.
+    pub fn lines(&self, rows: &[usize], look: Look) -> (String, Vec<String>) {
+        let line = |f: &dyn Fn(&Shown) -> String| {
+            let cells: Vec<String> = self.columns.iter().map(f).collect();
+            format!(" {}", cells.join("  "))
+        };
+        let rows = rows.iter().map(|row| {
+            line(&|column| {
+                let text = column.texts.get(*row).map_or("", String::as_str);
+                column.pad(text, look)
+            })
+        });
+        (
+            line(&|column| column.pad(&column.title, look)),
+            rows.collect(),
+        )
+    }
+
     /// How many of the columns that scroll are not in sight.
     pub fn hidden(&self) -> usize {
         self.scrolling - self.scrolled.len()

@@ -156,7 +156,7 @@ fn counted(site: &SiteReport, view: &View, room: usize, from: usize) -> Vec<Show
 }
 
 /// Columns of a bar that can be read, beside counters.
-const LEAST_BAR: usize = 8;
+const LEAST_BAR: usize = 4;
 
 /// Rows in which there is room to say that some are left out.
 const LEAST_WITH_GAP: usize = 3;

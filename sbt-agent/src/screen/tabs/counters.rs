@@ -5,22 +5,31 @@ use ratatui::text::Line;
 use super::View;
 use crate::{
     live::CounterFigure,
-    report::{SiteReport, counters::CounterReport},
+    report::{
+        SiteReport,
+        counters::{CounterReport, Counts},
+    },
     screen::{
-        counters::{chosen, rounded},
-        words::{left, right, width},
+        counters::{self, chosen, rounded},
+        grid::{Cells, Grid},
+        words::{left, right, thread, width},
     },
     views::table::{UNKNOWN, count, duration, mean, percent},
 };
 
 /// Columns of a figure.
-const FIGURE: usize = 14;
+const FIGURE: usize = 12;
 /// Columns of a name at the most.
 const NAME: usize = 30;
 
 /// A heading, and a line for each counter: all of it, the mean of a phase, how much comes a
-/// second; then what follows from several. Nothing if nothing is counted.
-pub fn of_site(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
+/// second; then what follows from several, and what each thread counted, of the counters from
+/// the number `from` on. Nothing if nothing is counted.
+pub fn of_site(
+    site: &SiteReport,
+    view: &View,
+    (columns, from): (usize, usize),
+) -> Vec<Line<'static>> {
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;
     let at = report.sites.iter().position(|other| other.id == site.id);
@@ -54,6 +63,34 @@ pub fn of_site(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'stat
     for figure in &site.derived {
         lines.push(Line::raw(format!(" {} {}", figure.name, figure.text())));
     }
+    lines.extend(of_threads(site, at, view, (columns, from)));
+    lines
+}
+
+/// A row for each thread of a site, which has this place in the report: the mean of a phase.
+/// `from`: the first of the counters that are shown.
+fn of_threads(
+    site: &SiteReport,
+    at: usize,
+    view: &View,
+    (columns, from): (usize, usize),
+) -> Vec<Line<'static>> {
+    let (snapshot, look) = (view.snapshot, view.look);
+    let names = site.threads.iter();
+    let names = names.map(|row| thread(&snapshot.report, row.thread));
+    let counts: Vec<&Counts> = site.threads.iter().map(|row| &row.counters).collect();
+    let mut grid = Grid::default();
+    grid.column("thread", 0, Cells::Label(names.collect()));
+    counters::of_threads(&mut grid, snapshot, at, &counts);
+    let fitting = grid.shown(columns.saturating_sub(1), usize::MAX, from, look);
+    let rows: Vec<usize> = (0..site.threads.len()).collect();
+    let (titles, rows) = fitting.lines(&rows, look);
+    let mut lines = vec![
+        Line::default(),
+        Line::styled(" counters of each thread, means of a phase", look.title()),
+        Line::styled(titles, look.dim()),
+    ];
+    lines.extend(rows.into_iter().map(Line::raw));
     lines
 }
 

@@ -75,22 +75,12 @@ fn lines(title: &str, grid: &Grid, order: &[usize], across: &mut Sideways) -> Ve
     let fitting = grid.shown(room, usize::MAX, across.from, look);
     across.hidden = across.hidden.max(fitting.hidden());
     across.start = across.start.max(fitting.scrolled.start);
-    let shown = fitting.columns;
-    let row = |f: &dyn Fn(&crate::screen::grid::Shown) -> String| {
-        let cells: Vec<String> = shown.iter().map(f).collect();
-        format!(" {}", cells.join("  "))
-    };
+    let (titles, rows) = fitting.lines(order, look);
     let mut lines = vec![
         Line::styled(format!(" {title}"), look.title()),
-        Line::styled(row(&|column| column.pad(&column.title, look)), look.dim()),
+        Line::styled(titles, look.dim()),
     ];
-    for index in order {
-        let text = row(&|column| {
-            let text = column.texts.get(*index).map_or("", String::as_str);
-            column.pad(text, look)
-        });
-        lines.push(Line::raw(text));
-    }
+    lines.extend(rows.into_iter().map(Line::raw));
     lines.push(Line::default());
     lines
 }

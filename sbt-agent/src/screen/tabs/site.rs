@@ -99,7 +99,7 @@ pub fn full(site: &SiteReport, view: &View, columns: usize, from: usize) -> Vec<
         from,
     };
     first.extend(arrivals::lines(site, view, room));
-    first.extend(counters::of_site(site, view, each));
+    first.extend(counters::of_site(site, view, (each, from)));
     first.push(Line::default());
     first.push(heading("who comes last"));
     first.extend(ledger(site, view, each));
