@@ -114,7 +114,7 @@ fn detaching_in_the_middle_raises_no_alarm() {
     assert!(!finished.stderr.contains("not completed"), "{finished}");
     let report = attach(target.pid(), &["--duration=300ms"]).report();
     for open in report.list("unfinished") {
-        assert!(number(open, "waiting_ns") > 0, "{open:#}");
+        // 0 of a thread whose arrival was the last that was seen.
         assert!(
             number(open, "idle_ns") >= number(open, "waiting_ns"),
             "{open:#}"

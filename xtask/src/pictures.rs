@@ -48,13 +48,20 @@ const WATER: &str = "demo water --scale 40";
 /// Long enough to fill a page, not too large for one.
 const SIZE: (u16, u16) = (100, 30);
 
-const RUNS: [Run; 7] = [
+const RUNS: [Run; 8] = [
     Run {
         name: "tabs",
         size: SIZE,
         arguments: "demo water --scale 40 --watch reduce_forces",
         environment: None,
         play: scenes::tabs,
+    },
+    Run {
+        name: "counters",
+        size: (80, 24),
+        arguments: "run -e page-faults,context-switches -- ./faults rounds=100000",
+        environment: None,
+        play: scenes::counters,
     },
     Run {
         name: "gap",
@@ -114,6 +121,10 @@ pub fn run(args: &Args) -> Result<()> {
     let sbt = machine::release_build(&workspace)?;
     let folder = workspace.root.join("docs/screen");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let faults = workspace.target.join("faults");
+    let mut compiler = process::command("cc");
+    compiler.args(["-O1", "-g", "-pthread", "-o"]).arg(&faults);
+    process::run(compiler.arg(workspace.root.join("tests/programs/faults.c")))?;
     for run in wanted {
         if !args.busy {
             wait_for_quiet()?;

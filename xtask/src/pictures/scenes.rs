@@ -12,6 +12,14 @@ pub fn barriers(stage: &mut Stage, name: &str, title: &str) -> Result<()> {
     stage.save(name, title, &screen)
 }
 
+/// The first tab of a program that mostly sleeps, when its figures are steady.
+pub fn counters(stage: &mut Stage) -> Result<()> {
+    let is_old = |screen: &Screen| seconds(screen).is_some_and(|seconds| seconds >= STEADY);
+    let screen = stage.tty.wait_for("steady state", is_old)?;
+    let title = "Counters: one thread touches new pages in one phase";
+    stage.save("counters", title, &screen)
+}
+
 /// Seconds after which the figures are no longer those of the start.
 const STEADY: u32 = 8;
 

@@ -14,7 +14,7 @@ use crate::{
         grid::{Cells, Grid},
         words::{left, right, thread, width},
     },
-    views::table::{UNKNOWN, count, duration, mean, percent},
+    views::table::{count, duration, mean, percent},
 };
 
 /// Columns of a figure.
@@ -105,6 +105,9 @@ fn cells(counter: &CounterReport, figure: CounterFigure, view: &View) -> [String
             percent(share),
         ];
     }
-    let sum = figure.sum.map_or_else(|| UNKNOWN.into(), count);
+    let sum = match figure.sum {
+        Some(sum @ 0..100_000_000) => count(sum),
+        sum => mean(sum.map(|sum| sum as f64)),
+    };
     [sum, mean(figure.per_phase), mean(rate)]
 }
