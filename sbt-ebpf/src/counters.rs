@@ -100,7 +100,7 @@ fn tell_sums(tid: u32, seq: u32, counted: &Counted) {
             let switches = stable(&raw const counted.switches);
             read(used, &mut room.events);
             for at in 0..MAX_EVENTS {
-                if at >= used {
+                if at >= config!(events) as usize {
                     break;
                 }
                 room.events[at] = plus(counted.sums[at], room.events[at], counted.noted[at]);
@@ -138,18 +138,21 @@ fn plus(sum: Reading, now: Reading, noted: Reading) -> Reading {
     }
 }
 
-/// Reads the first events of this CPU, as many as are used; what there is none of becomes 0.
+/// Reads this CPU's events, of which so many are used; what there is none of becomes 0.
+///
+/// All that there is room for are read: a loop up to a number that the verifier does not know
+/// would have it look at every program ten times as long.
 #[inline(always)]
 fn read(used: usize, into: &mut [Reading; MAX_EVENTS]) {
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    *into = [Reading {
-        value: 0,
-        enabled_ns: 0,
-        running_ns: 0,
-    }; MAX_EVENTS];
     for at in 0..MAX_EVENTS {
-        if at >= used {
-            break;
+        if at >= config!(events) as usize {
+            into[at] = Reading {
+                value: 0,
+                enabled_ns: 0,
+                running_ns: 0,
+            };
+            continue;
         }
         let index = at as u32 * config!(cpus) + cpu;
         // SAFETY: the buffer has the layout and the length of what is written.
@@ -162,8 +165,10 @@ fn read(used: usize, into: &mut [Reading; MAX_EVENTS]) {
             )
         };
         if failed != 0 {
+            // All ones if it is used, else 0; without a branch.
+            let is_used = (at as i64).wrapping_sub(used as i64) >> 63;
             into[at] = Reading {
-                value: UNKNOWN,
+                value: UNKNOWN & is_used as u64,
                 enabled_ns: 0,
                 running_ns: 0,
             };
@@ -232,19 +237,18 @@ pub fn switch(ctx: RawTracePointContext) -> i32 {
     let Some(now) = scratch::<[Reading; MAX_EVENTS]>(&SWITCHED) else {
         return 0;
     };
-    let used = thread::events();
-    read(used, now);
+    read(thread::events(), now);
     if leaves {
-        leave(task.tid(), used, now);
+        leave(task.tid(), now);
     }
     if comes {
-        come(number(config!(pid)), used, now);
+        come(number(config!(pid)), now);
     }
     0
 }
 
 #[inline(always)]
-fn leave(tid: u32, used: usize, now: &[Reading; MAX_EVENTS]) {
+fn leave(tid: u32, now: &[Reading; MAX_EVENTS]) {
     let Some(counted) = of(tid) else {
         // It ran when counting began.
         begin(tid, false, now);
@@ -252,7 +256,7 @@ fn leave(tid: u32, used: usize, now: &[Reading; MAX_EVENTS]) {
     };
     counted.switches = counted.switches.wrapping_add(1);
     for at in 0..MAX_EVENTS {
-        if at >= used {
+        if at >= config!(events) as usize {
             break;
         }
         counted.sums[at] = plus(counted.sums[at], now[at], counted.noted[at]);
@@ -262,14 +266,14 @@ fn leave(tid: u32, used: usize, now: &[Reading; MAX_EVENTS]) {
 }
 
 #[inline(always)]
-fn come(tid: u32, used: usize, now: &[Reading; MAX_EVENTS]) {
+fn come(tid: u32, now: &[Reading; MAX_EVENTS]) {
     let Some(counted) = of(tid) else {
         begin(tid, true, now);
         return;
     };
     counted.switches = counted.switches.wrapping_add(1);
     for at in 0..MAX_EVENTS {
-        if at >= used {
+        if at >= config!(events) as usize {
             break;
         }
         counted.noted[at] = now[at];
