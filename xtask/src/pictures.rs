@@ -27,6 +27,9 @@ pub struct Args {
     /// Only the pictures of this run; `cargo xtask pictures --only list` names them
     #[arg(long)]
     only: Option<String>,
+    /// A binary that was built before, instead of a release build
+    #[arg(long, value_name = "FILE")]
+    sbt: Option<PathBuf>,
     /// Take pictures also while others use the CPUs; without it they are waited for
     #[arg(long)]
     busy: bool,
@@ -118,7 +121,10 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("there are: {}", names.join(", "));
     }
     let workspace = Workspace::locate()?;
-    let sbt = machine::release_build(&workspace)?;
+    let sbt = match &args.sbt {
+        Some(file) => std::path::absolute(file)?,
+        None => machine::release_build(&workspace)?,
+    };
     let folder = workspace.root.join("docs/screen");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let faults = workspace.target.join("faults");
