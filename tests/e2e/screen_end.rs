@@ -103,8 +103,13 @@ fn the_time_is_that_of_the_program() {
     let first = || terminal.look(|screen| screen.rows(0, 80).next().unwrap_or_default());
     let said = first();
     // The rest of the frame in which the end stood may still be on its way.
-    pause(1000);
-    let (frame, written) = (terminal.contents(), terminal.written());
+    let rests = || {
+        let written = terminal.written();
+        pause(500);
+        (terminal.written() == written).then_some(written)
+    };
+    let written = eventually(LIMIT, rests).expect("the screen comes to rest");
+    let frame = terminal.contents();
     pause(2500);
     // Nothing is drawn where nothing happens.
     assert_eq!(terminal.written(), written, "{}", terminal.contents());
