@@ -101,14 +101,8 @@ fn the_time_is_that_of_the_program() {
     let terminal = ended(&["--tui", "--json", "--output", json]);
     let until_then = begin.elapsed();
     let first = || terminal.look(|screen| screen.rows(0, 80).next().unwrap_or_default());
+    let written = terminal.rests();
     let said = first();
-    // The rest of the frame in which the end stood may still be on its way.
-    let rests = || {
-        let written = terminal.written();
-        pause(500);
-        (terminal.written() == written).then_some(written)
-    };
-    let written = eventually(LIMIT, rests).expect("the screen comes to rest");
     let frame = terminal.contents();
     pause(2500);
     // Nothing is drawn where nothing happens.
@@ -245,6 +239,7 @@ fn ctrl_z_stops_and_fg_shows_the_end_again() {
     terminal.press("end 4\r");
     terminal.shows_screen_with("program ended, status 4, ");
     let time = |screen: &vt100::Screen| screen.rows(0, 80).next().unwrap_or_default();
+    terminal.rests();
     let before = terminal.look(time);
     for _ in 0..2 {
         stop(&terminal);

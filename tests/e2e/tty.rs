@@ -186,6 +186,18 @@ impl Terminal {
         assert!(found.is_some(), "never {what}:\n{}", self.contents());
     }
 
+    /// Waits until no more is written: a text that is to be seen may be the first half of a
+    /// frame. How many bytes were written by then.
+    #[track_caller]
+    pub fn rests(&self) -> usize {
+        let at_rest = || {
+            let written = self.written();
+            pause(500);
+            (self.written() == written).then_some(written)
+        };
+        eventually(LIMIT, at_rest).expect("the screen comes to rest")
+    }
+
     /// Waits until a text is to be seen.
     #[track_caller]
     pub fn sees(&self, text: &str) {
