@@ -102,13 +102,13 @@ pub struct CounterFigures {
     pub is_chosen: bool,
     /// Of the work of all threads before the barriers of `report.sites`.
     pub sites: Vec<CounterFigure>,
-    /// The same of each thread of `report.sites[].threads`.
+    /// Of the work of each thread of `report.sites[].threads`.
     pub site_threads: Vec<Vec<CounterFigure>>,
     /// Of all work of `report.threads`.
     pub threads: Vec<CounterFigure>,
     /// Of the work of all threads in `report.phases`.
     pub phases: Vec<CounterFigure>,
-    /// The same in `report.conceptual_phases`.
+    /// Of the work of all threads in `report.conceptual_phases`.
     pub conceptual: Vec<CounterFigure>,
     /// Of what threads did in `report.intervals`; its phase is one way of one thread.
     pub intervals: Vec<CounterFigure>,

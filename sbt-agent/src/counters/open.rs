@@ -49,7 +49,7 @@ pub struct Opened {
     pub plan: Plan,
     /// By event: CPUs with what counts there; not before [`Opened::enable`].
     pub events: Vec<Vec<OnCpu>>,
-    /// What they are called.
+    /// The names of the counters of `events`, in the same order.
     names: Vec<String>,
     /// Why some cannot be counted, a line each.
     pub notes: Vec<String>,
@@ -111,7 +111,7 @@ impl Opened {
     /// Lets the events count that are wanted, and the others stand still.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// The kernel's, of the system call.
     pub fn enable(&mut self) -> io::Result<()> {
         for (at, on_cpus) in self.events.iter_mut().enumerate() {
             let mut sources = self.plan.0.iter().map(|(_, source)| source);

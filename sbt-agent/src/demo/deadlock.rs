@@ -22,9 +22,9 @@ const ROUNDS: usize = 400;
 const MISSING: usize = 50;
 /// How long it hangs: long enough for a monitor to find out, on a loaded machine too.
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
-/// The same at the least, where it hangs for a part of a time.
+/// For how long the program hangs at least, where it hangs for a part of a given time.
 const STUCK_AT_LEAST: Duration = Duration::from_secs(6);
-/// The same where somebody reads what a monitor has found.
+/// For how long the program hangs where a user looks at the live screen meanwhile.
 const PATIENT_LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(250);
 

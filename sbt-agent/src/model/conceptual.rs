@@ -40,6 +40,8 @@ pub struct Sums {
     pub work_ns: u64,
     /// Work and idle time inside by [`super::thread::ThreadId`], ns.
     pub threads: Vec<(u64, u64)>,
+    /// Intervals of work inside, of all threads together.
+    pub intervals: u64,
     /// What counters said of that work, of all threads,
     pub counts: counts::Sums,
     /// and of each, in the same order.
@@ -60,6 +62,7 @@ impl Sums {
                 self.thread_counts
                     .resize(index + 1, counts::Sums::default());
             }
+            self.intervals += member.intervals;
             self.counts.merge(&member.counts);
             self.thread_counts[index].merge(&member.counts);
             let (work_ns, idle_ns) = &mut self.threads[index];
@@ -91,6 +94,7 @@ struct Member {
     row: ThreadId,
     work_ns: u64,
     idle_ns: u64,
+    intervals: u64,
     counts: counts::Sums,
     progress: Progress,
 }
@@ -181,6 +185,7 @@ impl Spans {
         let work_ns = part.work_ns.unwrap_or(0);
         member.work_ns = member.work_ns.saturating_add(work_ns);
         member.idle_ns = member.idle_ns.saturating_add(part.idle_ns);
+        member.intervals += 1;
         member.progress.add(part);
     }
 
@@ -235,6 +240,7 @@ impl Spans {
                 row: part.row,
                 work_ns: 0,
                 idle_ns: 0,
+                intervals: 0,
                 counts: counts::Sums::default(),
                 progress: Progress::default(),
             });
@@ -425,6 +431,8 @@ mod tests {
             ((39, 15), (21, 9), (36, 12))
         );
         assert_eq!(all.all()[0].done.threads, [(0, 0), (39, 15)]);
+        assert_eq!(all.all()[0].done.intervals, 6);
+        assert_eq!(all.all()[1].done.intervals, 3);
         assert!(!all.all()[0].is_unfinished());
         assert!(all.all()[2].is_unfinished());
     }

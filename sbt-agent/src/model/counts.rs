@@ -122,7 +122,7 @@ impl Sums {
         }
     }
 
-    /// Those of all counters, in their order.
+    /// The sums of all counters, in their order.
     pub fn all(&self) -> impl Iterator<Item = Sum> {
         self.0.iter().copied()
     }

@@ -30,7 +30,7 @@ pub struct Interval {
     pub threads: FxHashMap<ThreadId, OfThread>,
 }
 
-/// The same of one thread.
+/// An [`Interval`] of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfThread {
     /// How often.

@@ -124,7 +124,7 @@ pub fn derived(counts: &Counts) -> Vec<DerivedReport> {
 }
 
 impl DerivedReport {
-    /// Its value as text.
+    /// The value as text: `12.5 %` of a rate, `1.50` else.
     pub fn text(&self) -> String {
         if self.name.ends_with(RATE) {
             format!("{:.1} %", self.value)

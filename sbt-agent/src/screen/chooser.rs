@@ -27,9 +27,9 @@ const NAME: usize = 34;
 /// What becomes of it after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It stays open.
+    /// The list stays open.
     Stay,
-    /// It is closed, and this is to be done.
+    /// The list is closed, and this is to be done.
     Close(Option<Request>),
 }
 

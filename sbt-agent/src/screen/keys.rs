@@ -70,7 +70,7 @@ pub enum Action {
     Suspend,
     /// The program gets the keyboard.
     Type,
-    /// Choose counters.
+    /// Open the list of counters to choose from.
     Counters,
 }
 

@@ -195,7 +195,7 @@ impl List {
         self.chosen = self.order.get(to.min(last)).copied();
     }
 
-    /// Scrolls sideways.
+    /// Scrolls by one of the columns of counters.
     pub fn scroll(&mut self, to: Move) {
         match to {
             Move::Left => self.across = self.across.saturating_sub(1),

@@ -109,7 +109,9 @@ pub fn figures(
                     let key = (row.from.map(SiteId), SiteId(row.to));
                     let phase = model.sites().phases.get(&key);
                     let sum = phase.map_or_else(Sum::default, |phase| phase.counts.of(counter));
-                    figure(RowKey::Phase(key.0, key.1), sum, of_all(sum, row.episodes))
+                    let intervals = phase.map_or(0, |phase| phase.work.count());
+                    let per_phase = of_all(sum, intervals, row.episodes);
+                    figure(RowKey::Phase(key.0, key.1), sum, per_phase)
                 })
                 .collect(),
             conceptual: model
@@ -119,11 +121,8 @@ pub fn figures(
                 .enumerate()
                 .map(|(at, spans)| {
                     let sum = spans.done.counts.of(counter);
-                    figure(
-                        RowKey::Conceptual(at),
-                        sum,
-                        of_all(sum, spans.done.time.count()),
-                    )
+                    let per_phase = of_all(sum, spans.done.intervals, spans.done.time.count());
+                    figure(RowKey::Conceptual(at), sum, per_phase)
                 })
                 .collect(),
             intervals: report
@@ -152,10 +151,10 @@ fn mean(sum: Sum) -> Option<f64> {
     sum.get().map(|value| value as f64 / sum.known() as f64)
 }
 
-/// The mean of an interval, as often as there were intervals in a phase.
-fn of_all(sum: Sum, phases: u64) -> Option<f64> {
-    let intervals = (sum.known() + sum.unknown()) as f64 / phases as f64;
-    mean(sum).map(|mean| mean * intervals)
+/// The mean of an interval, as often as there were intervals in a phase. `intervals`: in all
+/// phases, also those before the counter was chosen, of which `sum` knows nothing.
+fn of_all(sum: Sum, intervals: u64, phases: u64) -> Option<f64> {
+    mean(sum).map(|mean| mean * intervals as f64 / phases as f64)
 }
 
 /// Each thread's mean, as often as it took part: what is not known of some intervals is taken
@@ -169,7 +168,7 @@ fn of_site(site: &Site, counter: usize) -> Option<f64> {
     let all = site.counts.of(counter);
     if apart < all.known() {
         // Not all threads are kept apart.
-        return of_all(all, site.episodes);
+        return of_all(all, site.work.count(), site.episodes);
     }
     let sum: Option<f64> = parts()
         .map(|thread| Some(mean(thread.counts.of(counter))? * thread.episodes as f64))
@@ -190,4 +189,24 @@ fn of_threads(site: &Site, order: &Order, counter: usize) -> Vec<CounterFigure> 
         .into_iter()
         .map(|(_, thread)| figure(thread.counts.of(counter)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Count;
+
+    #[test]
+    fn a_counter_that_was_chosen_late_has_the_means_of_the_phases_since() {
+        let mut sums = Sums::default();
+        // 4 threads that count 10 each, in the last 2 of 6 phases.
+        for _ in 0..8 {
+            sums.add(&[Some(Count {
+                value: 10,
+                ..Count::default()
+            })]);
+        }
+        assert_eq!(of_all(sums.of(0), 24, 6), Some(40.0));
+        assert_eq!(of_all(sums.of(1), 24, 6), None);
+    }
 }

@@ -49,7 +49,7 @@ impl Ring {
     /// the user may lock.
     ///
     /// # Errors
-    /// Those of the kernel: an ordinary user may not lock as much.
+    /// The kernel's: an ordinary user may not lock as much.
     pub fn new(event: &Builder<'_>, sizes: impl IntoIterator<Item = usize>) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::InvalidInput);
         for bytes in sizes {
@@ -74,7 +74,7 @@ impl Ring {
     /// Has another event of the same CPU write into this ring as well.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// The kernel's, of the system call.
     pub fn admit(&self, event: &Counter) -> io::Result<()> {
         // SAFETY: this request takes a descriptor, and both are open.
         let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, self.descriptor()) };
@@ -125,7 +125,7 @@ pub struct Sample<'a> {
     pub of: Option<(u32, u32)>,
     /// When, by the clock of the event, ns.
     pub time_ns: Option<u64>,
-    /// Which event.
+    /// The number of the event that took the sample.
     pub event: Option<u64>,
     /// Of how many bits the registers are; none of a thread of the kernel.
     pub abi: SampleRegsAbi,

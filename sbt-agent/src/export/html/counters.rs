@@ -24,7 +24,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Its title.
+    /// The title of the column.
     pub fn th(&self) -> Markup {
         html! {
             th scope="col" class="n" {
@@ -34,7 +34,7 @@ impl Column {
         }
     }
 
-    /// Its cell in a row.
+    /// The cell of the column in a row.
     pub fn td(&self, row: usize) -> Markup {
         match self.cells.get(row) {
             Some((shown, value)) => td(&unbroken(shown), *value),

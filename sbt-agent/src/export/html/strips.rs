@@ -24,7 +24,7 @@ pub struct Strips<'a> {
 }
 
 impl<'a> Strips<'a> {
-    /// Those of a report and its timeline.
+    /// The strips of a report and its timeline.
     pub fn new(report: &'a Report, timeline: &'a Timeline) -> Self {
         let counted = timeline.counted.as_ref();
         let counters = counted.map_or(&[][..], |counted| &counted.counters);

@@ -37,7 +37,7 @@ fn counters_are_chosen_from_a_list() {
     shown.code(KeyCode::Esc);
     shown.keys("page ");
     let chosen = ["cycles", "instructions", "minor-faults", "task-clock"];
-    // Those that were chosen before and are not in the list stay as they were.
+    // Counters that were chosen before and are not in the list stay chosen.
     let mut chosen: Vec<String> = chosen.into_iter().map(String::from).collect();
     chosen.insert(0, "LLC-loads".into());
     assert_eq!(shown.code(KeyCode::Enter), [Request::Count(chosen)]);

@@ -13,7 +13,7 @@ use crate::target::trace::{Registers, no_registers};
 fn a_source_that_was_never_started_ends() {
     let (read, write) = io::pipe().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // It ends when all is written, or when nobody can read any more.
+    // The source ends when all is written, or when nobody can read any more.
     let child = Command::new("head")
         .args(["-c", "10000000", "/dev/zero"])
         .stdin(OwnedFd::from(theirs))

@@ -42,7 +42,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// The same with nothing known yet.
+    /// With nothing known yet of what the kernel tells.
     pub(super) const fn anew(self) -> Self {
         Self {
             unannounced: 0,
