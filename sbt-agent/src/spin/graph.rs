@@ -1,5 +1,6 @@
 //! A function's instructions, which may follow which, and its loops.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
@@ -37,6 +38,8 @@ pub struct Node {
 pub struct Graph {
     pub nodes: Vec<Node>,
     before: Vec<Vec<usize>>,
+    /// The loop of each jump back.
+    ways_round: OnceCell<Vec<Loop>>,
 }
 
 /// A loop.
@@ -113,7 +116,11 @@ impl Graph {
                 before[after].push(index);
             }
         }
-        Self { nodes, before }
+        Self {
+            nodes,
+            before,
+            ways_round: OnceCell::new(),
+        }
     }
 
     /// The instruction that an address is in.
@@ -125,45 +132,57 @@ impl Graph {
 
     /// The loops that an instruction is in, the smallest first.
     pub fn loops_of(&self, inside: usize) -> Vec<Loop> {
+        let ways = self.ways_round.get_or_init(|| {
+            let all = 0..self.nodes.len();
+            all.flat_map(|from| self.ways_from(from)).collect()
+        });
         let mut loops: Vec<Loop> = Vec::new();
-        for (from, node) in self.nodes.iter().enumerate() {
-            for &head in node.after.iter().filter(|head| **head <= from) {
-                let back = self.reached(from, Some(head), |index| &self.before[index]);
-                if !back[inside] {
-                    continue;
-                }
-                let nodes = self.between(&back, head, from);
-                if nodes.contains(&inside) {
-                    add(&mut loops, head, nodes);
-                }
-            }
+        for way in ways.iter().filter(|way| way.nodes.contains(&inside)) {
+            add(&mut loops, way.head, &way.nodes);
         }
         loops.sort_by_key(|it| it.nodes.len());
         loops
+    }
+
+    /// The loop that begins with an instruction.
+    pub fn loop_from(&self, head: usize) -> Option<Loop> {
+        let back = self.before[head].iter().filter(|from| head <= **from);
+        let mut loops: Vec<Loop> = Vec::new();
+        for &from in back {
+            add(&mut loops, head, &self.way_round(head, from));
+        }
+        loops.pop()
+    }
+
+    /// The loops that are closed by jumps back of an instruction.
+    fn ways_from(&self, from: usize) -> impl Iterator<Item = Loop> {
+        let heads = self.nodes[from].after.iter();
+        let heads = heads.filter(move |head| **head <= from);
+        heads.map(move |&head| Loop {
+            head,
+            nodes: self.way_round(head, from),
+        })
     }
 
     /// All loops that lie inside of some instructions, these as a whole included.
     pub fn loops_within(&self, all: &BTreeSet<usize>) -> Vec<Loop> {
         let mut loops: Vec<Loop> = Vec::new();
         for &from in all {
-            let heads = self.nodes[from].after.iter();
-            for &head in heads.filter(|head| **head <= from && all.contains(head)) {
-                let back = self.reached(from, Some(head), |index| &self.before[index]);
-                let nodes = self.between(&back, head, from);
-                if nodes.is_subset(all) {
-                    add(&mut loops, head, nodes);
-                }
+            let ways = self.ways_from(from);
+            for way in ways.filter(|way| way.nodes.is_subset(all)) {
+                add(&mut loops, way.head, &way.nodes);
             }
         }
         loops
     }
 
-    /// The instructions from which `back` says that the loop's end can be reached,
-    /// and which can be reached from its head.
-    fn between(&self, back: &[bool], head: usize, from: usize) -> BTreeSet<usize> {
+    /// The instructions between a loop's head and the jump back to it: those that can be reached
+    /// from the one and from which the other can be reached.
+    fn way_round(&self, head: usize, from: usize) -> BTreeSet<usize> {
+        let back = self.reached(from, Some(head), |index| &self.before[index]);
         let forth = self.reached(head, Some(from), |index| &self.nodes[index].after);
-        let both = back.iter().zip(&forth).enumerate();
-        both.filter(|(_, (back, forth))| **back && **forth)
+        let both = back.into_iter().zip(forth).enumerate();
+        both.filter(|(_, (back, forth))| *back && *forth)
             .map(|(index, _)| index)
             .collect()
     }
@@ -213,9 +232,12 @@ impl Graph {
 }
 
 /// Ways round that begin at one place are one loop.
-fn add(loops: &mut Vec<Loop>, head: usize, nodes: BTreeSet<usize>) {
+fn add(loops: &mut Vec<Loop>, head: usize, nodes: &BTreeSet<usize>) {
     match loops.iter_mut().find(|known| known.head == head) {
         Some(known) => known.nodes.extend(nodes),
-        None => loops.push(Loop { head, nodes }),
+        None => loops.push(Loop {
+            head,
+            nodes: nodes.clone(),
+        }),
     }
 }

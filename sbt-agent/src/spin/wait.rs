@@ -157,13 +157,12 @@ pub fn works(code: &[u8], start: u64, (head, end): (u64, u64)) -> bool {
     let Some(head) = graph.find(head) else {
         return false;
     };
-    let mut loops = graph.loops_of(head).into_iter();
-    loops.any(|it| {
+    graph.loop_from(head).is_some_and(|it| {
         let does = |index: &usize| {
             let effect = &graph.nodes[*index].effect;
             effect.is_work || effect.store.is_some()
         };
-        it.head == head && (it.nodes.iter().any(does) || graph.carried(&it) & !FLAGS != 0)
+        it.nodes.iter().any(does) || graph.carried(&it) & !FLAGS != 0
     })
 }
 

@@ -21,9 +21,6 @@ use super::{
     files::ProbedFile,
 };
 
-/// More return addresses than this are not walked from.
-const MAX_WALKED: usize = 1024;
-
 /// How many calls are looked at to find them.
 const MAX_VISITED: usize = 1 << 16;
 
@@ -221,8 +218,13 @@ impl Callers {
     }
 
     /// The return addresses from which to walk, each with its file, when what
-    /// is called is one of these functions or has one of these names.
-    pub(super) fn walked(&self, functions: &[At], names: &HashSet<String>) -> Vec<At> {
+    /// is called is one of these functions or has one of these names; at most `limit`.
+    pub(super) fn walked(
+        &self,
+        functions: &[At],
+        names: &HashSet<String>,
+        limit: usize,
+    ) -> Vec<At> {
         let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
         names.sort_unstable();
         let functions = functions.iter().map(|function| Called::Function(*function));
@@ -232,6 +234,7 @@ impl Callers {
             queue: all.map(|called| (called, 1, MAX_JUMPS)).collect(),
             seen: HashMap::new(),
             frames: HashMap::new(),
+            limit,
             left: MAX_VISITED,
             through_pointers: MAX_CALLERS,
         };
@@ -265,6 +268,8 @@ struct Search<'a> {
     seen: HashMap<At, (usize, usize)>,
     /// What was found, and the fewest frames that led to it.
     frames: HashMap<At, usize>,
+    /// How much of that is wanted.
+    limit: usize,
     /// How many calls may still be looked at.
     left: usize,
     /// So many frames come at least before a call through a pointer.
@@ -274,7 +279,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Nothing more can be found.
     fn is_full(&self) -> bool {
-        self.left == 0 || self.frames.len() >= MAX_WALKED
+        self.left == 0 || self.frames.len() >= self.limit
     }
 
     fn visit(&mut self) {

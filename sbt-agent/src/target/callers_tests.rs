@@ -6,6 +6,9 @@ use super::super::unwind::Unwind;
 use super::super::unwind::tests::{map, symbol};
 use super::*;
 
+/// Of so many calls at most the return addresses are asked for.
+const LIMIT: usize = 1024;
+
 const HEAD: &str = "
     #define _GNU_SOURCE
     #include <pthread.h>
@@ -22,7 +25,7 @@ fn search(source: &str) -> (Vec<At>, Rc<Calls>) {
     let mut callers = Callers::default();
     callers.add(0, Rc::clone(&calls));
     let names = HashSet::from(["pthread_barrier_wait".to_owned()]);
-    (callers.walked(&[], &names), calls)
+    (callers.walked(&[], &names, LIMIT), calls)
 }
 
 /// The functions from which is walked, by name, each as often as it is.
@@ -144,7 +147,7 @@ fn a_method_is_walked_and_no_further_than_a_runtime() {
 
 #[test]
 fn calls_through_pointers_take_no_room_from_direct_ones() {
-    let many = "methods[0](); cell++; ".repeat(2 * MAX_WALKED);
+    let many = "methods[0](); cell++; ".repeat(2 * LIMIT);
     let body = format!(
         "
         F void method(void) {{ pthread_barrier_wait(&b); cell++; }}
@@ -159,7 +162,7 @@ fn calls_through_pointers_take_no_room_from_direct_ones() {
     );
     let found = walked(&format!("{body}{MAIN}"));
     assert!(found.contains(&"wrapper".to_owned()));
-    assert!(found.len() <= MAX_WALKED);
+    assert!(found.len() <= LIMIT);
 }
 
 /// A library of a source, whose calls are read when they are asked for: how often is counted.
@@ -220,10 +223,10 @@ fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
         assert_eq!(lazy.concerns(&file, &names), number == 0 || number == 1);
         lazy.expect(number, &file, read);
         // As after each library that is loaded.
-        let _found = lazy.walked(&[], &names);
+        let _found = lazy.walked(&[], &names, LIMIT);
     }
-    let found = lazy.walked(&[], &names);
-    assert_eq!(found, eager.walked(&[], &names));
+    let found = lazy.walked(&[], &names, LIMIT);
+    assert_eq!(found, eager.walked(&[], &names, LIMIT));
     // The barrier's call, and those of the two that anybody may call.
     assert_eq!(found.len(), 3);
     let times: Vec<usize> = times.iter().map(|times| times.get()).collect();
@@ -256,7 +259,7 @@ fn the_nearest_callers_come_first_where_there_are_more_than_there_is_room_for() 
     body += "return p; }";
     let source = format!("{HEAD}{body}{MAIN}");
     let (found, calls) = search(&source);
-    assert_eq!(found.len(), MAX_WALKED);
+    assert_eq!(found.len(), LIMIT);
     let image = map(&["-O2", "-pthread", "-fno-optimize-sibling-calls"], &source);
     let found: HashSet<u64> = found
         .iter()

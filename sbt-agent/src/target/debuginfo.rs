@@ -129,17 +129,23 @@ impl DebugInfo {
         };
         if frames.last().is_none_or(|outer| outer.function.is_none()) {
             // Without inlined frames in between, the symbol is the function.
-            let symbol = self.symbol_at(vaddr).map(|(_, name)| name);
+            let symbol = self.function(vaddr);
             match frames.last_mut() {
-                Some(outer) => outer.function = symbol,
-                None if symbol.is_some() => frames.push(Frame {
-                    function: symbol,
-                    ..Frame::default()
-                }),
-                None => {}
+                Some(outer) => outer.function = symbol.and_then(|symbol| symbol.function),
+                None => frames.extend(symbol),
             }
         }
         frames
+    }
+
+    /// The function that spans the address by the symbol tables: without a line, and whatever
+    /// is inlined into it.
+    pub fn function(&self, vaddr: u64) -> Option<Frame> {
+        let (_, name) = self.symbol_at(vaddr)?;
+        Some(Frame {
+            function: Some(name),
+            ..Frame::default()
+        })
     }
 
     /// Where the function begins that spans the address, by the symbol tables.

@@ -333,11 +333,19 @@ impl Resolver {
         found.is_some_and(|(module, vaddr)| self.in_condition(module, vaddr).is_of_c)
     }
 
+    /// Of the C library the functions alone: its lines tell nobody anything, and to read the
+    /// debug information of a whole library takes longer than many a program runs.
     fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {
-        self.debug(module)
-            .map(|debug| debug.frames(vaddr))
-            .unwrap_or_default()
-            .into_iter()
+        let is_of_c = self.modules[module].owner == Owner::C;
+        let frames = self.debug(module).map(|debug| {
+            if is_of_c {
+                debug.function(vaddr).into_iter().collect()
+            } else {
+                debug.frames(vaddr)
+            }
+        });
+        let frames = frames.unwrap_or_default().into_iter();
+        frames
             .map(|frame| Frame {
                 function: frame.function,
                 file: frame.file,

@@ -45,6 +45,11 @@ pub(super) enum Owner {
 /// Return addresses that are walked from, at most: two rules each.
 const MAX_LEARNED: usize = sbt_common::MAX_RULES as usize / 2;
 
+/// So many of them are learned from files, at most. The rest of the room is left to chains of
+/// callers, which tell where the program really is; the libraries of a large program may have
+/// more callers than there is room for.
+const MAX_SEEDED: usize = MAX_LEARNED / 2;
+
 /// Libraries of runtimes, wherever they are installed.
 const RUNTIMES: [&str; 12] = [
     "libgomp",
@@ -189,7 +194,11 @@ impl Walks {
             return;
         };
         self.system_calls = Some(files.len());
-        for (number, (file, _)) in (0..).zip(files).skip(seeded) {
+        for (number, (file, owner)) in (0..).zip(files).skip(seeded) {
+            let has_library = *owner == Owner::C || file.is_static();
+            if !has_library && !file.has(Function::CondWait) {
+                continue;
+            }
             if let Some(unwind) = self.unwind(number, file)
                 && let Some(address) = syscalls::address(&unwind)
             {
@@ -249,7 +258,7 @@ impl Walks {
             self.callers
                 .expect(number, file, move || read_file(&unwinds, number, &read));
         }
-        if !is_changed {
+        if !is_changed || self.learned.len() >= MAX_SEEDED {
             return;
         }
         let mut starts = Vec::new();
@@ -260,7 +269,10 @@ impl Walks {
                 Some((number, start))
             }));
         }
-        for (file, address) in self.callers.walked(&starts, &self.names) {
+        for (file, address) in self.callers.walked(&starts, &self.names, MAX_SEEDED) {
+            if self.learned.len() >= MAX_SEEDED {
+                break;
+            }
             self.learn(files, (file, address));
         }
         for (number, (file, _)) in users() {

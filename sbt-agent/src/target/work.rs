@@ -4,11 +4,7 @@
 //! of libraries are not looked into: locks, clocks and output belong to a wrapper as well.
 //! Neither are those that are called through pointers.
 
-use std::{
-    cell::RefCell,
-    collections::{HashMap, HashSet},
-    ops::Range,
-};
+use std::{cell::RefCell, collections::HashMap, ops::Range};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -99,20 +95,18 @@ impl Work<'_> {
         });
         back.into_iter().any(|jump| self.is_work(start, jump))
             || deepest > 0
-                && called.into_iter().any(|target| {
-                    self.left > 0
-                        && self.functions.is_own(target)
-                        && self.is_done_by(target, deepest - 1)
-                })
+                && called
+                    .into_iter()
+                    .any(|target| self.left > 0 && self.is_done_by(target, deepest - 1))
     }
 
-    /// The same of a whole function.
+    /// The same of a whole function of the program's own.
     fn is_done_by(&mut self, start: u64, deepest: u32) -> bool {
         let known = &self.found.functions;
         if let Some(known) = known.borrow().get(&(start, deepest)) {
             return *known;
         }
-        let is_done = self.is_done(start, None, deepest);
+        let is_done = self.functions.is_own(start) && self.is_done(start, None, deepest);
         self.remember(known, (start, deepest), is_done);
         is_done
     }
@@ -166,7 +160,14 @@ impl Work<'_> {
     /// Gives each instruction within `all` that is come to from its beginning, once; those
     /// behind one for which that is false are not.
     fn follow(&mut self, all: &Range<u64>, mut give: impl FnMut(&Instruction) -> bool) {
-        let mut reached = HashSet::new();
+        let length = usize::try_from(all.end.saturating_sub(all.start)).unwrap_or(0);
+        // By the distance from the beginning.
+        let mut reached = vec![false; length];
+        let mut reach = |address: u64| {
+            let distance = usize::try_from(address.wrapping_sub(all.start)).ok();
+            let reached = distance.and_then(|distance| reached.get_mut(distance));
+            reached.is_some_and(|reached| !std::mem::replace(reached, true))
+        };
         let mut open = vec![all.start];
         while let Some(from) = open.pop() {
             let length = all.end.saturating_sub(from);
@@ -178,7 +179,7 @@ impl Work<'_> {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0
                     || instruction.is_invalid()
-                    || !reached.insert(instruction.ip())
+                    || !reach(instruction.ip())
                     || !give(&instruction)
                 {
                     break;

@@ -40,8 +40,11 @@ const KINDS: [u8; 256] = {
 /// The functions of a file, by what they may refer to.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
-    /// An address, or up to [`BEHIND`] bytes before it; and the number of a function. Sorted.
-    found: Vec<(u64, u32)>,
+    /// The lowest address that is looked for.
+    base: u64,
+    /// In the upper half an address, or up to [`BEHIND`] bytes before it, as its distance from
+    /// `base`; in the lower half the number of a function. Sorted.
+    found: Vec<u64>,
 }
 
 /// What to look for.
@@ -65,7 +68,10 @@ impl Suspects {
             until = until.max(segment.vaddr.saturating_add(segment.filesz));
         }
         let code = from..until;
-        let mut this = Self::default();
+        let mut this = Self {
+            base: from.min(wanted.words.start).saturating_sub(BEHIND),
+            found: Vec::new(),
+        };
         for (number, function) in (0..).zip(wanted.functions) {
             this.add(wanted, &code, number, function);
         }
@@ -81,6 +87,7 @@ impl Suspects {
         };
         let bytes = found.bytes;
         let is_inside = |address: u64| (start + 1..end).contains(&address);
+        let base = self.base;
         let from = code.start.saturating_sub(BEHIND);
         let words = wanted.words.start.saturating_sub(BEHIND)..wanted.words.end;
         let mut look = |index: usize, window: &[u8]| {
@@ -103,7 +110,7 @@ impl Suspects {
             let target = next.wrapping_add_signed(i32::from_le_bytes(distance).into());
             let is_code = target >= from && target < code.end && !is_inside(target);
             if is_code || kind == MEMORY && words.contains(&target) {
-                self.found.push((target, number));
+                self.found.extend(entry(base, target, number));
             }
         };
         for (index, window) in bytes.windows(6).enumerate() {
@@ -118,7 +125,7 @@ impl Suspects {
             let addresses = addresses.map(|window| u64::from(u32::from_le_bytes(*window)));
             let addresses = addresses.filter(|at| code.contains(at) && !is_inside(*at));
             self.found
-                .extend(addresses.map(|address| (address, number)));
+                .extend(addresses.filter_map(|address| entry(base, address, number)));
         }
     }
 
@@ -126,17 +133,32 @@ impl Suspects {
     /// more than once.
     pub(super) fn to(&self, addresses: Range<u64>) -> impl Iterator<Item = usize> {
         let from = addresses.start.saturating_sub(BEHIND);
-        let first = self.found.partition_point(|(target, _)| *target < from);
+        let first = self
+            .found
+            .partition_point(|entry| self.target(*entry) < from);
         let found = self.found[first..].iter();
-        let found = found.take_while(move |(target, _)| *target < addresses.end);
-        found.map(|(_, number)| *number as usize)
+        let found = found.take_while(move |entry| self.target(**entry) < addresses.end);
+        found.map(|entry| {
+            let [a, b, c, d, ..] = entry.to_le_bytes();
+            u32::from_le_bytes([a, b, c, d]) as usize
+        })
     }
 
     /// All addresses that may be referred to, each once.
     pub(super) fn targets(&self) -> impl Iterator<Item = u64> {
-        let groups = self.found.chunk_by(|one, other| one.0 == other.0);
-        groups.map(|group| group[0].0)
+        let groups = self.found.chunk_by(|one, other| one >> 32 == other >> 32);
+        groups.map(|group| self.target(group[0]))
     }
+
+    fn target(&self, entry: u64) -> u64 {
+        self.base + (entry >> 32)
+    }
+}
+
+/// `None` if it lies farther away than an instruction reaches.
+fn entry(base: u64, target: u64, number: u32) -> Option<u64> {
+    let distance = u32::try_from(target.checked_sub(base)?).ok()?;
+    Some(u64::from(distance) << 32 | u64::from(number))
 }
 
 /// The numbers of functions that lie so near to a function that a short jump reaches it.

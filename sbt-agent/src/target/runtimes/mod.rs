@@ -120,9 +120,10 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
 
 /// Whether a file defines the functions of OpenMP from which its barriers are looked for.
 pub fn is_openmp(image: &[u8]) -> bool {
+    const BARRIERS: [&[u8]; 2] = [b"GOMP_barrier", b"__kmpc_barrier"];
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        names::defined(&file)
-            .any(|symbol| matches!(symbol.name, b"GOMP_barrier" | b"__kmpc_barrier"))
+        BARRIERS.iter().any(|name| names::may_hold(&file, name))
+            && names::defined(&file).any(|symbol| BARRIERS.contains(&symbol.name))
     })
 }
 

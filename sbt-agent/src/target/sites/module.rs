@@ -115,8 +115,12 @@ impl Module {
         elf::is_after_direct_call(self.image(), &self.segments, vaddr)
     }
 
-    /// Whether a function works before the call that returns to an address.
+    /// Whether a function works before the call that returns to an address. Those of the C
+    /// library are the way to it.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
+        if self.owner == Owner::C {
+            return false;
+        }
         let known = self.works.borrow().get(&(start, returns)).copied();
         known.unwrap_or_else(|| {
             let (image, at) = (self.image(), (start, returns));
