@@ -26,8 +26,9 @@ use std::{
 use sbt::{
     clock,
     demo::barrier::Barrier,
+    kernel::bpf,
     source::ebpf::{
-        PROGRAMS, bpf,
+        PROGRAMS,
         configure::configure,
         loader::{self, Loaded},
         raw::Raw,

@@ -9,14 +9,13 @@ mod check;
 pub use check::Rules;
 
 use crate::{
+    choices::{Backend, Departures, Futexes, States},
     counters::{self, Events},
     output::Color,
     pattern::Pattern,
     record::pace::Speed,
     scale::counts::{self, Counts, Variable},
-    session::{Departures, Futexes, States},
     settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
-    source::Backend,
 };
 
 /// Shows where the threads of a running parallel program wait for each other.

@@ -6,12 +6,10 @@ use std::{fs, path::Path};
 use sbt_common::layout;
 
 use crate::{
+    choices::States,
     event::Event,
-    session::{States, privilege},
-    source::{
-        QUEUE,
-        ebpf::{Ebpf, bpf::ProgramKind, kernel::too_old},
-    },
+    kernel::{bpf::ProgramKind, privilege, version::too_old},
+    source::{QUEUE, ebpf::Ebpf},
     target::{elf::Function, files::ProbedFile, libraries, process},
     words::without_codes,
 };

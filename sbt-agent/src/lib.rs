@@ -8,6 +8,7 @@
 pub mod access;
 pub mod chains;
 pub mod check;
+pub mod choices;
 pub mod ci;
 pub mod cli;
 pub mod clock;
@@ -20,6 +21,7 @@ pub mod event;
 pub mod export;
 pub mod gate;
 pub mod hang;
+pub mod kernel;
 pub mod live;
 pub mod look;
 pub mod manual;

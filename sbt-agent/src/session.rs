@@ -1,14 +1,10 @@
 //! One run, wired up: target → source → model → report.
 
-use std::{collections::BTreeSet, ffi::OsString, fs::File, os::fd::OwnedFd};
-
-use anyhow::Context as _;
-use nix::sys::resource::{Resource, getrlimit};
-use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
-
 use crate::{
+    choices::{Departures, States},
     clock,
     counters::Plan,
+    kernel::privilege,
     model::Model,
     record::Sink,
     report::Report,
@@ -24,6 +20,11 @@ use crate::{
     },
     terminal::{Relay, Terminal},
 };
+use std::{collections::BTreeSet, ffi::OsString, fs::File, os::fd::OwnedFd};
+
+use anyhow::Context as _;
+use nix::sys::resource::{Resource, getrlimit};
+use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
 
 mod budget;
 mod choice;
@@ -40,7 +41,6 @@ mod locks;
 mod narrator;
 pub(crate) mod observer;
 mod prepare;
-pub mod privilege;
 mod processes;
 mod recognition;
 mod recording;
@@ -49,7 +49,6 @@ mod sampling;
 pub mod signals;
 mod spinning;
 mod start;
-mod states;
 mod stay;
 mod stopped;
 mod taking;
@@ -59,10 +58,8 @@ mod view;
 mod writer;
 
 use cost::Cost;
-pub use departures::Departures;
 use departures::Governor;
 use ending::End;
-pub use futexes::Futexes;
 use hang::Hangs;
 use lifetime::Lifetime;
 use locks::Locks;
@@ -75,7 +72,6 @@ use recording::Recording;
 use sampling::Sampling;
 use signals::Signals;
 use spinning::Spinning;
-pub use states::States;
 use stopped::Stopped;
 use view::View;
 

@@ -267,7 +267,7 @@ fn ranks_are_grouped_by_communicator() {
         .map(|process| number(process, "rank"))
         .collect();
     assert_eq!(ranks, [0, 1, 2, 3], "{report}");
-    // Rank 1 has ten times as much to do before it.
+    // Rank 1 comes later than any rank waits for a CPU on a machine that is busy.
     let site = report.site_at(line("mpi.c", "SITE world"));
     assert_eq!(site["straggler"]["thread"], 1, "{report}");
 }

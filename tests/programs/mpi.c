@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     int *all = calloc((size_t)size, sizeof *all);
     for (volatile long round = 0; round < rounds; round++) {
-        sleep_us(rank == 1 ? 2000 : 200);
+        sleep_us(rank == 1 ? 8000 : 200);
         MPI_Barrier(MPI_COMM_WORLD); // SITE world
         MPI_Barrier(half); // SITE half
         int mine = rank, sum = 0;

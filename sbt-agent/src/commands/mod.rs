@@ -5,17 +5,14 @@ mod chosen;
 mod scale;
 mod watch;
 
-use std::{io::IsTerminal as _, path::Path};
-
-use anyhow::Context as _;
-
-pub use self::chosen::say;
 use crate::{
     access::{self, typed},
     check::To,
     ci,
     cli::{self, Command, Exports},
-    compare, counters, demo, doctor, hang, look, manual,
+    compare, counters, demo, doctor, hang,
+    kernel::privilege,
+    look, manual,
     output::{
         self,
         guard::{self, PROGRAM, READ},
@@ -23,10 +20,14 @@ use crate::{
     place::printable,
     record, replay,
     report::Report,
-    session,
     target::{offers, process},
     views::text,
 };
+use std::{io::IsTerminal as _, path::Path};
+
+use anyhow::Context as _;
+
+pub use self::chosen::say;
 
 fn write_manual(folder: &Path) -> anyhow::Result<u8> {
     let shown = printable(&folder.to_string_lossy());
@@ -48,12 +49,12 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
     match &command {
         Command::Hang { pid, .. } => {
             access::target::is_process(*pid);
-            session::privilege::limit(Some(*pid))?;
+            privilege::limit(Some(*pid))?;
         }
         Command::Report { .. }
         | Command::Diff { .. }
         | Command::Check { file: Some(_), .. }
-        | Command::Replay { .. } => session::privilege::limit(None)?,
+        | Command::Replay { .. } => privilege::limit(None)?,
         _ => {}
     }
     match command {

@@ -12,7 +12,7 @@ use super::{
     device::{self, Asked, DEVICES},
     name::Side,
 };
-use crate::session::privilege;
+use crate::kernel::privilege;
 
 /// Where the values of a counter are, in what comes through the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,9 +3,11 @@
 
 use super::{Finding, State};
 use crate::{
+    kernel::{
+        bpf,
+        privilege::{self, FILTER, USER_NAMESPACE},
+    },
     rights::in_user_namespace,
-    session::privilege::{self, FILTER, USER_NAMESPACE},
-    source::ebpf::bpf,
 };
 
 /// Whether capabilities are those of the machine.

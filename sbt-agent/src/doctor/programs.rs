@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::{
+    kernel::privilege,
     place::printable,
-    session::privilege,
     source::ebpf::{
         loader::NEEDED,
         trial::{self, Trial},
@@ -49,7 +49,7 @@ fn table(trials: &[Trial]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::ebpf::loader::LoadError;
+    use crate::kernel::LoadError;
 
     #[test]
     fn every_program_has_a_line_whatever_the_kernel_says() {

@@ -7,7 +7,7 @@ use rustix::thread::no_new_privs;
 
 use super::{Finding, State};
 use crate::{
-    session::privilege::{self, SETCAP},
+    kernel::privilege::{self, SETCAP},
     target::capabilities,
 };
 

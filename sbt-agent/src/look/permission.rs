@@ -5,8 +5,8 @@ use std::{fs, io, os::unix::fs::MetadataExt as _};
 use anyhow::anyhow;
 
 use crate::{
+    kernel::privilege::{self, PTRACE},
     rights,
-    session::privilege::{self, PTRACE},
     target::{memory::Memory, process, trace},
 };
 

@@ -8,9 +8,9 @@ use super::{
     FunctionReport, IncompleteReport, SamplingReport, StandstillReport, WithheldReport, locks, spin,
 };
 use crate::{
+    choices::States,
     counters::Plan,
     model::{cost::Tariff, site::SiteId, told::Told},
-    session::States,
 };
 
 /// What the session knows and the model does not.

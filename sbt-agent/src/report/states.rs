@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::Word;
 
 use crate::{
+    choices::States,
     event::{Reason, Taken, Taker},
     model::{
         Exact,
         away::{Late, Sum, Takers},
     },
     place::printable,
-    session::States,
 };
 
 /// How closely was looked at what threads do between barriers.

@@ -5,6 +5,7 @@ mod parts;
 use std::sync::Arc;
 
 use crate::{
+    choices::States,
     live::{
         Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Playing, Replaying, Snapshot,
         Speed, Watching,
@@ -16,7 +17,6 @@ use crate::{
         UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, Withheld, WithheldReport,
         counters::Counts, locks::LockReport,
     },
-    session::States,
 };
 
 mod counted;

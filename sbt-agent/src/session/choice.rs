@@ -1,12 +1,15 @@
 //! Which source watches a target: the best that this user may use.
 
-use super::{Departures, privilege};
+use crate::choices::Departures;
+use crate::kernel::privilege;
 use crate::{
+    choices::Backend,
+    kernel::LoadError,
     rights,
     settings::Settings,
     source::{
-        Backend, Source,
-        ebpf::{Ebpf, loader::LoadError},
+        Source,
+        ebpf::Ebpf,
         hardware::Hardware,
         ptrace::{self, Ptrace},
     },

@@ -4,6 +4,8 @@
 //! latency and make the start of a phase exact, for about half the price of an
 //! arrival; a program with very short phases should not pay it.
 
+use crate::choices::Departures;
+
 /// Above this many arrivals a second and thread, departures go off by
 /// themselves: they would cost more than half a percent of its time.
 const TOO_MANY: f64 = 5_000.0;
@@ -11,17 +13,6 @@ const TOO_MANY: f64 = 5_000.0;
 const FEW: f64 = TOO_MANY / 4.0;
 /// After this many quiet ticks.
 const QUIET_TICKS: u32 = 20;
-
-/// What the user wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Departures {
-    /// On while arrivals are not too frequent.
-    Auto,
-    /// Always.
-    On,
-    /// Never: the release latency then is unknown.
-    Off,
-}
 
 /// Decides from the rate of arrivals.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! on the machine. So by itself that is tried only for a target that has several
 //! threads and shows no barrier, and not for long if it shows nothing.
 
+use crate::choices::Futexes;
+
 /// No barrier was hit for so long, ns.
 pub(super) const QUIET_NS: u64 = 200_000_000;
 
@@ -17,17 +19,6 @@ const TRIED_NS: u64 = 2_000_000_000;
 /// time.
 const AWAY_NS: u64 = 10_000_000_000;
 const MAX_AWAY_DOUBLED: u32 = 5;
-
-/// What the user wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Futexes {
-    /// While nothing else shows barriers.
-    Auto,
-    /// Always.
-    On,
-    /// Never: barriers that are made of nothing else are not seen, nor locks.
-    Off,
-}
 
 /// What has been seen of the target.
 #[derive(Clone, Copy, Debug, Default)]

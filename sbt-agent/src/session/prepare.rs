@@ -10,8 +10,9 @@ use std::{
 
 use super::{
     choice::{self, Chosen},
-    privilege, signals, start,
+    signals, start,
 };
+use crate::kernel::privilege;
 use crate::{
     settings::Settings,
     source::{Scope, Source, ptrace::Process as Tracer},

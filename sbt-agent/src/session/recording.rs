@@ -3,9 +3,10 @@
 use std::{mem::size_of, time::Duration};
 
 use super::{
-    Departures, Session,
+    Session,
     writer::{Outcome, Writer},
 };
+use crate::choices::Departures;
 use crate::{
     clock,
     event::Event,

@@ -9,7 +9,7 @@ use crate::{
     target::gain::{self, Who},
 };
 
-use super::privilege;
+use crate::kernel::privilege;
 
 /// What is to be said before a program starts, if its file gives it privileges and `source`
 /// comes between. `who`: who executes it.

@@ -5,11 +5,10 @@ use std::time::Duration;
 use super::{Conceptual, Mark, Named, UserBarrier};
 use crate::{
     access,
+    choices::{Backend, Departures, Futexes, States},
     counters::Counter,
     gate::Asked,
     pattern::Pattern,
-    session::{Departures, Futexes, States},
-    source::Backend,
 };
 
 /// A value, and where it was given.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    session::Departures,
+    choices::Departures,
     settings::{layer::Given, spec},
 };
 

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use crate::{
     access,
+    choices::{Backend, Departures, Futexes, States},
     counters::Counter,
     gate::Asked,
     pattern::Pattern,
-    session::{Departures, Futexes, States},
-    source::Backend,
 };
 
 mod add;

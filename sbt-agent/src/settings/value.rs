@@ -145,8 +145,8 @@ pub fn duration_text(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::States;
-    use crate::session::{Departures, Futexes};
+    use crate::choices::States;
+    use crate::choices::{Departures, Futexes};
 
     #[test]
     fn durations_take_units() {

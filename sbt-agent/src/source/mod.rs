@@ -10,9 +10,9 @@ use sbt_common::{Code, Futex, Lock, Rule};
 use tokio::sync::mpsc;
 
 use crate::{
+    choices::States,
     counters::{Counter, Plan},
     event::Event,
-    session::States,
     target::files::ProbedFile,
 };
 
@@ -22,7 +22,6 @@ pub mod hardware;
 pub mod hits;
 pub mod measurement;
 mod outside;
-pub(crate) mod perf;
 pub mod profile;
 pub mod ptrace;
 mod refused;
@@ -52,20 +51,6 @@ pub struct Totals {
     pub lost: u64,
     /// What the user should know of how the events were obtained.
     pub notes: Vec<String>,
-}
-
-/// Which source is to be used: the rungs of the ladder, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Backend {
-    /// The best that this user may use.
-    Auto,
-    /// Probes of the kernel, and programs in it: root, or two capabilities.
-    Ebpf,
-    /// Breakpoints of the processor, sampled by the kernel: one's own processes, which
-    /// do not stop for it.
-    Perf,
-    /// Breakpoints at which threads stop, as under a debugger: one's own processes.
-    Ptrace,
 }
 
 /// Whom probes are put on.

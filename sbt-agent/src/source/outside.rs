@@ -18,9 +18,9 @@ use super::{
     measurement,
 };
 use crate::{
+    choices::States,
     counters::Plan,
     model::cost::{CLASSES, Tariff},
-    session::States,
     settings::Settings,
     target::process,
 };

@@ -9,7 +9,7 @@ use std::{collections::HashSet, io};
 
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
 
-use super::perf::{self, PAGE};
+use crate::kernel::perf::{self, PAGE};
 
 /// rbp, rsp and the instruction pointer, in this order: `PERF_REG_X86_BP` and so on.
 const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
@@ -208,7 +208,7 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::perf::tests::{bytes, decoded};
+    use crate::kernel::perf::tests::{bytes, decoded};
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {

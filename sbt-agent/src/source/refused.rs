@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    session::privilege,
+    kernel::privilege,
     target::{process, trace},
 };
 

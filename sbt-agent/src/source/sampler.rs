@@ -9,7 +9,7 @@ use std::io;
 
 use perf_event::{Builder, SampleFlag, events::Software};
 
-use super::perf::{self, PAGE, Ring};
+use crate::kernel::perf::{self, PAGE, Ring};
 
 /// The stack pointer and the instruction pointer, in this order:
 /// `PERF_REG_X86_SP` and `PERF_REG_X86_IP`.
@@ -110,7 +110,7 @@ mod tests {
     use std::hint::black_box;
 
     use super::*;
-    use crate::source::perf::tests::{bytes, decoded};
+    use crate::kernel::perf::tests::{bytes, decoded};
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {

@@ -11,12 +11,13 @@ use anyhow::{Context as _, bail};
 use sbt_common::MAX_KMP;
 
 use super::{
-    Ebpf,
-    bpf::{self, ProbePoint, ProgramKind},
-    loader::{self, LoadError},
-    perf_uprobe,
+    Ebpf, loader, perf_uprobe,
     points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped, is_region},
     refused,
+};
+use crate::kernel::{
+    LoadError,
+    bpf::{self, ProbePoint, ProgramKind},
 };
 use crate::{
     place::printable,

@@ -17,9 +17,9 @@ use sbt_common::{CODE_AROUND, Code, Config, Cookie, MarkCookie, Rule, cfa, kind,
 
 use super::{
     attach::{detach, put},
-    bpf::{ProbePoint, ProgramKind},
     loader::{self, Loaded},
 };
+use crate::kernel::bpf::{ProbePoint, ProgramKind};
 use crate::{
     clock,
     model::cost::{CLASSES, Class, Tariff},

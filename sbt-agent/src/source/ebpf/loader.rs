@@ -17,46 +17,17 @@ use aya_obj::{
     generated::bpf_map_type::{BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_RINGBUF},
 };
 use sbt_common::{Config, RING_BYTES, bytes, name};
-use thiserror::Error;
 
-use super::{
+use super::maps::Maps;
+use crate::kernel::{
+    LoadError,
     bpf::{self, Functions, MapSpec, ProgramKind},
-    maps::Maps,
 };
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../sbt-ebpf/object/sbt.bpf.o"
 ));
-
-/// Why the programs could not be brought into the kernel.
-#[derive(Debug, Error)]
-pub enum LoadError {
-    /// The kernel refused for want of privilege.
-    #[error("missing privilege for {0}")]
-    Privilege(&'static str),
-    /// The kernel lacks something or refused the program.
-    #[error("{what}: {source}")]
-    Kernel {
-        /// What was tried.
-        what: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The embedded object is broken.
-    #[error("the embedded BPF object cannot be read: {0}")]
-    Object(String),
-}
-
-impl LoadError {
-    fn kernel(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::Privilege("loading eBPF programs"),
-            _ => Self::Kernel { what, source },
-        }
-    }
-}
 
 /// A program in the kernel, or what was tried and why the kernel refused.
 type Answer = Result<OwnedFd, (String, String)>;

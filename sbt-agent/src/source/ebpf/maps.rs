@@ -10,8 +10,9 @@ use sbt_common::{
     Code, Futex, Kmp, Lock, MAX_LOCKS, MAX_RULES, Mpi, Rule, State, bytes, name, read,
 };
 
-use super::{bpf, configure::possible_cpus};
+use super::configure::possible_cpus;
 use crate::counters::OnCpu;
+use crate::kernel::bpf;
 
 /// Those of the maps that the agent reads or writes, and what it has written.
 pub struct Maps {

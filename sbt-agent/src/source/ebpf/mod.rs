@@ -16,7 +16,6 @@ use sbt_common::{Code, Futex, Lock, MAX_EVENTS, OWN_NUMBER, Rule, kind};
 
 mod attach;
 mod beside;
-pub mod bpf;
 pub mod btf;
 pub mod calibration;
 mod calls;
@@ -25,7 +24,6 @@ pub mod configure;
 pub mod counting;
 pub mod decode;
 pub mod drain;
-pub mod kernel;
 pub mod loader;
 pub mod maps;
 pub mod perf_uprobe;
@@ -39,22 +37,25 @@ mod switch;
 mod switches;
 pub mod trial;
 
+use crate::{
+    choices::States,
+    clock,
+    counters::{self, Counter, Opened, Plan},
+    event::space,
+    kernel::{
+        LoadError,
+        bpf::{self, ProgramKind},
+    },
+    target::process,
+};
 use attach::detach;
-use bpf::ProgramKind;
 use configure::configure;
 use decode::{Baselines, Choice, Decoder, Start};
-use loader::{LoadError, Loaded};
+use loader::Loaded;
 use raw::Raw;
 use ring::Rings;
 
 use super::{Files, Measurement, Scope, Sink, Totals};
-use crate::{
-    clock,
-    counters::{self, Counter, Opened, Plan},
-    event::space,
-    session::States,
-    target::process,
-};
 
 /// How many of the points lie where the kernel has to single-step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

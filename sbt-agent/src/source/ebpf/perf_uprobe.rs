@@ -11,8 +11,8 @@ use std::{
 
 use perf_event::Counter;
 
-use super::bpf::{self, ProbePoint};
-use crate::{counters, source::perf};
+use crate::kernel::bpf::{self, ProbePoint};
+use crate::{counters, kernel::perf};
 
 /// Attaches a program to one place, for one process and its threads, or for everyone
 /// who maps the file. The descriptors returned must be kept; closing them detaches.

@@ -2,7 +2,8 @@
 
 use sbt_common::{Cookie, MarkCookie, kind, kmp};
 
-use super::{Ebpf, bpf::ProbePoint};
+use super::Ebpf;
+use crate::kernel::bpf::ProbePoint;
 use crate::target::{
     elf::{Function, Point},
     files::ProbedFile,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use sbt_common::{Code, Rule};
 
-use super::{Ebpf, bpf::ProgramKind};
+use super::Ebpf;
+use crate::kernel::bpf::ProgramKind;
 use crate::{
+    choices::States,
     counters::{Counter, Plan},
-    session::States,
     source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited},
     target::files::ProbedFile,
 };

@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 
-use super::{Ebpf, attach::detach, bpf};
+use super::{Ebpf, attach::detach};
+use crate::kernel::bpf;
 use crate::source::Scope;
 
 impl Ebpf {

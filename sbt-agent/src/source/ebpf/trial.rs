@@ -5,10 +5,10 @@ use std::{io, os::fd::BorrowedFd};
 
 use sbt_common::MAX_EVENTS;
 
-use super::{
+use super::{configure::configure, loader};
+use crate::kernel::{
+    LoadError,
     bpf::{self, ProgramKind},
-    configure::configure,
-    loader::{self, LoadError},
 };
 
 /// What the kernel says of a program.

@@ -5,7 +5,7 @@ use std::{hint::black_box, io, thread};
 use super::events::breakpoint;
 use crate::{
     clock,
-    source::perf::{PAGE, Ring},
+    kernel::perf::{PAGE, Ring},
 };
 
 /// Breakpoints that are hit, a few of which are not counted.

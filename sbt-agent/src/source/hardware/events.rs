@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     clock,
-    source::perf::{self, PAGE, Ring},
+    kernel::perf::{self, PAGE, Ring},
 };
 
 /// Pages of a ring of hits: some 800 hits a MiB. The first is taken that an ordinary user may

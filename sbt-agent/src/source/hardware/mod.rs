@@ -41,8 +41,8 @@ use super::{
     outside::{Outside, set_futexes},
 };
 use crate::{
+    choices::{Departures, States},
     counters::{self, Plan},
-    session::{Departures, States},
     settings::Settings,
     target::{files::ProbedFile, process},
 };

@@ -14,7 +14,7 @@ use perf_event::{
 };
 
 use crate::{
-    source::perf,
+    kernel::perf,
     target::trace::{Registers, no_registers},
 };
 
@@ -217,7 +217,7 @@ fn comm(bytes: &[u8]) -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use super::{super::events::breakpoint, *};
-    use crate::source::perf::tests::bytes;
+    use crate::kernel::perf::tests::bytes;
 
     /// `PERF_SAMPLE_REGS_ABI_64`.
     const ABI_64: u64 = 2;

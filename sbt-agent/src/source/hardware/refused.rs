@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use crate::session::privilege;
+use crate::kernel::privilege;
 
 /// One line of an error of the kernel.
 pub fn explain(error: &io::Error) -> String {

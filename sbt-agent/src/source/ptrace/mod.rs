@@ -60,9 +60,9 @@ use super::{
     outside::{Outside, set_futexes},
 };
 use crate::{
+    choices::States,
     counters::{Counter, Plan},
     rights,
-    session::States,
     settings::Settings,
     target::files::ProbedFile,
 };

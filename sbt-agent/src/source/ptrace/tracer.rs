@@ -30,7 +30,7 @@ use super::{
     wire::{Answer, Done, Line, Order},
 };
 use crate::{
-    session::privilege,
+    kernel::privilege,
     source::hits::{Programs, Records, Slot},
     target::{
         launch, process,

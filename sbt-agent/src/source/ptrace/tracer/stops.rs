@@ -13,9 +13,9 @@ use super::{
     MOST_BYGONE, MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
 };
 use crate::{
+    kernel::privilege,
     place::printable,
     rights,
-    session::privilege,
     source::hits::{self, Hit, Machine as _, Program},
     target::{
         gain::{self, Who},

@@ -5,15 +5,12 @@ use std::{fs, io};
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    rights::{self, in_user_namespace},
-    source::{
-        Backend,
-        ebpf::{
-            bpf,
-            kernel::{too_old, version},
-            loader::LoadError,
-        },
+    choices::Backend,
+    kernel::{
+        LoadError, bpf,
+        version::{too_old, version},
     },
+    rights::{self, in_user_namespace},
     target::{capabilities, process},
 };
 

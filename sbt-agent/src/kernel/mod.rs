@@ -1,0 +1,9 @@
+//! The ground: what the kernel offers, in which version, to whom.
+
+pub mod bpf;
+pub(crate) mod perf;
+pub mod privilege;
+mod refused;
+pub mod version;
+
+pub use refused::LoadError;
