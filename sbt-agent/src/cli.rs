@@ -15,7 +15,8 @@ use crate::{
     pattern::Pattern,
     record::pace::Speed,
     scale::counts::{self, Counts, Variable},
-    settings::{Conceptual, Mark, Named, UserBarrier, spec, value},
+    settings::{Conceptual, Mark, Named, UserBarrier, spec},
+    value,
 };
 
 /// Shows where the threads of a running parallel program wait for each other.

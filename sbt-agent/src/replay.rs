@@ -24,7 +24,8 @@ use crate::{
     },
     report::Run,
     screen::{Handle, Look, Screen},
-    session::{observer::Observer, signals::Signals},
+    session::observer::Observer,
+    signals::Signals,
     terminal::stop_ourselves,
     words::without_codes,
 };

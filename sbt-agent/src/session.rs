@@ -1,6 +1,7 @@
 //! One run, wired up: target → source → model → report.
 
 use crate::{
+    access::Invoker,
     choices::{Departures, States},
     clock,
     counters::Plan,
@@ -13,7 +14,7 @@ use crate::{
     source::{Batch, QUEUE, Source, Totals},
     target::{
         cpus::Cpus,
-        launch::{self, Held, Invoker, Running},
+        launch::{self, Held, Running},
         process,
         pty::Pty,
         sites::Resolver,
@@ -46,7 +47,6 @@ mod recognition;
 mod recording;
 mod result;
 mod sampling;
-pub mod signals;
 mod spinning;
 mod start;
 mod stay;
@@ -57,6 +57,7 @@ mod upkeep;
 mod view;
 mod writer;
 
+use crate::signals::Signals;
 use cost::Cost;
 use departures::Governor;
 use ending::End;
@@ -70,7 +71,6 @@ use processes::Processes;
 use recognition::Recognition;
 use recording::Recording;
 use sampling::Sampling;
-use signals::Signals;
 use spinning::Spinning;
 use stopped::Stopped;
 use view::View;

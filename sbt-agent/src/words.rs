@@ -34,6 +34,24 @@ pub fn since(ns: u64) -> String {
     }
 }
 
+/// A time with its unit, three figures.
+#[allow(clippy::cast_precision_loss, reason = "three figures are written")]
+pub fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    let (value, unit) = match ns {
+        ..1e3 => return format!("{ns:.0} ns"),
+        ..1e6 => (ns / 1e3, "µs"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
 /// A command line as it may be typed into a shell.
 pub fn command_line(arguments: &[String]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
@@ -89,5 +107,19 @@ mod tests {
             line(&["it's", "$HOME", "*", "~"]),
             r"'it'\''s' '$HOME' '*' '~'"
         );
+    }
+
+    #[test]
+    fn times_have_three_figures() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_234, "1.23 µs"),
+            (45_678, "45.7 µs"),
+            (123_456_789, "123 ms"),
+            (9_996_000_000, "10.0 s"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
     }
 }

@@ -28,8 +28,9 @@ use nix::{
     pty::{Winsize, openpty},
 };
 use sbt::{
+    access::Invoker,
     target::{
-        launch::{self, Invoker, Running},
+        launch::{self, Running},
         libraries, pty,
     },
     terminal::{Ends, Terminal},

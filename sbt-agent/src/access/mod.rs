@@ -21,10 +21,13 @@ use std::{
 };
 
 pub mod below;
+mod invoker;
 pub mod target;
 pub mod typed;
 mod user;
 
+pub use invoker::Invoker;
+pub(crate) use invoker::TOLD;
 pub use user::{Scope, User, caller, changes_user, is_scoped};
 
 use below::Below;

@@ -11,7 +11,7 @@ use rustix::thread::{
     CapabilitySet as Set, CapabilitySets, Gid, capabilities, set_capabilities, set_thread_groups,
 };
 
-use crate::target::launch::Invoker;
+use crate::access::Invoker;
 
 /// Capabilities by which a thread passes over the permissions of files.
 const OVER_FILES: Set = Set::CHOWN

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::{
     access::Named,
     gate::{Asked, Measure, Rule, rule},
-    settings::value,
+    value,
 };
 
 /// What must hold. Limits may be given several times, for all sites or with SITE: in front.

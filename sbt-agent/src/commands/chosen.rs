@@ -7,7 +7,8 @@ use std::{
 };
 
 use crate::{
-    access, ci,
+    access::{self, Invoker},
+    ci,
     cli::Options,
     output::{
         self, FOLDED, Fresh,
@@ -18,7 +19,6 @@ use crate::{
     screen::Look,
     session::Narration,
     settings::{self as all_settings, Detail, Effective, Environment, Settings},
-    target::launch::Invoker,
     usage::Usage,
 };
 

@@ -6,7 +6,7 @@ use crate::{
     access::Named,
     pattern::Pattern,
     report::Figure,
-    settings::value::{self, duration_text},
+    value::{self, duration_text},
 };
 
 /// What a rule is about.

@@ -11,7 +11,7 @@ use super::{
     threads::gone_words,
     words::{does, list, story, there},
 };
-use crate::verdict::words::time;
+use crate::words::time;
 
 /// Threads that are named one by one.
 const MOST_NAMES: usize = 3;

@@ -7,7 +7,7 @@ use super::{
     names::{View, spoken},
     scene::{CallSeen, Doing, Holder, ThreadId, ThreadSeen, WaitFor},
 };
-use crate::{place::printable, verdict::words::time};
+use crate::{place::printable, words::time};
 
 /// Links of a story before the rest is left to the chain.
 const MOST_LINKS: usize = 5;

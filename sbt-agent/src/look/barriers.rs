@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use crate::{
     hang::scene::{BarrierSeen, ThreadId},
-    source::ebpf::spaces::{Memory, Shared},
-    target::process,
+    target::{
+        backing::{Memory, Shared},
+        process,
+    },
 };
 
 /// What tells a barrier from others.

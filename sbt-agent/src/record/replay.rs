@@ -12,7 +12,8 @@ use crate::{
     },
     place::Place,
     report::{IncompleteReport, Report, Run, order::Order, sound},
-    verdict::{self, words::time},
+    verdict,
+    words::time,
 };
 
 /// What a recording has told so far.

@@ -28,14 +28,12 @@ use super::{
     scaling,
 };
 use crate::{
+    access::Invoker,
     place::printable,
     record,
     report::Report,
-    session::signals::{Heard, Signals},
-    target::{
-        launch::{self, Invoker},
-        libraries,
-    },
+    signals::{Heard, Signals},
+    target::{launch, libraries},
     usage::Usage,
     views::table::{Style, duration},
     words::command_line,

@@ -16,10 +16,8 @@ use nix::{
     unistd::{Pid, pipe2},
 };
 
-use super::{
-    Session,
-    signals::{Ear, Heard},
-};
+use super::Session;
+use crate::signals::{Ear, Heard};
 use crate::terminal::stop_ourselves;
 
 /// What happens to signals while something is written.

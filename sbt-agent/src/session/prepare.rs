@@ -10,17 +10,19 @@ use std::{
 
 use super::{
     choice::{self, Chosen},
-    signals, start,
+    start,
 };
 use crate::kernel::privilege;
+use crate::signals;
 use crate::{
+    access::Invoker,
     settings::Settings,
     source::{Scope, Source, ptrace::Process as Tracer},
     target::{
         executes,
         files::ProbedFile,
         gain::Who,
-        launch::{self, Held, Invoker},
+        launch::{self, Held},
         libraries::{self, WillMap},
         process,
         pty::Pty,

@@ -7,9 +7,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::{
     Ending, Session, sampling,
-    signals::Heard,
     view::{Then, Turn, View},
 };
+use crate::signals::Heard;
 use crate::{
     clock,
     live::Request,

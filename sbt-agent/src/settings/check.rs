@@ -2,10 +2,8 @@
 
 use toml::de::DeValue;
 
-use super::{
-    file::{File, Value},
-    value,
-};
+use super::file::{File, Value};
+use crate::value;
 use crate::{
     gate::{Asked, Measure, Rule, rule},
     pattern::nearest,

@@ -6,9 +6,9 @@ use super::{
     Environment, Settings, arguments, file,
     find::{self, Trust},
     merge::{DEFAULT, Row, merge},
-    value::duration_text,
 };
 use crate::cli::Options;
+use crate::value::duration_text;
 
 /// What holds, and why.
 #[derive(Clone, Debug)]

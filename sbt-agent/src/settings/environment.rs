@@ -5,8 +5,8 @@ use std::{ffi::OsString, time::Duration};
 use super::{
     known,
     layer::{Given, Layer},
-    value,
 };
+use crate::value;
 use crate::{counters, pattern::Pattern, place::printable};
 
 /// What the environment says.

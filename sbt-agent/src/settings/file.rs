@@ -10,8 +10,9 @@ use toml::{
 use super::{
     known,
     layer::{Given, Layer},
-    spec, value,
+    spec,
 };
+use crate::value;
 use crate::{
     access::Named,
     counters::{self, Counter},

@@ -12,8 +12,8 @@ use crate::{access, counters::MAX_NAMED};
 use super::{
     Settings, known,
     layer::{Given, Layer},
-    value::{choice_text, duration_text},
 };
+use crate::value::{choice_text, duration_text};
 
 /// Conceptual phases at most.
 pub const MAX_PHASES: usize = 64;

@@ -26,7 +26,6 @@ mod layer;
 mod merge;
 mod show;
 pub mod spec;
-pub mod value;
 
 pub use add::add_name;
 pub use arguments::say_how_to_watch;

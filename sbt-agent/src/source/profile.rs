@@ -5,11 +5,13 @@
 //! later inherit: so none is missed, and nothing is sampled of others. The kernel writes
 //! those of a CPU into one ring; nothing is stopped.
 
+use crate::{
+    kernel::perf::{self, PAGE},
+    target::sample::Sample,
+};
 use std::{collections::HashSet, io};
 
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
-
-use crate::kernel::perf::{self, PAGE};
 
 /// rbp, rsp and the instruction pointer, in this order: `PERF_REG_X86_BP` and so on.
 const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
@@ -29,25 +31,6 @@ const MOST: usize = 8192 * PAGE;
 
 /// Passes over the threads, which may be born meanwhile.
 const PASSES: usize = 8;
-
-/// Where a thread was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// Its process and it, as numbered in our process namespace.
-    pub process: u32,
-    /// See there.
-    pub thread: u32,
-    /// When, `CLOCK_MONOTONIC`, ns.
-    pub time_ns: u64,
-    /// The instruction that its own code was at.
-    pub at: u64,
-    /// Its registers rsp and rbp.
-    pub sp: u64,
-    /// See there.
-    pub bp: u64,
-    /// What lies on its stack, from rsp on.
-    pub stack: Vec<u8>,
-}
 
 /// Samples of a process from its making on.
 #[derive(Debug)]
@@ -182,27 +165,25 @@ impl Ring {
     /// Takes what has been written since; how many samples found no room.
     fn drain(&mut self, samples: &mut Vec<Sample>) -> u64 {
         self.records
-            .samples(|sample| samples.extend(Sample::of(sample)))
+            .samples(|sample| samples.extend(of_thread(sample)))
     }
 }
 
-impl Sample {
-    /// `None`: a thread of the kernel.
-    fn of(sample: &perf::Sample<'_>) -> Option<Self> {
-        let &[bp, sp, at] = &*sample.registers else {
-            return None;
-        };
-        let (process, thread) = sample.of?;
-        Some(Self {
-            process,
-            thread,
-            time_ns: sample.time_ns?,
-            at,
-            sp,
-            bp,
-            stack: sample.stack.to_vec(),
-        })
-    }
+/// Where a thread was, by a sample of the kernel's. `None`: a thread of the kernel.
+fn of_thread(sample: &perf::Sample<'_>) -> Option<Sample> {
+    let &[bp, sp, at] = &*sample.registers else {
+        return None;
+    };
+    let (process, thread) = sample.of?;
+    Some(Sample {
+        process,
+        thread,
+        time_ns: sample.time_ns?,
+        at,
+        sp,
+        bp,
+        stack: sample.stack.to_vec(),
+    })
 }
 
 #[cfg(test)]
@@ -212,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {
-        let read = |body: &[u8]| Sample::of(&decoded(&event(100, false, 9, 0), body)?);
+        let read = |body: &[u8]| of_thread(&decoded(&event(100, false, 9, 0), body)?);
         let ids = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
         let body = bytes(&[ids, 55, 2, 0xb, 0x5, 0x1, 16, 77, 88, 8]);
         let expected = Sample {

@@ -1,6 +1,7 @@
 //! The program being watched: its files, its memory, its threads, its life.
 
 mod alternatives;
+pub mod backing;
 #[cfg(test)]
 mod bombs;
 mod c11;
@@ -30,6 +31,7 @@ pub mod prologue;
 pub mod pty;
 mod registers;
 pub mod runtimes;
+pub mod sample;
 pub mod sites;
 pub mod syscalls;
 pub mod trace;

@@ -13,13 +13,13 @@ use sbt_common::layout;
 use super::{
     elf::{Function, Point},
     files::ProbedFile,
-    launch::Invoker,
     libraries, process,
     sites::open_all,
     vdso,
     walks::Owner,
     wanted::Wanted,
 };
+use crate::access::Invoker;
 use crate::{access, event::Kind, place::printable};
 
 /// Functions of a program that are looked through for its own barriers, at most.

@@ -16,7 +16,7 @@ use procfs::{
 
 pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
-use crate::source::ebpf::spaces::Memory;
+use crate::target::backing::Memory;
 
 mod code;
 

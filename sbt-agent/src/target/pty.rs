@@ -16,7 +16,7 @@ use nix::{
     sys::termios::{LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcgetsid, tcsetattr},
 };
 
-use super::launch::Invoker;
+use crate::access::Invoker;
 
 /// What gives a terminal back that our screen was on: no clicks, no brackets around what is
 /// pasted, no word of who looks; the lines and the cursor that were there before.

@@ -2,9 +2,10 @@
 
 use super::{
     away, cpus,
-    words::{Cost, time, who},
+    words::{Cost, who},
 };
 use crate::report::{Figure, LateReport, Report, SiteReport, VerdictReport, locks::LockReport};
+use crate::words::time;
 
 /// What explains at least half of the lateness is why: nothing else can explain more.
 const HALF: f64 = 0.5;

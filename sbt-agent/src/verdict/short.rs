@@ -1,10 +1,8 @@
 //! Phases as short as the barrier takes.
 
-use super::{
-    FEW, WORTH, cpus,
-    words::{Cost, time},
-};
+use super::{FEW, WORTH, cpus, words::Cost};
 use crate::report::{Figure, Report, SiteReport, VerdictReport};
+use crate::words::time;
 
 /// What it costs to wake a thread, ns, where that was not seen at the barrier: a
 /// sleeping thread goes on some 10 µs after it was woken, and in virtual machines

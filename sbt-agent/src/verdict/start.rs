@@ -1,8 +1,9 @@
 //! The time in which other threads are not there: before the first barrier, between
 //! parallel regions, and after the last barrier.
 
-use super::words::{time, who, whole};
+use super::words::{who, whole};
 use crate::report::{Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictReport};
+use crate::words::time;
 
 /// Share of the wall time, per cent, from which on a serial start is told. Every
 /// program starts with one thread, and a tenth bounds what any number of threads can

@@ -20,9 +20,10 @@ use super::{
     communicators::Communicators,
     counting::{Counting, KeptCounts},
     raw::Raw,
-    spaces::{Lookup, Spaces},
+    spaces::Spaces,
     switches::Switches,
 };
+use crate::target::backing::Lookup;
 use late::Late;
 use losses::{Course, Losses, Seen};
 use team_rounds::TeamRounds;

@@ -2,7 +2,8 @@
 
 use sbt_common::{CHAIN, Callers, Head};
 
-use super::{super::spaces::Memory, *};
+use super::*;
+use crate::target::backing::Memory;
 
 fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
     Raw::Arrive(Arrive {

@@ -3,33 +3,17 @@
 //! A process that was forked has other objects at the addresses of its parent's;
 //! and what several processes share may lie at another address in each.
 
+use crate::{
+    event::{SHARED, SPACE, address},
+    target::backing::{Lookup, Memory, Shared},
+};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::event::{SHARED, SPACE, address};
 
 /// The last number that a process can have.
 const LAST: u16 = SHARED - 1;
 
 /// More shared objects than this are not remembered that no process has any more.
 const MAX_SHARED: usize = 4096;
-
-/// Memory that processes can share, and where in it: device and inode of what
-/// is mapped, and the offset there, bytes.
-pub type Shared = (u64, u64, u64);
-
-/// What lies at an address of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// Memory that others may map too.
-    Shared(Shared),
-    /// Its own.
-    Own,
-    /// The process is gone.
-    Unknown,
-}
-
-/// Tells what lies at an address of a process.
-pub type Lookup = fn(process: u32, address: u64) -> Memory;
 
 /// Numbers processes, and knows what they share.
 #[derive(Default)]

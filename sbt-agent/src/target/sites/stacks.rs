@@ -8,8 +8,7 @@ use super::{Resolver, called::Called};
 use crate::{
     clock,
     place::{printable, short},
-    source::profile::Sample,
-    target::walks::Owner,
+    target::{sample::Sample, walks::Owner},
 };
 
 /// Calls that are followed, at most.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{line, paragraph, plural, sentence, standstill::heading, wrapped};
 use crate::{
     report::{HangReport, HangThreadReport, LookReport, Report},
-    verdict::words::time,
     views::table::Style,
+    words::time,
 };
 
 /// Threads of a group that are named.

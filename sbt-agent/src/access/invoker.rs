@@ -1,0 +1,136 @@
+//! Whoever has called sbt with the rights of root.
+
+use std::{
+    ffi::{CString, OsString},
+    io,
+};
+
+use nix::unistd::{Gid, Uid, User};
+
+/// The user that a program is started as, under sudo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invoker {
+    /// User id.
+    pub uid: Uid,
+    /// Primary group.
+    pub gid: Gid,
+    pub(crate) name: CString,
+    pub(crate) home: Option<OsString>,
+}
+
+impl Invoker {
+    /// Who has called sudo, doas or pkexec, if we run under one of them as root.
+    pub fn from_sudo() -> Option<Self> {
+        if !Uid::effective().is_root() {
+            return None;
+        }
+        let by_name = |name: &str| User::from_name(name).ok().flatten();
+        let by_id = |id: u32| User::from_uid(Uid::from_raw(id)).ok().flatten();
+        let who = Who::of(|name| std::env::var(name).ok())?;
+        let (ids, user) = match who {
+            Who::Ids(uid, gid) => (Some((uid, gid)), by_id(uid)),
+            Who::Id(uid) => (None, by_id(uid)),
+            Who::Name(name) => (None, by_name(&name)),
+        };
+        let of_user = user.as_ref().map(|it| (it.uid.as_raw(), it.gid.as_raw()));
+        let (uid, gid) = ids.or(of_user)?;
+        if uid == 0 {
+            return None;
+        }
+        Some(Self {
+            uid: Uid::from_raw(uid),
+            gid: Gid::from_raw(gid),
+            name: user
+                .as_ref()
+                .and_then(|user| CString::new(user.name.clone()).ok())
+                .unwrap_or_default(),
+            home: user.map(|user| user.dir.into_os_string()),
+        })
+    }
+
+    /// The name, or the number of one without.
+    pub fn shown(&self) -> String {
+        if self.name.is_empty() {
+            return format!("user {}", self.uid);
+        }
+        self.name.to_string_lossy().into_owned()
+    }
+
+    /// All groups of this user.
+    pub fn groups(&self) -> Vec<Gid> {
+        let all = if self.name.is_empty() {
+            None
+        } else {
+            nix::unistd::getgrouplist(&self.name, self.gid).ok()
+        };
+        all.unwrap_or_else(|| vec![self.gid])
+    }
+
+    /// Becomes this user for good. Between fork and exec only.
+    pub(crate) fn become_user(&self) -> io::Result<()> {
+        // Groups first: afterwards one may not.
+        if self.name.is_empty() {
+            nix::unistd::setgroups(&[self.gid])?;
+        } else {
+            nix::unistd::initgroups(&self.name, self.gid)?;
+        }
+        nix::unistd::setgid(self.gid)?;
+        nix::unistd::setuid(self.uid)?;
+        Ok(())
+    }
+}
+
+/// What sudo (and `run0`), doas and pkexec tell of who has called them. The program is not
+/// to find it: it runs as if that user had started it.
+pub(crate) const TOLD: [&str; 6] = [
+    "SUDO_UID",
+    "SUDO_GID",
+    "SUDO_USER",
+    "SUDO_COMMAND",
+    "DOAS_USER",
+    "PKEXEC_UID",
+];
+
+/// Who has called one of them.
+#[derive(Debug, PartialEq, Eq)]
+enum Who {
+    /// User and group.
+    Ids(u32, u32),
+    Id(u32),
+    Name(String),
+}
+
+impl Who {
+    /// `variable`: what the environment says. The group is never guessed by half.
+    fn of(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let id = |name| variable(name)?.parse().ok();
+        match (id("SUDO_UID"), id("SUDO_GID"), id("PKEXEC_UID")) {
+            (Some(uid), Some(gid), _) => Some(Self::Ids(uid, gid)),
+            (.., Some(uid)) => Some(Self::Id(uid)),
+            _ => variable("DOAS_USER").map(Self::Name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_called_is_told_by_the_environment() {
+        let who = |variables: &[(&str, &str)]| {
+            Who::of(|name| {
+                let found = variables.iter().find(|(is, _)| *is == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let sudo = [("SUDO_UID", "1000"), ("SUDO_GID", "100")];
+        assert_eq!(who(&sudo), Some(Who::Ids(1000, 100)));
+        assert_eq!(who(&sudo[..1]), None);
+        assert_eq!(who(&[("PKEXEC_UID", "7")]), Some(Who::Id(7)));
+        let doas = [("DOAS_USER", "ann")];
+        assert_eq!(who(&doas), Some(Who::Name("ann".into())));
+        assert_eq!(who(&[("SUDO_UID", "-1"), ("SUDO_GID", "x")]), None);
+        assert_eq!(who(&[]), None);
+    }
+}
