@@ -5,13 +5,15 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 
 mod check;
+mod layer;
 
 pub use check::Rules;
+pub use layer::{layer, say_how_to_watch};
 
 use crate::{
     choices::{Backend, Departures, Futexes, States},
     counters::{self, Events},
-    output::Color,
+    output::{Color, Destination, Exports},
     pattern::Pattern,
     record::pace::Speed,
     scale::counts::{self, Counts, Variable},
@@ -92,7 +94,7 @@ pub enum Command {
         children: bool,
         /// Where the answer goes.
         #[command(flatten)]
-        to: Asked,
+        to: Destination,
     },
     /// Show the report of a recording (`sbt run -o FILE`), or of a report in JSON.
     ///
@@ -112,7 +114,7 @@ pub enum Command {
         exports: Exports,
         /// Where the answer goes.
         #[command(flatten)]
-        to: Asked,
+        to: Destination,
     },
     /// Show what got slower from one run to another, and whether that is more than noise.
     ///
@@ -134,7 +136,7 @@ pub enum Command {
         allow_incomplete: bool,
         /// Where the answer goes.
         #[command(flatten)]
-        to: Asked,
+        to: Destination,
     },
     /// Judge a run by rules, for CI: a program that is run under watch, or a recording.
     ///
@@ -479,50 +481,4 @@ mod tests {
         let error = error.to_string();
         assert!(error.contains("the number of a process"), "{error}");
     }
-}
-
-/// Files for other programs. With any of them the report itself is only told where --json or
-/// --output asks for it.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Exports {
-    /// Write a page for browsers: one file, which needs no network.
-    #[arg(long, value_name = "OUT")]
-    pub html: Option<PathBuf>,
-    /// Write a trace for ui.perfetto.dev.
-    #[arg(long, value_name = "OUT")]
-    pub perfetto: Option<PathBuf>,
-    /// Write a table with a row for each site and thread.
-    #[arg(long, value_name = "OUT")]
-    pub csv: Option<PathBuf>,
-    /// Write a table with a row for each arrival.
-    #[arg(long, value_name = "OUT")]
-    pub csv_episodes: Option<PathBuf>,
-    /// Write folded stacks of the samples, for flame graphs.
-    #[arg(long, value_name = "OUT")]
-    pub folded: Option<PathBuf>,
-}
-
-impl Exports {
-    /// Whether any is wanted.
-    pub const fn any(&self) -> bool {
-        self.html.is_some()
-            || self.perfetto.is_some()
-            || self.csv.is_some()
-            || self.csv_episodes.is_some()
-            || self.folded.is_some()
-    }
-}
-
-/// Where something goes that was asked for.
-#[derive(Args, Clone, Debug)]
-pub struct Asked {
-    /// As JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// To a file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Bold and dim text.
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    pub color: Color,
 }

@@ -14,7 +14,6 @@ use serde::Serialize;
 use crate::{
     access::{Named, typed},
     ci,
-    cli::Asked,
     place::printable,
     report::Report,
     views::{table::Style, text},
@@ -23,10 +22,12 @@ use crate::{
 pub mod exports;
 mod fresh;
 pub mod guard;
+mod options;
 mod progress;
 mod replace;
 
 pub use fresh::Fresh;
+pub use options::{Destination, Exports};
 
 /// How a file wants its text.
 pub const PLAIN: Style = Style {
@@ -163,7 +164,7 @@ pub fn deliver_beside<T: Serialize>(
 /// a file. `text`: how it is written for people.
 pub fn deliver_asked<T: Serialize>(
     asked: &T,
-    to: &Asked,
+    to: &Destination,
     text: impl Fn(&T, Style) -> String,
 ) -> anyhow::Result<()> {
     let text = match &to.output {

@@ -9,13 +9,12 @@ use std::{
 };
 
 use sbt::{
-    cli::Exports,
     event::{CallersId, Clocks, Event, Kind},
     model::{
         site::{PlaceId, Roles},
         tape::Step,
     },
-    output::exports,
+    output::{Exports, exports},
     place::{Frame, Place},
     record::{Begin, Recorder, Sink},
     report::{Run, SamplingReport},

@@ -10,7 +10,7 @@ use super::chosen::{
 };
 use crate::{
     check::{Check, To},
-    cli::Options,
+    cli::{self, Options},
     gate::{Asked, rule},
     output::guard::{self, PROGRAM, READ},
     record,
@@ -22,14 +22,14 @@ use crate::{
 
 /// Judges a recording or a report.
 pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {
-    if all_settings::say_how_to_watch(options) || options.record.is_some() || options.tui {
+    if cli::say_how_to_watch(options) || options.record.is_some() || options.tui {
         let text = "a recording is judged as it is: options that say how to watch belong to the \
                     run that makes it; a program to be run goes after `--`";
         return Err(Usage(text.into()).into());
     }
     let folder = std::env::current_dir().ok();
     let none = Environment::default();
-    let effective = all_settings::effective(folder.as_deref(), none, options);
+    let effective = all_settings::effective(folder.as_deref(), none, cli::layer(options));
     let effective = effective.map_err(Usage)?;
     say_notes(&effective);
     let asked = effective.settings.check.clone().with(typed);

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     access::{self, Invoker},
     ci,
-    cli::Options,
+    cli::{self, Options},
     output::{
         self, FOLDED, Fresh,
         guard::{self, Named},
@@ -101,8 +101,8 @@ pub fn effective(
 ) -> anyhow::Result<(Effective, Detail)> {
     let detail = Detail::of(options.verbose, environment.options, environment.verbose);
     let folder = std::env::current_dir().ok();
-    let effective =
-        all_settings::effective(folder.as_deref(), environment, options).map_err(SettingsError)?;
+    let effective = all_settings::effective(folder.as_deref(), environment, cli::layer(options))
+        .map_err(SettingsError)?;
     Ok((effective, detail))
 }
 

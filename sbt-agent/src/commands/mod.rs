@@ -3,18 +3,19 @@
 mod check;
 mod chosen;
 mod scale;
+mod series;
 mod watch;
 
 use crate::{
     access::{self, typed},
     check::To,
     ci,
-    cli::{self, Command, Exports},
+    cli::Command,
     compare, counters, demo, doctor, hang,
     kernel::privilege,
     look, manual,
     output::{
-        self,
+        self, Destination, Exports,
         guard::{self, PROGRAM, READ},
     },
     place::printable,
@@ -164,7 +165,7 @@ fn check_proc(command: &Command) -> anyhow::Result<()> {
 }
 
 /// Looks at a process that does not go on.
-fn look_at(pid: u32, children: bool, to: &cli::Asked) -> anyhow::Result<u8> {
+fn look_at(pid: u32, children: bool, to: &Destination) -> anyhow::Result<u8> {
     if let Some(path) = &to.output {
         let program = process::folder(pid).join("exe");
         guard::check(&[(PROGRAM, Some(&program))], &[("--output", Some(path))])?;
@@ -201,7 +202,7 @@ fn diff(
     [before, after]: [&Path; 2],
     tolerance: Option<f64>,
     allow_incomplete: bool,
-    to: &cli::Asked,
+    to: &Destination,
 ) -> anyhow::Result<u8> {
     let read = [before, after].map(|path| (READ, Some(path)));
     guard::check(&read, &[("--output", to.output.as_deref())])?;
@@ -218,7 +219,7 @@ fn report(
     compensated: bool,
     allow_incomplete: bool,
     exports: &Exports,
-    to: &cli::Asked,
+    to: &Destination,
 ) -> anyhow::Result<u8> {
     let mut written = vec![("--output", to.output.as_deref())];
     written.extend(output::exports::written(exports));

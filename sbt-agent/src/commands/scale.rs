@@ -8,12 +8,10 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use super::chosen::{JSON_NEEDS_FILE, effective, guard_watching, invoker, say, settings, wish};
 use crate::{
     cli::Scale,
+    commands::series::{Series, which},
     output::{self, guard::PROGRAM},
     place::printable,
-    scale::{
-        counts,
-        series::{Series, which},
-    },
+    scale::counts,
     session::{self, Narration, Target},
     settings::Environment,
     signals,

@@ -11,13 +11,13 @@ use anyhow::Context as _;
 
 use super::{guard::Named, progress::Progress, replace::Replacement};
 use crate::{
-    cli::Exports,
     export::{
         Episode, Known, Numbers, csv,
         html::{self, Told},
         perfetto,
         timeline::Timeline,
     },
+    output::Exports,
     place::printable,
     record::{self, Replay, Source, Whole},
     report::{Report, order::Order},

@@ -1,7 +1,7 @@
 //! One program at several numbers of threads: how much faster it gets, which phase stops
 //! doing so, and why.
 //!
-//! [`scaling`] is pure: it makes a table of reports. [`series`] runs the program. The
+//! [`scaling`] is pure: it makes a table of reports. The
 //! comments of the fields are their documentation, as in [`crate::report`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,7 +16,6 @@ use crate::{
 pub mod counts;
 mod doubt;
 mod limit;
-pub mod series;
 #[cfg(test)]
 mod tests;
 

@@ -3,11 +3,11 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    Environment, Settings, arguments, file,
+    Environment, Settings, file,
     find::{self, Trust},
+    layer::Layer,
     merge::{DEFAULT, Row, merge},
 };
-use crate::cli::Options;
 use crate::value::duration_text;
 
 /// What holds, and why.
@@ -65,13 +65,13 @@ pub fn check_file(shown: &str, text: &str) -> Result<(), String> {
 }
 
 /// Lays the sources over each other: the nearest `sbt.toml` from `folder`
-/// upwards, the environment, the command line. Without a folder (it may have
+/// upwards, the environment, what is `typed`. Without a folder (it may have
 /// been removed) there is no file. Fails, with a line, at what cannot be
 /// understood.
 pub fn effective(
     folder: Option<&Path>,
     environment: Environment,
-    options: &Options,
+    typed: Layer,
 ) -> Result<Effective, String> {
     let found = match folder {
         Some(folder) => find::nearest(folder, Trust::of_this_process())?,
@@ -89,7 +89,7 @@ pub fn effective(
     }
     notes.extend(environment.notes);
     layers.push(environment.layer);
-    layers.push(arguments::layer(options));
+    layers.push(typed);
     let (settings, rows) = merge(layers)?;
     Ok(Effective {
         settings,
@@ -104,7 +104,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{self, Cli, Command};
 
     fn of_file(text: &str) -> Effective {
         let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,12 @@ mod tests {
         let Command::Scale(scale) = cli.command else {
             panic!("another command");
         };
-        effective(Some(folder.path()), Environment::default(), &scale.options).unwrap()
+        effective(
+            Some(folder.path()),
+            Environment::default(),
+            cli::layer(&scale.options),
+        )
+        .unwrap()
     }
 
     #[test]

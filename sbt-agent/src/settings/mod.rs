@@ -15,20 +15,18 @@ use crate::{
 };
 
 mod add;
-mod arguments;
 mod check;
 mod effective;
 mod environment;
 mod file;
 mod find;
 mod known;
-mod layer;
-mod merge;
+pub mod layer;
+pub(crate) mod merge;
 mod show;
 pub mod spec;
 
 pub use add::add_name;
-pub use arguments::say_how_to_watch;
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
 pub use known::{CONTROLS, Known, SETTINGS};

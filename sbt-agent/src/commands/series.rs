@@ -22,16 +22,16 @@ use nix::{
 };
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    Run, Scaling,
-    counts::{Counts, PLACE, Variable, has_place, put, threads_of},
-    scaling,
-};
 use crate::{
     access::Invoker,
     place::printable,
     record,
     report::Report,
+    scale::{
+        Run, Scaling,
+        counts::{Counts, PLACE, Variable, has_place, put, threads_of},
+        scaling,
+    },
     signals::{Heard, Signals},
     target::{launch, libraries},
     usage::Usage,

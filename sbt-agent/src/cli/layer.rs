@@ -1,7 +1,12 @@
 //! The command line as a source of settings.
 
-use super::layer::{Given, Layer};
-use crate::{access, cli::Options, counters::Counter, gate::Asked};
+use super::Options;
+use crate::{
+    access,
+    counters::Counter,
+    gate::Asked,
+    settings::layer::{Given, Layer},
+};
 
 /// What the command line says.
 pub fn layer(options: &Options) -> Layer {
