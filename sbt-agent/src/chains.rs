@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{model::sampled::ChainId, target::sites::Named};
+use crate::{model::sampled::ChainId, place::NamedFunction};
 
 /// Functions and chains that are kept apart, at most.
 const MAX_FUNCTIONS: usize = 1 << 14;
@@ -24,8 +24,8 @@ pub const UNKNOWN: FunctionId = 2;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Chains {
-    functions: Vec<Named>,
-    ids: HashMap<Named, FunctionId>,
+    functions: Vec<NamedFunction>,
+    ids: HashMap<NamedFunction, FunctionId>,
     /// The outermost function first.
     all: Vec<Box<[FunctionId]>>,
     by_chain: HashMap<Box<[FunctionId]>, ChainId>,
@@ -33,7 +33,7 @@ pub struct Chains {
 
 impl Default for Chains {
     fn default() -> Self {
-        let named = |function: &str| Named {
+        let named = |function: &str| NamedFunction {
             function: function.into(),
             file: None,
             binary: "?".into(),
@@ -51,7 +51,7 @@ impl Default for Chains {
 impl Chains {
     /// The number of a chain, the innermost function first. `is_whole`: whether it is
     /// known to the beginning of the thread.
-    pub fn number(&mut self, functions: &[Named], is_whole: bool) -> ChainId {
+    pub fn number(&mut self, functions: &[NamedFunction], is_whole: bool) -> ChainId {
         let kept = &functions[..functions.len().min(MAX_LENGTH)];
         let mut chain = Vec::with_capacity(kept.len() + 2);
         if !is_whole || kept.len() < functions.len() {
@@ -74,7 +74,7 @@ impl Chains {
         id
     }
 
-    fn function(&mut self, named: &Named) -> FunctionId {
+    fn function(&mut self, named: &NamedFunction) -> FunctionId {
         if let Some(known) = self.ids.get(named) {
             return *known;
         }
@@ -93,7 +93,7 @@ impl Chains {
     }
 
     /// A function.
-    pub fn named(&self, id: FunctionId) -> &Named {
+    pub fn named(&self, id: FunctionId) -> &NamedFunction {
         &self.functions[id as usize]
     }
 }
@@ -102,8 +102,8 @@ impl Chains {
 mod tests {
     use super::*;
 
-    fn named(function: &str) -> Named {
-        Named {
+    fn named(function: &str) -> NamedFunction {
+        NamedFunction {
             function: function.into(),
             file: None,
             binary: "p".into(),

@@ -13,6 +13,7 @@ use crate::{
     output::{self, Color},
     record,
     report::Report,
+    settings::Gate,
     usage::Usage,
     views::{
         check::{annotate, junit, text},
@@ -52,8 +53,8 @@ impl Check {
     ///
     /// # Errors
     /// [`Usage`]; or a file cannot be read or written.
-    pub fn new(asked: Asked, to: To) -> anyhow::Result<Self> {
-        if asked.is_empty() {
+    pub fn new(gate: Gate, to: To) -> anyhow::Result<Self> {
+        if gate.is_empty() {
             let text = "no rule is given, and without one nothing would be checked: name one, \
                         such as --max-idle 10% or --no-hang 30s (`sbt check --help` has all), or \
                         write it into sbt.toml under [check]";
@@ -68,7 +69,8 @@ impl Check {
             // What an earlier check found is not to be taken for what this one does.
             output::write_file(path, "")?;
         }
-        let named = asked.baseline.as_ref();
+        let Gate { asked, baseline } = gate;
+        let named = baseline.as_ref();
         let before = named.map(|named| named.read(record::report));
         let before = before.transpose().context("--baseline")?;
         Ok(Self { asked, before, to })

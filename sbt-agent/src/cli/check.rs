@@ -7,6 +7,7 @@ use clap::Args;
 use crate::{
     access::Named,
     gate::{Asked, Measure, Rule, rule},
+    settings::Gate,
     value,
 };
 
@@ -59,7 +60,7 @@ fn of(measure: Measure) -> impl Fn(&str) -> Result<Rule, String> + Clone + Send 
     move |text| Rule::parse(measure, text)
 }
 
-impl From<Rules> for Asked {
+impl From<Rules> for Gate {
     fn from(typed: Rules) -> Self {
         let rules = [
             typed.max_imbalance,
@@ -71,12 +72,14 @@ impl From<Rules> for Asked {
             typed.min_episodes,
         ];
         Self {
-            rules: rules.into_iter().flatten().collect(),
-            no_hang: typed.no_hang,
-            max_lost: typed.max_lost,
+            asked: Asked {
+                rules: rules.into_iter().flatten().collect(),
+                no_hang: typed.no_hang,
+                max_lost: typed.max_lost,
+                tolerance: typed.tolerance,
+                allow_incomplete: typed.allow_incomplete,
+            },
             baseline: typed.baseline.map(Named::typed),
-            tolerance: typed.tolerance,
-            allow_incomplete: typed.allow_incomplete,
         }
     }
 }
@@ -124,11 +127,11 @@ mod tests {
         let Command::Check { rules, .. } = parse(&arguments).unwrap().command else {
             panic!("another command");
         };
-        let asked = Asked::from(*rules);
+        let Gate { asked, baseline } = Gate::from(*rules);
         let typed: Vec<String> = asked.rules.iter().map(Rule::typed).collect();
         assert_eq!(typed, ["10%", "lu.c:690:5%", "solve:5ms"]);
         assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
-        assert_eq!(asked.baseline, Some(Named::typed("a.json".into())));
+        assert_eq!(baseline, Some(Named::typed("a.json".into())));
         assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
         let error = parse(&["--max-idle=10", "run.sbt"])
             .unwrap_err()

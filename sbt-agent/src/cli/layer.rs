@@ -4,8 +4,10 @@ use super::Options;
 use crate::{
     access,
     counters::Counter,
-    gate::Asked,
-    settings::layer::{Given, Layer},
+    settings::{
+        Gate,
+        layer::{Given, Layer},
+    },
 };
 
 /// What the command line says.
@@ -48,7 +50,7 @@ pub fn layer(options: &Options) -> Layer {
             "--exit-with-program",
         ),
         // They are no options of `run`.
-        check: Asked::default(),
+        check: Gate::default(),
     }
 }
 

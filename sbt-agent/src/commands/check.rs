@@ -11,17 +11,17 @@ use super::chosen::{
 use crate::{
     check::{Check, To},
     cli::{self, Options},
-    gate::{Asked, rule},
+    gate::rule,
     output::guard::{self, PROGRAM, READ},
     record,
     session::{self, Target},
-    settings::{self as all_settings, Environment},
+    settings::{self as all_settings, Environment, Gate},
     target::libraries,
     usage::Usage,
 };
 
 /// Judges a recording or a report.
-pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {
+pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {
     if cli::say_how_to_watch(options) || options.record.is_some() || options.tui {
         let text = "a recording is judged as it is: options that say how to watch belong to the \
                     run that makes it; a program to be run goes after `--`";
@@ -32,12 +32,12 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
     let effective = all_settings::effective(folder.as_deref(), none, cli::layer(options));
     let effective = effective.map_err(Usage)?;
     say_notes(&effective);
-    let asked = effective.settings.check.clone().with(typed);
+    let gate = effective.settings.check.clone().with(typed);
     let read = [
         (READ, Some(path)),
         (
             BASELINE,
-            asked.baseline.as_ref().map(|named| named.path.as_path()),
+            gate.baseline.as_ref().map(|named| named.path.as_path()),
         ),
         (SETTINGS, effective.file.as_deref().map(Path::new)),
     ];
@@ -46,7 +46,7 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
         ("--junit", to.junit.as_deref()),
     ];
     guard::check(&read, &written)?;
-    let check = Check::new(asked, to)?;
+    let check = Check::new(gate, to)?;
     let report = record::report(path)
         .map_err(|error| anyhow::anyhow!("{error:#} (a program to be run goes after `--`)"))?;
     check.tell(&report)
@@ -54,7 +54,7 @@ pub fn file(typed: Asked, to: To, options: &Options, path: &Path) -> anyhow::Res
 
 /// Judges a run.
 pub fn program(
-    typed: Asked,
+    typed: Gate,
     to: To,
     options: &Options,
     as_root: bool,
@@ -75,23 +75,23 @@ pub fn program(
     let Some(effective) = effective else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to check a program");
     };
-    let asked = effective.settings.check.clone().with(typed);
+    let gate = effective.settings.check.clone().with(typed);
     let read = [
         (PROGRAM, path.as_deref()),
         (
             BASELINE,
-            asked.baseline.as_ref().map(|named| named.path.as_path()),
+            gate.baseline.as_ref().map(|named| named.path.as_path()),
         ),
     ];
     let written = [("--junit", to.junit.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
-    if asked.no_hang.is_some() && effective.settings.duration.is_some() {
+    if gate.asked.no_hang.is_some() && effective.settings.duration.is_some() {
         let text = "--no-hang needs the program to be watched to its end, and --duration (or \
                     `duration` in sbt.toml) stops before: leave one of them out";
         return Err(Usage(text.into()).into());
     }
     let _fresh = fresh(options, &effective.settings);
-    let check = Check::new(asked, to)?;
+    let check = Check::new(gate, to)?;
     let mut settings = effective.settings;
     if let Some(limit) = check.asked().no_hang {
         // It has to be told before it is ended.

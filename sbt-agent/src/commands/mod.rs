@@ -11,8 +11,8 @@ use crate::{
     check::To,
     ci,
     cli::Command,
-    compare, counters, demo, doctor, hang,
-    kernel::privilege,
+    compare, demo, doctor, hang,
+    kernel::{counting, privilege},
     look, manual,
     output::{
         self, Destination, Exports,
@@ -120,7 +120,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::List { of: None } => {
-            output::print(&counters::list::text(&counters::list::machine()))?;
+            output::print(&counting::list::text(&counting::list::machine()))?;
             Ok(0)
         }
         Command::List { of: Some(of) } => {

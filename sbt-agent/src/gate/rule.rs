@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::{
-    access::Named,
     pattern::Pattern,
     report::Figure,
     value::{self, duration_text},
@@ -276,9 +275,7 @@ pub struct Asked {
     pub no_hang: Option<Duration>,
     /// Events that may be lost, per cent.
     pub max_lost: Option<f64>,
-    /// A recording or report to compare with.
-    pub baseline: Option<Named>,
-    /// By how much it may be worse than that, per cent.
+    /// By how much the run may be worse than its baseline, per cent.
     pub tolerance: Option<f64>,
     /// Also a recording that is cut or damaged is judged, and compared with.
     pub allow_incomplete: bool,
@@ -296,7 +293,6 @@ impl Asked {
             rules: self.rules,
             no_hang: stronger.no_hang.or(self.no_hang),
             max_lost: stronger.max_lost.or(self.max_lost),
-            baseline: stronger.baseline.or(self.baseline),
             tolerance: stronger.tolerance.or(self.tolerance),
             allow_incomplete: stronger.allow_incomplete || self.allow_incomplete,
         }
@@ -304,10 +300,7 @@ impl Asked {
 
     /// Whether nobody has asked for anything.
     pub const fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-            && self.no_hang.is_none()
-            && self.max_lost.is_none()
-            && self.baseline.is_none()
+        self.rules.is_empty() && self.no_hang.is_none() && self.max_lost.is_none()
     }
 }
 

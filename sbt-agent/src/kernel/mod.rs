@@ -1,6 +1,7 @@
 //! The ground: what the kernel offers, in which version, to whom.
 
 pub mod bpf;
+pub mod counting;
 pub(crate) mod perf;
 pub mod privilege;
 mod refused;

@@ -7,8 +7,7 @@ use super::Word;
 use super::place_names::{name, others};
 use crate::{
     model::site::PlaceId,
-    place::{Place, printable},
-    target::locks::LockKind,
+    place::{LockKind, Place, printable},
 };
 
 /// What is known of a lock.

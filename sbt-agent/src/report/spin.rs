@@ -4,10 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Word;
 
-use crate::{
-    place::{printable, short},
-    target::sites::{NoFunction, SpinPlace},
-};
+use crate::place::{NoFunction, SpinPlace, printable, short};
 
 /// A loop in which threads were seen to wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

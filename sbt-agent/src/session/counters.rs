@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::Session;
 use crate::{
     clock,
-    counters::{Counter, Source, list},
+    counters::{Counter, Source},
+    kernel::counting::list,
     live::Offer,
     words::since,
 };

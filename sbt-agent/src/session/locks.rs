@@ -7,9 +7,10 @@ use sbt_common::{Futex, Lock};
 use crate::{
     event::CallersId,
     model::site::PlaceId,
+    place::LockKind,
     report::locks::Found,
     source::Source,
-    target::{locks::LockKind, process, sites::Resolver},
+    target::{process, sites::Resolver},
 };
 
 /// How often the counts are read, ns.

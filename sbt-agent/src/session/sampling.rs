@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use super::Session;
 use crate::{
     chains::Chains,
-    counters,
+    kernel::counting,
     model::Model,
     output,
     place::printable,
@@ -85,7 +85,7 @@ impl Sampling {
             }
             all
         };
-        let profile = Profile::begin(hz, children, &counters::online(), threads);
+        let profile = Profile::begin(hz, children, &counting::online(), threads);
         let profile = profile.with_context(|| {
             format!(
                 "--sample {hz}: the kernel does not take samples of this process; it may be that \

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use crate::{
     clock,
-    place::printable,
+    place::{SpinPlace, printable},
     report::spin::Found,
     source::sampler::{Sample, Sampler},
     spin::tally::Tally,
     target::{
         process,
-        sites::{Resolver, SpinPlace, WaitId},
+        sites::{Resolver, WaitId},
     },
     words::command_line,
 };

@@ -5,17 +5,43 @@ use toml::de::DeValue;
 use super::file::{File, Value};
 use crate::value;
 use crate::{
+    access::Named,
     gate::{Asked, Measure, Rule, rule},
     pattern::nearest,
 };
+
+/// What `sbt check` is to judge.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gate {
+    /// The limits.
+    pub asked: Asked,
+    /// A recording or report to compare with.
+    pub baseline: Option<Named>,
+}
+
+impl Gate {
+    /// Both; where they speak of the same, what the `stronger` one says.
+    #[must_use]
+    pub fn with(self, stronger: Self) -> Self {
+        Self {
+            asked: self.asked.with(stronger.asked),
+            baseline: stronger.baseline.or(self.baseline),
+        }
+    }
+
+    /// Whether nothing is to be judged.
+    pub const fn is_empty(&self) -> bool {
+        self.asked.is_empty() && self.baseline.is_none()
+    }
+}
 
 /// Those that are no limits of a [`Measure`].
 const OTHERS: [&str; 4] = ["no-hang", "max-lost", "baseline", "tolerance"];
 
 impl File<'_> {
     /// Reads it.
-    pub(super) fn check(&self, value: &Value) -> Result<Asked, String> {
-        let mut asked = Asked::default();
+    pub(super) fn check(&self, value: &Value) -> Result<Gate, String> {
+        let (mut asked, mut baseline) = (Asked::default(), None);
         for (key, value) in self.table("check", value)? {
             let name = key.get_ref().as_ref();
             let share = |read: fn(&str) -> Result<f64, String>| {
@@ -30,7 +56,7 @@ impl File<'_> {
                 }
                 "max-lost" => asked.max_lost = Some(share(rule::lost)?.value),
                 "tolerance" => asked.tolerance = Some(share(value::tolerance)?.value),
-                "baseline" => asked.baseline = Some(self.file(name, value)?.value),
+                "baseline" => baseline = Some(self.file(name, value)?.value),
                 _ => match Measure::ALL.iter().find(|measure| measure.name() == name) {
                     Some(measure) => {
                         let rules = self.limits(*measure, value)?;
@@ -40,7 +66,7 @@ impl File<'_> {
                 },
             }
         }
-        Ok(asked)
+        Ok(Gate { asked, baseline })
     }
 
     /// One limit, or a list of several.

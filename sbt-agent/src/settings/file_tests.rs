@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{Settings, merge::merge};
+use crate::settings::{Gate, Settings, merge::merge};
 
 /// The effective settings of a file alone, a line each.
 fn shown(text: &str) -> Vec<String> {
@@ -240,7 +240,7 @@ max-lost = "0.1%"
 baseline = "old.sbt"
 tolerance = 5
 "#;
-    let asked = layer("sbt.toml", text).unwrap().check;
+    let Gate { asked, baseline } = layer("sbt.toml", text).unwrap().check;
     let rules: Vec<String> = asked
         .rules
         .iter()
@@ -258,7 +258,7 @@ tolerance = 5
     );
     assert_eq!(asked.no_hang, Some(std::time::Duration::from_secs(30)));
     assert_eq!((asked.max_lost, asked.tolerance), (Some(0.1), Some(5.0)));
-    let baseline = asked.baseline.unwrap();
+    let baseline = baseline.unwrap();
     assert_eq!(baseline.path, Path::new("old.sbt"));
     assert_ne!(
         baseline,

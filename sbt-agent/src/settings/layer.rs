@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Conceptual, Mark, Named, UserBarrier};
+use super::{Conceptual, Gate, Mark, Named, UserBarrier};
 use crate::{
     access,
     choices::{Backend, Departures, Futexes, States},
     counters::Counter,
-    gate::Asked,
     pattern::Pattern,
 };
 
@@ -76,5 +75,5 @@ pub struct Layer {
     /// Of the live screen.
     pub exit_with_program: Option<Given<bool>>,
     /// Rules; those of a stronger source replace those that speak of the same.
-    pub check: Asked,
+    pub check: Gate,
 }

@@ -10,7 +10,6 @@ use crate::{
     access,
     choices::{Backend, Departures, Futexes, States},
     counters::Counter,
-    gate::Asked,
     pattern::Pattern,
 };
 
@@ -27,6 +26,7 @@ mod show;
 pub mod spec;
 
 pub use add::add_name;
+pub use check::Gate;
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
 pub use known::{CONTROLS, Known, SETTINGS};
@@ -96,7 +96,7 @@ pub struct Settings {
     /// The live screen leaves when the program ends, and does not wait for a key.
     pub exit_with_program: bool,
     /// The rules of `sbt check`.
-    pub check: Asked,
+    pub check: Gate,
 }
 
 /// A name for a site.
@@ -167,7 +167,7 @@ impl Default for Settings {
             sample: 0,
             folded: None,
             exit_with_program: false,
-            check: Asked::default(),
+            check: Gate::default(),
         }
     }
 }

@@ -16,10 +16,12 @@ mod spins;
 mod stacks;
 mod system;
 
+pub use crate::place::NamedFunction;
+pub use crate::place::{NoFunction, SpinPlace};
 pub use called::{CLibrary, Called, Runtime};
 pub use relation::Meeting;
-pub use spins::{NoFunction, SpinPlace, WaitId};
-pub use stacks::{CallAt, Ends, Named, Stacks, Standing};
+pub use spins::WaitId;
+pub use stacks::{CallAt, Ends, Stacks, Standing};
 pub use system::SystemCaller;
 
 use memory::Space;

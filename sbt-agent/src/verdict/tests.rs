@@ -12,9 +12,8 @@ use crate::{
         Model,
         site::{PlaceId, Roles},
     },
-    place::{Frame, Place},
+    place::{Frame, LockKind, Place},
     report::{Run, counters::CounterReport, locks::Found},
-    target::locks::LockKind,
 };
 
 const US: u64 = 1_000;

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{sampled::Part, site::SiteId, thread::Split},
-        target::sites::Named,
+        place::NamedFunction,
     };
 
     const MS: u64 = 1_000_000;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_function_is_told_with_what_it_called_and_by_itself() {
-        let named = |function: &str| Named {
+        let named = |function: &str| NamedFunction {
             function: function.into(),
             file: None,
             binary: "p".into(),

@@ -11,8 +11,8 @@ use sbt_common::{
 };
 
 use super::configure::possible_cpus;
-use crate::counters::OnCpu;
 use crate::kernel::bpf;
+use crate::kernel::counting::OnCpu;
 
 /// Those of the maps that the agent reads or writes, and what it has written.
 pub struct Maps {

@@ -40,11 +40,12 @@ pub mod trial;
 use crate::{
     choices::States,
     clock,
-    counters::{self, Counter, Opened, Plan},
+    counters::{Counter, Plan},
     event::space,
     kernel::{
         LoadError,
         bpf::{self, ProgramKind},
+        counting::{Opened, online, open},
     },
     target::process,
 };
@@ -143,7 +144,7 @@ fn open_counters(
     may_choose: bool,
     config: &mut sbt_common::Config,
 ) -> Opened {
-    let opened = counters::open(counters, &counters::online(), may_count(config));
+    let opened = open(counters, &online(), may_count(config));
     let room = if may_choose {
         MAX_EVENTS
     } else {
@@ -284,9 +285,7 @@ impl Ebpf {
     /// See [`crate::source::Source::choose`].
     fn choose_counters(&mut self, wanted: &[Counter]) -> io::Result<Vec<String>> {
         let config = &self.loaded.config;
-        let notes = self
-            .counters
-            .choose(wanted, &counters::online(), may_count(config));
+        let notes = self.counters.choose(wanted, &online(), may_count(config));
         self.begin_counting()?;
         self.chosen.put(self.counters.plan.clone());
         Ok(notes)

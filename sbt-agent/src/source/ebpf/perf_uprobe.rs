@@ -11,8 +11,10 @@ use std::{
 
 use perf_event::Counter;
 
-use crate::kernel::bpf::{self, ProbePoint};
-use crate::{counters, kernel::perf};
+use crate::kernel::{
+    bpf::{self, ProbePoint},
+    counting, perf,
+};
 
 /// Attaches a program to one place, for one process and its threads, or for everyone
 /// who maps the file. The descriptors returned must be kept; closing them detaches.
@@ -38,7 +40,7 @@ pub fn are_permitted() -> bool {
 // The crate's own `UProbe` is no `Event` as of version 0.7: nothing can be built of it.
 fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Result<Counter> {
     let returns = [("retprobe".to_owned(), Some(u64::from(returns)))];
-    let uprobe = counters::device("uprobe", &returns).map_err(io::Error::other)?;
+    let uprobe = counting::device("uprobe", &returns).map_err(io::Error::other)?;
     let mut event = uprobe.event();
     // `uprobe_path` and `probe_offset`: the kernel reads the path while the event is built.
     event.attrs_mut().config1 = path.as_ptr() as u64;
@@ -47,7 +49,7 @@ fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Re
         event.observe_pid(pid.cast_signed());
     } else {
         // The event is of one CPU, the program runs on all.
-        let cpu = counters::online().first().copied().unwrap_or(0);
+        let cpu = counting::online().first().copied().unwrap_or(0);
         event.any_pid().one_cpu(cpu as usize);
     }
     event.build()

@@ -42,7 +42,8 @@ use super::{
 };
 use crate::{
     choices::{Departures, States},
-    counters::{self, Plan},
+    counters::Plan,
+    kernel::counting,
     settings::Settings,
     target::{files::ProbedFile, process},
 };
@@ -83,7 +84,7 @@ impl Hardware {
         outside.costs(Ok(hit_ns));
         outside.notes.extend(without(settings));
         let switches = outside.states != States::Off;
-        let events = Events::new(&counters::online(), children, switches).map_err(refused)?;
+        let events = Events::new(&counting::online(), children, switches).map_err(refused)?;
         let mut watch = Watch::new(pid, events, children);
         watch.hear_of(pid, runs).map_err(refused)?;
         let this = Self {

@@ -7,7 +7,8 @@ use sbt_common::{Counts, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
 
 use super::clocks::now_ns;
 use crate::{
-    counters::{self, Counter, Kept, Plan, Source, What},
+    counters::{Counter, Kept, Plan, Source, What},
+    kernel::counting,
     source::hits::{Records, head},
     target::{process, trace::Id},
 };
@@ -21,12 +22,12 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
             What::Kept(Kept::ContextSwitches | Kept::Migrations) => {
                 Err("each breakpoint is one more; --backend ebpf counts them".to_owned())
             }
-            What::Kept(kept) => Ok(counters::kept_source(*kept)),
+            What::Kept(kept) => Ok(counting::kept_source(*kept)),
             _ if events == MAX_EVENTS => Err(format!(
                 "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
             )),
             // Of our own thread: a target's may be counted where that may be.
-            _ => counters::of_thread(counter, 0).map(|_opened| {
+            _ => counting::of_thread(counter, 0).map(|_opened| {
                 events += 1;
                 Source::Event(events - 1)
             }),
@@ -104,7 +105,7 @@ impl Counters {
     pub fn begin(&mut self, id: Id, whole: bool) {
         let events = self.plan.0.iter().filter_map(|(counter, source)| {
             let thread = id.cast_unsigned();
-            let open = || counters::of_thread(counter, thread).ok();
+            let open = || counting::of_thread(counter, thread).ok();
             matches!(source, Source::Event(_)).then(open)
         });
         let events: Vec<_> = events.collect();
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_stops_would_change_is_not_counted_and_said_so() {
-        let asked = counters::commas("page-faults,cs,task-clock").unwrap().0;
+        let asked = crate::counters::commas("page-faults,cs,task-clock").unwrap().0;
         let (plan, notes) = plan(&asked);
         let sources: Vec<_> = plan.0.iter().map(|(_, source)| *source).collect();
         assert_eq!(
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_told_of_with_what_the_kernel_keeps_of_it() {
-        let asked = counters::commas("page-faults").unwrap().0;
+        let asked = crate::counters::commas("page-faults").unwrap().0;
         let counters = Counters::new(plan(&asked).0);
         let mut out = Records::default();
         let own = nix::unistd::gettid().as_raw();
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn what_perf_events_have_counted_of_a_thread_is_told_with_its_times() {
         // The kernel has none of these on x86, and lets everybody count them in a program's own code.
-        let asked = counters::commas("alignment-faults:u").unwrap().0;
+        let asked = crate::counters::commas("alignment-faults:u").unwrap().0;
         let (plan, notes) = plan(&asked);
         assert_eq!((plan.0[0].1, notes), (Source::Event(0), vec![]));
         let mut counters = Counters::new(plan);

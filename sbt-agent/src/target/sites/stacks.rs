@@ -7,7 +7,7 @@ use sbt_common::{Rule, cfa, rbp};
 use super::{Resolver, called::Called};
 use crate::{
     clock,
-    place::{printable, short},
+    place::{NamedFunction, printable, short},
     target::{sample::Sample, walks::Owner},
 };
 
@@ -65,17 +65,6 @@ pub enum Ends {
     Broken,
 }
 
-/// A function that a thread was in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Named {
-    /// Demangled, safe to print; where there is no name, file and address.
-    pub function: String,
-    /// Its source file, if known.
-    pub file: Option<String>,
-    /// File name of the program or library.
-    pub binary: String,
-}
-
 /// A file's number and an address there.
 pub(super) type Code = (usize, u64);
 
@@ -106,7 +95,7 @@ pub struct Stacks {
     steps: HashMap<(Code, bool), Step>,
     /// Functions inlined into each other, the innermost first, and whether they are the
     /// C library's, which begins programs and threads.
-    names: HashMap<Code, Arc<(Vec<Named>, bool)>>,
+    names: HashMap<Code, Arc<(Vec<NamedFunction>, bool)>>,
     called: HashMap<Place, Arc<Called>>,
     /// By process: when its mappings were last looked at.
     refreshed: HashMap<u32, u64>,
@@ -115,7 +104,11 @@ pub struct Stacks {
 impl Stacks {
     /// The functions of a sample, the innermost first; whether they are known to the
     /// beginning of the thread.
-    pub fn functions(&mut self, sample: &Sample, resolver: &mut Resolver) -> (Vec<Named>, bool) {
+    pub fn functions(
+        &mut self,
+        sample: &Sample,
+        resolver: &mut Resolver,
+    ) -> (Vec<NamedFunction>, bool) {
         resolver.turn_to(sample.process);
         let word = |address: u64| {
             let at = usize::try_from(address.checked_sub(sample.sp)?).ok()?;
@@ -141,8 +134,8 @@ impl Stacks {
                 Arc::clone(self.names.entry(code).or_insert_with(new))
             })
             .collect();
-        let is_c = |names: &Arc<(Vec<Named>, bool)>| names.1;
-        let is_start = |names: &Arc<(Vec<Named>, bool)>| {
+        let is_c = |names: &Arc<(Vec<NamedFunction>, bool)>| names.1;
+        let is_start = |names: &Arc<(Vec<NamedFunction>, bool)>| {
             let outer = names.0.last();
             outer.is_some_and(|it| it.function.starts_with(START))
         };
@@ -352,16 +345,16 @@ fn go_on(
 impl Resolver {
     /// The functions at an address of a file, the innermost first, with those into which
     /// it was inlined; whether they are the C library's.
-    fn functions_of(&mut self, (module, vaddr): Code) -> (Vec<Named>, bool) {
+    fn functions_of(&mut self, (module, vaddr): Code) -> (Vec<NamedFunction>, bool) {
         let frames = self.frames(module, vaddr);
         let shown = self.modules[module].file.shown.to_string_lossy();
         let binary = printable(short(&shown));
         let outer = frames.last().and_then(|frame| frame.function.as_deref());
         let is_c = self.modules[module].owner.of_function(outer) == Owner::C;
-        let mut names: Vec<Named> = frames
+        let mut names: Vec<NamedFunction> = frames
             .iter()
             .filter_map(|frame| {
-                Some(Named {
+                Some(NamedFunction {
                     function: printable(frame.function.as_deref()?),
                     file: frame.file.as_deref().map(printable),
                     binary: binary.clone(),
@@ -372,7 +365,7 @@ impl Resolver {
             let file = Arc::clone(&self.modules[module].file);
             let unwind = self.walks.unwind(module, &file);
             let start = unwind.and_then(|unwind| Some(unwind.function(vaddr)?.start));
-            names.push(Named {
+            names.push(NamedFunction {
                 function: format!("{binary}+{:#x}", start.unwrap_or(vaddr)),
                 file: None,
                 binary,

@@ -3,12 +3,8 @@
 use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
 use crate::{
     model::site::PlaceId,
-    place::Frame,
-    target::{
-        elf::Function,
-        locks::{self, LockKind},
-        walks::Owner,
-    },
+    place::{Frame, LockKind},
+    target::{elf::Function, locks, walks::Owner},
 };
 
 /// Who makes a system call.

@@ -482,7 +482,7 @@ fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
 
 #[test]
 fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
-    use crate::{report::spin::Found, target::sites::SpinPlace};
+    use crate::{place::SpinPlace, report::spin::Found};
     let command = "sbt run --barrier meet -- ./a-program --with 'an argument' --and another --more";
     let found = Found {
         place: SpinPlace {

@@ -4,6 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use std::path::Path;
 
+mod function;
+mod lock;
+mod spin;
+
+pub use function::NamedFunction;
+pub use lock::LockKind;
+pub use spin::{NoFunction, SpinPlace};
+
 /// A function that is being executed, with the line where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {

@@ -3,10 +3,10 @@
 use std::{fmt::Write as _, path::Path};
 
 use super::{
-    Counter, FREE,
     device::{self, DEVICES},
-    name, open,
+    open,
 };
+use crate::counters::{Counter, FREE, name};
 
 /// A counter that could be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,43 +1,15 @@
 //! Counters on this machine: perf events opened, and what could not be.
 
-use serde::{Deserialize, Serialize};
-
 use std::{io, path::Path};
 
 use perf_event::Builder;
 use sbt_common::MAX_EVENTS;
 
-use super::{
-    Counter, Kept, What,
-    device::{self, Asked, DEVICES},
-    name::Side,
+use super::device::{self, Asked, DEVICES};
+use crate::{
+    counters::{Counter, Kept, Plan, Side, Source, What},
+    kernel::privilege,
 };
-use crate::kernel::privilege;
-
-/// Where the values of a counter are, in what comes through the rings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Source {
-    /// The run time that each record has.
-    RunTime,
-    /// The sum of [`sbt_common::Counts::values`] from the first of these to before the
-    /// second.
-    Task(usize, usize),
-    /// That of [`sbt_common::Sums::events`].
-    Event(usize),
-    /// Nowhere: it cannot be counted.
-    Nowhere,
-}
-
-/// What becomes of the counters that were asked for, in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan(pub Vec<(Counter, Source)>);
-
-impl Plan {
-    /// Whether any of them is counted.
-    pub fn counts_something(&self) -> bool {
-        self.0.iter().any(|(_, source)| *source != Source::Nowhere)
-    }
-}
 
 /// A CPU, and what counts an event there.
 pub type OnCpu = (u32, perf_event::Counter);
@@ -301,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_counted_leaves_the_rest_alone() {
-        let all = super::super::commas("page-faults,nosuchdevice/x/,major-faults").unwrap();
+        let all = crate::counters::commas("page-faults,nosuchdevice/x/,major-faults").unwrap();
         let opened = open(&all.0, &[0], Ok(()));
         let sources: Vec<_> = opened.plan.0.iter().map(|(_, source)| *source).collect();
         assert_eq!(
