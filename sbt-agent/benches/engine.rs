@@ -11,14 +11,12 @@
 
 use std::time::Instant;
 
-use sbt::{
-    model::Model,
-    source::ebpf::{
-        decode::{Decoder, Start},
-        raw::Raw,
-    },
+use sbt::source::ebpf::{
+    decode::{Decoder, Start},
+    raw::Raw,
 };
 use sbt_common::{Arrive, Clocks, Depart, Head, Memory, Thread, kind, layout};
+use sbt_engine::model::Model;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

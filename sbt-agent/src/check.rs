@@ -9,16 +9,18 @@ use anyhow::Context as _;
 
 use crate::{
     ci::{self, Service},
-    gate::{Asked, CheckReport, judge},
     output::{self, Color},
     record,
-    report::Report,
     settings::Gate,
     usage::Usage,
     views::{
         check::{annotate, junit, text},
         table::Style,
     },
+};
+use sbt_engine::{
+    gate::{Asked, CheckReport, judge},
+    report::Report,
 };
 
 /// Where what comes of the rules goes.

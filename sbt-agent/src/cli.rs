@@ -11,13 +11,15 @@ pub use check::Rules;
 pub use layer::{layer, say_how_to_watch};
 
 use crate::{
+    output::{Color, Destination, Exports},
+    settings::{Conceptual, Mark, Named, UserBarrier, spec},
+};
+use sbt_engine::{
     choices::{Backend, Departures, Futexes, States},
     counters::{self, Events},
-    output::{Color, Destination, Exports},
+    live::pace::Speed,
     pattern::Pattern,
-    record::pace::Speed,
     scale::counts::{self, Counts, Variable},
-    settings::{Conceptual, Mark, Named, UserBarrier, spec},
     value,
 };
 

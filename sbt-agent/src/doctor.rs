@@ -6,13 +6,11 @@ use std::{fs, path::Path};
 use sbt_common::layout;
 
 use crate::{
-    choices::States,
-    event::Event,
     kernel::{bpf::ProgramKind, privilege, version::too_old},
     source::{QUEUE, ebpf::Ebpf},
     target::{elf::Function, files::ProbedFile, libraries, process},
-    words::without_codes,
 };
+use sbt_engine::{choices::States, event::Event, words::without_codes};
 
 mod confined;
 pub mod programs;

@@ -6,12 +6,11 @@ use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command},
     commands, output,
-    place::printable,
     source::ptrace,
     target::launch::ExecError,
     usage::Usage,
-    words::without_codes,
 };
+use sbt_engine::{place::printable, words::without_codes};
 
 /// sbt itself has failed, as with `env`, `nice` and `timeout`.
 const OWN_FAILURE: u8 = 125;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
+use crate::settings::{MAX_PHASES, Settings};
+use sbt_engine::{
     model::site::Roles,
     pattern::{Code, Pattern, alike, is_file, nearest},
     place::{Place, printable, short},
-    settings::{MAX_PHASES, Settings},
 };
 
 /// What the settings say of sites.
@@ -128,10 +128,8 @@ fn written(place: &Place, form: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        place::Frame,
-        settings::{Conceptual, Named},
-    };
+    use crate::settings::{Conceptual, Named};
+    use sbt_engine::place::Frame;
 
     fn place(function: &str, line: u32) -> Place {
         Place {

@@ -14,10 +14,9 @@ use serde::Serialize;
 use crate::{
     access::{Named, typed},
     ci,
-    place::printable,
-    report::Report,
     views::{table::Style, text},
 };
+use sbt_engine::{place::printable, report::Report};
 
 pub mod exports;
 mod fresh;

@@ -14,19 +14,20 @@ use tokio::{
 };
 
 use crate::{
-    clock,
-    live::{Play, Playing, Replaying, Request, Snapshot},
-    output,
-    place::{Place, printable},
-    record::{
-        ReadError, Replay, Rest,
-        pace::{Pace, Speed},
-    },
-    report::Run,
+    clock, output,
+    record::{ReadError, Replay, Rest},
     screen::{Handle, Look, Screen},
     session::observer::Observer,
     signals::Signals,
     terminal::stop_ourselves,
+};
+use sbt_engine::{
+    live::{
+        Play, Playing, Replaying, Request, Snapshot,
+        pace::{Pace, Speed},
+    },
+    place::{Place, printable},
+    report::Run,
     words::without_codes,
 };
 

@@ -2,13 +2,9 @@
 
 use crate::{
     access::Invoker,
-    choices::{Departures, States},
     clock,
-    counters::Plan,
     kernel::privilege,
-    model::Model,
     record::Sink,
-    report::Report,
     screen::Look,
     settings::Settings,
     source::{Batch, QUEUE, Source, Totals},
@@ -20,6 +16,12 @@ use crate::{
         sites::Resolver,
     },
     terminal::{Relay, Terminal},
+};
+use sbt_engine::{
+    choices::{Departures, States},
+    counters::Plan,
+    model::Model,
+    report::Report,
 };
 use std::{collections::BTreeSet, ffi::OsString, fs::File, os::fd::OwnedFd};
 

@@ -9,14 +9,16 @@ use std::{
 };
 
 use sbt::{
+    output::{Exports, exports},
+    record::{Begin, Recorder, Sink},
+};
+use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         site::{PlaceId, Roles},
         tape::Step,
     },
-    output::{Exports, exports},
     place::{Frame, Place},
-    record::{Begin, Recorder, Sink},
     report::{Run, SamplingReport},
 };
 

@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use sbt::{
+use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind, Round},
     model::{
         Model,

@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::as_caller;
-use crate::place::printable;
+use sbt_engine::place::printable;
 
 /// A file that settings name to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::{
-    access::Named,
+use crate::{access::Named, settings::Gate};
+use sbt_engine::{
     gate::{Asked, Measure, Rule, rule},
-    settings::Gate,
     value,
 };
 

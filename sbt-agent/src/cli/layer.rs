@@ -3,12 +3,12 @@
 use super::Options;
 use crate::{
     access,
-    counters::Counter,
     settings::{
         Gate,
         layer::{Given, Layer},
     },
 };
+use sbt_engine::counters::Counter;
 
 /// What the command line says.
 pub fn layer(options: &Options) -> Layer {

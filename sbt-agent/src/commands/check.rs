@@ -11,7 +11,6 @@ use super::chosen::{
 use crate::{
     check::{Check, To},
     cli::{self, Options},
-    gate::rule,
     output::guard::{self, PROGRAM, READ},
     record,
     session::{self, Target},
@@ -19,6 +18,7 @@ use crate::{
     target::libraries,
     usage::Usage,
 };
+use sbt_engine::gate::rule;
 
 /// Judges a recording or a report.
 pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {

@@ -14,13 +14,13 @@ use crate::{
         self, FOLDED, Fresh,
         guard::{self, Named},
     },
-    place::printable,
     record::{Keep, Sink},
     screen::Look,
     session::Narration,
     settings::{self as all_settings, Detail, Effective, Environment, Settings},
     usage::Usage,
 };
+use sbt_engine::place::printable;
 
 /// A setting cannot be read, wherever it stands.
 #[derive(Debug, thiserror::Error)]

@@ -11,19 +11,18 @@ use crate::{
     check::To,
     ci,
     cli::Command,
-    compare, demo, doctor, hang,
+    demo, doctor,
     kernel::{counting, privilege},
     look, manual,
     output::{
         self, Destination, Exports,
         guard::{self, PROGRAM, READ},
     },
-    place::printable,
     record, replay,
-    report::Report,
     target::{offers, process},
     views::text,
 };
+use sbt_engine::{compare, hang, place::printable, report::Report};
 use std::{io::IsTerminal as _, path::Path};
 
 use anyhow::Context as _;

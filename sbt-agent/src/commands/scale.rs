@@ -10,8 +10,6 @@ use crate::{
     cli::Scale,
     commands::series::{Series, which},
     output::{self, guard::PROGRAM},
-    place::printable,
-    scale::counts,
     session::{self, Narration, Target},
     settings::Environment,
     signals,
@@ -19,6 +17,7 @@ use crate::{
     usage::Usage,
     views::{scale_html, text},
 };
+use sbt_engine::{place::printable, scale::counts};
 
 /// Runs a program at several numbers of threads, and tells how it scales.
 pub fn run(scale: &Scale) -> anyhow::Result<u8> {

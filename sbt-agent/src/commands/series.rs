@@ -24,18 +24,20 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     access::Invoker,
-    place::printable,
     record,
+    signals::{Heard, Signals},
+    target::{launch, libraries},
+    usage::Usage,
+    views::table::{Style, duration},
+};
+use sbt_engine::{
+    place::printable,
     report::Report,
     scale::{
         Run, Scaling,
         counts::{Counts, PLACE, Variable, has_place, put, threads_of},
         scaling,
     },
-    signals::{Heard, Signals},
-    target::{launch, libraries},
-    usage::Usage,
-    views::table::{Style, duration},
     words::command_line,
 };
 
@@ -357,7 +359,7 @@ async fn until(due: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{scale::counts, screen::samples};
+    use sbt_engine::{samples, scale::counts};
 
     /// What is told the program by these, each `NAME=VALUE`.
     fn told(in_program: bool, variables: &[&str], openmp: bool) -> Result<Option<String>, String> {

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use crate::{
     kernel::privilege,
-    place::printable,
     source::ebpf::{
         loader::NEEDED,
         trial::{self, Trial},
     },
 };
+use sbt_engine::place::printable;
 
 /// Prints a line for each program, and says whether those are accepted without which
 /// sbt cannot work.

@@ -10,7 +10,7 @@ use super::{
     rates::Rates,
     timeline::{MOST_CELLS, MOST_COLUMNS, MOST_THREADS},
 };
-use crate::report::Report;
+use sbt_engine::report::Report;
 
 /// Threads with fewer pieces each than this have none.
 const LEAST_COLUMNS: usize = 100;
@@ -141,7 +141,7 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::thread::Split, screen::samples};
+    use sbt_engine::{model::thread::Split, samples};
 
     /// The sample with its counters: page faults and what else.
     fn counted() -> Counted {

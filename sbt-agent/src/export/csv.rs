@@ -6,7 +6,7 @@ use std::io::Write;
 use csv::{Terminator, Writer, WriterBuilder};
 
 use super::Episode;
-use crate::{
+use sbt_engine::{
     place::printable,
     report::{Report, SiteReport, SiteThreadReport, WaitsReport},
 };
@@ -243,7 +243,7 @@ impl<'a, W: Write> Episodes<'a, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screen::samples;
+    use sbt_engine::samples;
 
     fn table(report: &Report) -> (String, Vec<csv::StringRecord>) {
         let mut out = Vec::new();

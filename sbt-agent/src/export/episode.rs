@@ -1,6 +1,6 @@
 //! Episodes by the numbers of a report, their times since the start of watching.
 
-use crate::{
+use sbt_engine::{
     event::Count,
     model::{
         thread::{Split, ThreadId},

@@ -6,7 +6,7 @@
 //! region begins later than counting does, which goes on between the regions.
 
 use super::Episode;
-use crate::report::Report;
+use sbt_engine::report::Report;
 
 /// When each thread's counters were read last.
 #[derive(Debug)]

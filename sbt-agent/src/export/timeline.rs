@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Doing, Episode, Piece, columns::Columns, counted::Counted};
-use crate::report::Report;
+use sbt_engine::report::Report;
 
 /// Threads that are drawn, at most: the first ones of the report.
 pub const MOST_THREADS: usize = 256;
@@ -192,7 +192,8 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{export::Seen, model::thread::Split};
+    use crate::export::Seen;
+    use sbt_engine::model::thread::Split;
 
     fn seen(thread: u32, work: (u64, u64), last_ns: u64) -> Seen {
         Seen {

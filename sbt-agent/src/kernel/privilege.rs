@@ -5,7 +5,6 @@ use std::{fs, io};
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    choices::Backend,
     kernel::{
         LoadError, bpf,
         version::{too_old, version},
@@ -13,6 +12,7 @@ use crate::{
     rights::{self, in_user_namespace},
     target::{capabilities, process},
 };
+use sbt_engine::choices::Backend;
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    hang::scene::{BarrierSeen, ThreadId},
-    target::{
-        backing::{Memory, Shared},
-        process,
-    },
+use crate::target::{
+    backing::{Memory, Shared},
+    process,
 };
+use sbt_engine::hang::scene::{BarrierSeen, ThreadId};
 
 /// What tells a barrier from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

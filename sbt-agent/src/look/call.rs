@@ -2,10 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use crate::{
-    hang::scene::ThreadId,
-    target::{memory::Memory, syscalls},
-};
+use crate::target::{memory::Memory, syscalls};
+use sbt_engine::hang::scene::ThreadId;
 
 /// What /proc/PID/task/TID/syscall says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,8 @@
 use std::{cell::RefCell, collections::HashMap, fs};
 
 use super::thread::Glance;
-use crate::{
-    hang::scene::{Holder, ThreadId},
-    target::process,
-};
+use crate::target::process;
+use sbt_engine::hang::scene::{Holder, ThreadId};
 
 /// The threads of a look by their numbers in their own process namespaces.
 #[derive(Default)]

@@ -8,7 +8,7 @@
 //!
 //! Threads are glanced at one after another, and objects are read last: what is seen is no
 //! picture of one moment. Of the threads that are found to have slept all the while
-//! ([`crate::hang::scene::ThreadSeen::slept`]) it is.
+//! ([`sbt_engine::hang::scene::ThreadSeen::slept`]) it is.
 
 mod barriers;
 mod call;
@@ -35,15 +35,13 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{
-    hang::scene::{Scene, ThreadId},
-    target::{
-        memory::{Memory, STACK, Stack},
-        process,
-        sites::{Ends, Resolver, Stacks, Standing},
-        wanted::Wanted,
-    },
+use crate::target::{
+    memory::{Memory, STACK, Stack},
+    process,
+    sites::{Ends, Resolver, Stacks, Standing},
+    wanted::Wanted,
 };
+use sbt_engine::hang::scene::{Scene, ThreadId};
 
 use seen::{Followed, Seen};
 use stop::Why;
@@ -82,7 +80,7 @@ pub struct KnownBarrier {
     pub process: u32,
     /// Its address there.
     pub address: u64,
-    /// See [`crate::hang::scene::BarrierSeen::kind`].
+    /// See [`sbt_engine::hang::scene::BarrierSeen::kind`].
     pub kind: &'static str,
 }
 

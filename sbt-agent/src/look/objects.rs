@@ -4,7 +4,7 @@
 //! holds for a version is asked for first ([`Version`]). Whatever does not look as such an
 //! object must is none.
 
-use crate::hang::scene::{Again, MutexKind};
+use sbt_engine::hang::scene::{Again, MutexKind};
 
 /// A version of glibc.
 pub type Version = (u32, u32);

@@ -12,13 +12,11 @@ use std::{
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use super::call::Call;
-use crate::{
-    hang::scene::ThreadId,
-    target::{
-        memory::{Memory, STACK, Stack},
-        trace::{self, EVENT_STOP},
-    },
+use crate::target::{
+    memory::{Memory, STACK, Stack},
+    trace::{self, EVENT_STOP},
 };
+use sbt_engine::hang::scene::ThreadId;
 
 /// A thread in a sleep that nothing interrupts is not waited for longer.
 const PATIENCE: Duration = Duration::from_millis(20);

@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::hang::scene::{Again, BarrierSeen, Doing, Holder, MutexKind, ThreadSeen, WaitFor};
+use sbt_engine::hang::scene::{Again, BarrierSeen, Doing, Holder, MutexKind, ThreadSeen, WaitFor};
 
 const FEW: u32 = 3;
 

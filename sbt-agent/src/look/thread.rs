@@ -1,7 +1,8 @@
 //! What /proc tells of a thread.
 
 use super::call::Call;
-use crate::{hang::scene::ThreadId, target::process};
+use crate::target::process;
+use sbt_engine::hang::scene::ThreadId;
 
 /// What a thread did at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,14 +14,12 @@ use super::{
     seen::{Seen, functions, held},
     teams::Regions,
 };
-use crate::{
-    hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
-    target::{
-        memory::Memory,
-        sites::{CLibrary, Resolver},
-        trace,
-    },
+use crate::target::{
+    memory::Memory,
+    sites::{CLibrary, Resolver},
+    trace,
 };
+use sbt_engine::hang::scene::{BarrierSeen, Doing, Holder, WaitFor};
 
 /// What the threads do, in their order, and the barriers that they wait at.
 pub fn all(

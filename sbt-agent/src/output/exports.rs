@@ -18,8 +18,10 @@ use crate::{
         timeline::Timeline,
     },
     output::Exports,
-    place::printable,
     record::{self, Replay, Source, Whole},
+};
+use sbt_engine::{
+    place::printable,
     report::{Report, order::Order},
 };
 

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::place::printable;
+use sbt_engine::place::printable;
 
 /// Links that point to links, at most: as many as the system follows.
 const MOST_LINKS: u32 = 40;

@@ -12,13 +12,11 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{
-    access::{
-        caller,
-        typed::{self, Place},
-    },
-    place::printable,
+use crate::access::{
+    caller,
+    typed::{self, Place},
 };
+use sbt_engine::place::printable;
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 18;

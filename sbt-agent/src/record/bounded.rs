@@ -24,8 +24,8 @@ use super::{
     rows::{Begin, Row},
     write::Stream,
 };
-use crate::{
-    access::typed,
+use crate::access::typed;
+use sbt_engine::{
     model::tape::Step,
     place::{Place, printable},
     report::{Report, Run},

@@ -2,7 +2,7 @@
 //! told. What a machine can really do lies far below.
 
 use super::rows::Row;
-use crate::{
+use sbt_engine::{
     model::{Model, tape::Step},
     place::Place,
 };
@@ -71,7 +71,7 @@ fn text(place: &Place) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use sbt_engine::{
         event::{CallersId, Clocks, Event, Kind},
         place::Frame,
     };

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::place::{is_printable, printable};
+use sbt_engine::place::{is_printable, printable};
 
 /// Reads JSON of which each string is made safe to print, lines apart: what sbt writes
 /// itself stays as it is.

@@ -16,7 +16,7 @@ use super::{
     rows::{Cells, KINDS},
     seal,
 };
-use crate::event::Kind;
+use sbt_engine::event::Kind;
 
 /// Names from a short list: each value is stored once for the file.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What a recording told since the facts beside the model were last written down. Where a
 //! recording breaks off, the facts are brought up to the last event that was read.
 
-use crate::{
+use sbt_engine::{
     event::Event,
     model::{cost::Tariff, tape::Step},
     report::Run,
@@ -81,9 +81,9 @@ impl Lately {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use sbt_engine::{
         event::Clocks,
-        screen::samples::{hung, over},
+        samples::{hung, over},
     };
 
     const S: u64 = 1_000_000_000;

@@ -16,8 +16,8 @@ use anyhow::{Context as _, anyhow};
 
 use serde::Deserialize;
 
-use crate::{
-    access::typed,
+use crate::access::typed;
+use sbt_engine::{
     place::printable,
     report::{Report, SCHEMA, sound},
     verdict,
@@ -30,7 +30,6 @@ mod clean;
 mod columns;
 mod frames;
 mod lately;
-pub mod pace;
 mod read;
 mod recap;
 mod replay;

@@ -16,7 +16,7 @@ use super::{
     open_file,
     rows::{Begin, Cells, Row},
 };
-use crate::place::printable;
+use sbt_engine::place::printable;
 
 /// Why a file cannot be read as a recording.
 #[derive(Debug, Error)]

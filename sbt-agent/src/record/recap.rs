@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::rows::{Begin, Row};
-use crate::{
+use sbt_engine::{
     event::{CallersId, Event, Kind, Tid},
     model::{cost::Tariff, tape::Step},
     place::Place,

@@ -3,7 +3,7 @@
 use std::{path::Path, rc::Rc};
 
 use super::{ReadError, Reader, Row, bounds::Bounds, lately::Lately};
-use crate::{
+use sbt_engine::{
     model::{
         Model, Present,
         tape::Step,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clean;
 
-use crate::{
+use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind, Round},
     model::{
         cost::Tariff,
@@ -41,13 +41,13 @@ pub enum Row {
 /// How a model is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// See [`crate::model::Model::new`].
+    /// See [`sbt_engine::model::Model::new`].
     pub start_ns: u64,
     /// See there.
     pub departures: bool,
-    /// See [`crate::model::Model::watch_switches`].
+    /// See [`sbt_engine::model::Model::watch_switches`].
     pub switches: bool,
-    /// See [`crate::model::Model::observe`].
+    /// See [`sbt_engine::model::Model::observe`].
     pub conceptual: usize,
 }
 

@@ -16,7 +16,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::{Begin, Bound, Keep, ReadError, Recorder, Replay, Rest, Row, Sink, report};
-use crate::{
+use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         Model, Present,

@@ -21,7 +21,7 @@ use super::{
     rows::{Begin, Row},
     seal::Sums,
 };
-use crate::{
+use sbt_engine::{
     model::tape::Step,
     place::{Place, printable},
     report::{Report, Run},

@@ -17,7 +17,7 @@ use super::{
     look::Look,
     words::{fit, left, put, rule, width},
 };
-use crate::live::{Offer, Request, Snapshot};
+use sbt_engine::live::{Offer, Request, Snapshot};
 
 /// The longest text to look for, characters.
 const MOST: usize = 30;

@@ -1,10 +1,10 @@
 //! Columns of counters, which scroll sideways.
 
 use super::grid::{Cells, Grid};
-use crate::{
+use crate::views::table::UNKNOWN;
+use sbt_engine::{
     live::{CounterFigure, CounterFigures, Snapshot},
     report::counters::{CounterReport, Counts, derived},
-    views::table::UNKNOWN,
 };
 
 /// What is told of a counter beside how fast it grows.

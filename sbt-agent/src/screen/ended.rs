@@ -7,7 +7,7 @@ use super::{
     keys::{self, Action},
     tabs::Hint,
 };
-use crate::live::{Snapshot, Watching};
+use sbt_engine::live::{Snapshot, Watching};
 
 /// Whether the program has ended, and the screen stays until its user leaves. A recording has
 /// an end of its own.

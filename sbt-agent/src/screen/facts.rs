@@ -1,7 +1,7 @@
 //! What a snapshot says at a glance: whether the program moves, who waits, and
 //! where time goes.
 
-use crate::{
+use sbt_engine::{
     live::{Doing, PACE_STEP_NS, Snapshot, Watching},
     report::SiteReport,
 };

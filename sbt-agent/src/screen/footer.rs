@@ -13,7 +13,7 @@ use super::{
     tabs::{HANG, HELP, Hint, Tab},
     words::{self, fit, put, width},
 };
-use crate::{
+use sbt_engine::{
     live::{Request, Snapshot, Watching},
     place::printable,
 };

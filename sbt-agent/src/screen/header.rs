@@ -15,14 +15,14 @@ use super::{
     replay,
     words::{self, clock, fit, plural, put, since, site_name, width},
 };
-use crate::{
+use crate::views::{
+    table::{UNKNOWN, count, duration},
+    text,
+};
+use sbt_engine::{
     live::Snapshot,
     place::printable,
     report::{Report, UnfinishedReport},
-    views::{
-        table::{UNKNOWN, count, duration},
-        text,
-    },
     words::command_line,
 };
 

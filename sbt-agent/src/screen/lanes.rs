@@ -6,10 +6,10 @@ use super::{
     look::{Ink, Look},
     words::{left, thread},
 };
-use crate::{
+use crate::views::table::percent;
+use sbt_engine::{
     live::{Lane, Piece, Snapshot, Watching},
     report::Report,
-    views::table::percent,
 };
 
 /// A stretch of time, cut into pieces of the lanes.
@@ -205,7 +205,7 @@ pub fn length_ns(snapshot: &Snapshot, window: Window) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screen::samples;
+    use sbt_engine::samples;
 
     fn lane(pieces: &[(u32, u32)]) -> Lane {
         let piece = |(work, idle): &(u32, u32)| Piece {

@@ -8,7 +8,7 @@ use ratatui::{
     layout::{Constraint, Layout, Position, Rect},
 };
 
-use crate::live::{Request, Snapshot};
+use sbt_engine::live::{Request, Snapshot};
 
 mod chooser;
 mod counters;
@@ -23,8 +23,6 @@ mod list;
 pub mod look;
 mod pager;
 mod replay;
-#[cfg(test)]
-pub(crate) mod samples;
 mod tabs;
 pub mod terminal;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{
     tabs::Hint,
     words::clock,
 };
-use crate::live::{Play, Playing, Replaying, Request};
+use sbt_engine::live::{Play, Playing, Replaying, Request};
 
 const SECOND: u64 = 1_000_000_000;
 /// From here on minutes are told, ns.
@@ -119,7 +119,7 @@ mod tests {
     const PLAYING: Replaying = Replaying {
         at_ns: 3_200_000_000,
         of_ns: Some(12_400_000_000),
-        speed: crate::live::Speed::Power(2),
+        speed: sbt_engine::live::Speed::Power(2),
         motion: Playing::On,
     };
 

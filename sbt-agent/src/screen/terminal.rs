@@ -35,11 +35,8 @@ use ratatui::{
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use super::{State, look::Look, program_size};
-use crate::{
-    live::{Request, Snapshot},
-    panics,
-    target::pty::GIVE_BACK,
-};
+use crate::{panics, target::pty::GIVE_BACK};
+use sbt_engine::live::{Request, Snapshot};
 
 /// Between two frames at the least.
 const FRAME: Duration = Duration::from_millis(100);

@@ -12,8 +12,9 @@ use ratatui::{
     style::{Color, Modifier},
 };
 
-use super::{LEAST, State, look::Look, program_size, samples};
-use crate::live::{Play, Playing, Request, Snapshot, Watching};
+use super::{LEAST, State, look::Look, program_size};
+use sbt_engine::live::{Play, Playing, Request, Snapshot, Watching};
+use sbt_engine::samples;
 
 const LOOK: Look = Look {
     unicode: true,

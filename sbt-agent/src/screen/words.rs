@@ -6,13 +6,13 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::look::Look;
-use crate::{
+use crate::views::table::count;
+use sbt_engine::{
     place::printable,
     report::{Report, SiteReport, ThreadReport},
-    views::table::count,
 };
 
-pub use crate::words::since;
+pub use sbt_engine::words::since;
 
 /// Columns that a text takes.
 pub fn width(text: &str) -> usize {

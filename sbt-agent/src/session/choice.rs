@@ -1,9 +1,7 @@
 //! Which source watches a target: the best that this user may use.
 
-use crate::choices::Departures;
 use crate::kernel::privilege;
 use crate::{
-    choices::Backend,
     kernel::LoadError,
     rights,
     settings::Settings,
@@ -14,6 +12,8 @@ use crate::{
         ptrace::{self, Ptrace},
     },
 };
+use sbt_engine::choices::Backend;
+use sbt_engine::choices::Departures;
 
 /// A source, and what the user should know of its choice at once.
 pub type Chosen = (Box<dyn Source>, Option<String>);

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{
-    model::{Model, cost::Tariff},
-    source::Measurement,
-};
+use crate::source::Measurement;
+use sbt_engine::model::{Model, cost::Tariff};
 
 /// How long a report waits at most for the measurement: the program was a short one.
 const PATIENCE: Duration = Duration::from_millis(150);

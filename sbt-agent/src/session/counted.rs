@@ -1,6 +1,6 @@
 //! What counters say, for the tables of the live screen.
 
-use crate::{
+use sbt_engine::{
     counters::{Plan, Source},
     event::MarkId,
     live::{CounterFigure, CounterFigures},
@@ -194,7 +194,7 @@ fn of_threads(site: &Site, order: &Order, counter: usize) -> Vec<CounterFigure> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Count;
+    use sbt_engine::event::Count;
 
     #[test]
     fn a_counter_that_was_chosen_late_has_the_means_of_the_phases_since() {

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::Session;
-use crate::{
-    clock,
+use crate::{clock, kernel::counting::list};
+use sbt_engine::{
     counters::{Counter, Source},
-    kernel::counting::list,
     live::Offer,
     words::since,
 };

@@ -4,7 +4,7 @@
 //! latency and make the start of a phase exact, for about half the price of an
 //! arrival; a program with very short phases should not pay it.
 
-use crate::choices::Departures;
+use sbt_engine::choices::Departures;
 
 /// Above this many arrivals a second and thread, departures go off by
 /// themselves: they would cost more than half a percent of its time.

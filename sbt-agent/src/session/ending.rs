@@ -7,8 +7,8 @@ use super::Session;
 use crate::{
     clock,
     target::{launch, process},
-    words::since,
 };
+use sbt_engine::words::since;
 
 /// How long who was told to end may take for that, ns.
 const GRACE_NS: u64 = 5_000_000_000;

@@ -4,7 +4,7 @@
 //! on the machine. So by itself that is tried only for a target that has several
 //! threads and shows no barrier, and not for long if it shows nothing.
 
-use crate::choices::Futexes;
+use sbt_engine::choices::Futexes;
 
 /// No barrier was hit for so long, ns.
 pub(super) const QUIET_NS: u64 = 200_000_000;

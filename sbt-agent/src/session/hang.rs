@@ -17,29 +17,31 @@ use std::{
 use super::Session;
 use crate::{
     clock,
+    look::{self, KnownBarrier, Looks},
+    naming::Naming,
+    target::process,
+};
+use looking::Looking;
+use sbt_engine::{
     event::address,
     hang::{
         self, Names, Scene,
         scene::{BarrierSeen, ThreadId},
     },
-    look::{self, KnownBarrier, Looks},
     model::{
         Model,
         barrier::BarrierId,
         site::PlaceId,
         still::{Known, Since, Still},
     },
-    naming::Naming,
     place::{Place, printable},
     report::{
         HangReport, StandstillReport, is_hang,
         order::Order,
         place_names::{name, others},
     },
-    target::process,
     words::{since, without_codes},
 };
-use looking::Looking;
 use sight::Sight;
 pub use watch::Outcome;
 use watch::{Found, Hang, Step, Watch};

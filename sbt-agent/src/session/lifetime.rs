@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Event, Tid};
+use sbt_engine::event::{Event, Tid};
 
 /// What the events say about the life of the target.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ impl Lifetime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CallersId, Clocks, Kind};
+    use sbt_engine::event::{CallersId, Clocks, Kind};
 
     const TARGET: u32 = 7;
 

@@ -5,13 +5,10 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
 use crate::{
-    event::CallersId,
-    model::site::PlaceId,
-    place::LockKind,
-    report::locks::Found,
     source::Source,
     target::{process, sites::Resolver},
 };
+use sbt_engine::{event::CallersId, model::site::PlaceId, place::LockKind, report::locks::Found};
 
 /// How often the counts are read, ns.
 const READ_EVERY_NS: u64 = 1_000_000_000;

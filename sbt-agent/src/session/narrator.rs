@@ -7,16 +7,22 @@ use std::{
 
 use crate::{
     clock,
-    counters::Plan,
-    model::{Model, site::SiteId, told::Telling, told::Told},
     naming::Naming,
-    place::{Place, printable},
-    report::{order::Order, place_names::labels},
     settings::Settings,
     views::{
         episode::{self, Context},
         table::Style,
     },
+};
+use sbt_engine::{
+    counters::Plan,
+    model::{
+        Model,
+        site::SiteId,
+        told::{Telling, Told},
+    },
+    place::{Place, printable},
+    report::{order::Order, place_names::labels},
 };
 
 /// Watched episodes that are kept for JSON, the last ones.
@@ -207,7 +213,7 @@ impl Names<'_> {
         }
     }
 
-    fn thread(&self, id: crate::model::thread::ThreadId) -> String {
+    fn thread(&self, id: sbt_engine::model::thread::ThreadId) -> String {
         let row = &self.model.threads().rows()[id.index()];
         if row.threads > 1 {
             return format!("one of {} further threads", row.threads);

@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::counted::{self, CounterRates};
-use crate::{
-    clock,
+use crate::clock;
+use sbt_engine::{
     counters::Plan,
     live::{
         Doing, Histogram, LEVELS, Lane, Lanes, Offer, Output, PACE_STEP_NS, PACE_STEPS, PIECES,

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::{model::Model, target::process};
+use crate::target::process;
+use sbt_engine::model::Model;
 
 /// What is known of them.
 pub struct Processes {

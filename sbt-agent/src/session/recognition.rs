@@ -6,6 +6,10 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
+    source::Source,
+    target::sites::{Resolver, SystemCaller},
+};
+use sbt_engine::{
     event::{CallersId, Event, Evidence, Kind, Tid},
     model::{
         Model,
@@ -13,8 +17,6 @@ use crate::{
     },
     place::printable,
     recognise::{Code, Functions, Recogniser, Relation},
-    source::Source,
-    target::sites::{Resolver, SystemCaller},
     words::command_line,
 };
 
@@ -414,7 +416,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::event::Clocks;
+    use sbt_engine::event::Clocks;
 
     const SECOND: u64 = 1_000_000_000;
 

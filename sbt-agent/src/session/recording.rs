@@ -6,15 +6,17 @@ use super::{
     Session,
     writer::{Outcome, Writer},
 };
-use crate::choices::Departures;
 use crate::{
     clock,
+    record::{Begin, Bound, Recorder, Sink},
+    settings::Named,
+};
+use sbt_engine::choices::Departures;
+use sbt_engine::{
     event::Event,
     model::{Totals, tape::Step},
     place::{Frame, Place},
-    record::{Begin, Bound, Recorder, Sink},
     report::{Report, Run},
-    settings::Named,
     verdict,
     words::without_codes,
 };
@@ -378,7 +380,7 @@ mod tests {
                 tid: 1,
                 shown: (1, 1),
                 name: name.into(),
-                since: crate::event::Clocks::at(0),
+                since: sbt_engine::event::Clocks::at(0),
                 code_start: None,
             })
         };

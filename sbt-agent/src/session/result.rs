@@ -4,11 +4,13 @@ use super::{Sampling, Session};
 use crate::{
     clock,
     naming::Naming,
-    place::Place,
-    report::{Report, Run},
     settings::{Conceptual, Mark},
     source::Totals,
     target::process,
+};
+use sbt_engine::{
+    place::Place,
+    report::{Report, Run},
     verdict,
     words::command_line,
 };

@@ -7,12 +7,8 @@ use anyhow::Context as _;
 
 use super::Session;
 use crate::{
-    chains::Chains,
     kernel::counting,
-    model::Model,
     output,
-    place::printable,
-    report::{FunctionReport, SamplingReport, folded, functions},
     settings::Settings,
     source::profile::Profile,
     target::{
@@ -20,6 +16,12 @@ use crate::{
         sites::{Resolver, Stacks},
     },
     usage::Usage,
+};
+use sbt_engine::{
+    chains::Chains,
+    model::Model,
+    place::printable,
+    report::{FunctionReport, SamplingReport, folded, functions},
 };
 
 /// How often samples are fetched: their rings have room for several times as long.

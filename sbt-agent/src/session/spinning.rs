@@ -6,14 +6,16 @@ use std::collections::{BTreeMap, HashMap};
 use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use crate::{
     clock,
-    place::{SpinPlace, printable},
-    report::spin::Found,
     source::sampler::{Sample, Sampler},
     spin::tally::Tally,
     target::{
         process,
         sites::{Resolver, WaitId},
     },
+};
+use sbt_engine::{
+    place::{SpinPlace, printable},
+    report::spin::Found,
     words::command_line,
 };
 

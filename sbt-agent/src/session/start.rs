@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::{
-    place::printable,
     rights,
     source::Source,
     target::gain::{self, Who},
 };
+use sbt_engine::place::printable;
 
 use crate::kernel::privilege;
 

@@ -7,7 +7,8 @@ use super::{
     Session,
     view::{Then, Turn, View},
 };
-use crate::{live::Request, report::Report, terminal::Terminal};
+use crate::terminal::Terminal;
+use sbt_engine::{live::Request, report::Report};
 
 impl Session {
     /// Shows the end until the user leaves; whether a signal has told sbt to end instead.

@@ -8,11 +8,11 @@ use std::{
 use super::{Session, View};
 use crate::{
     ci,
-    event::{CallersId, Event},
     naming::Naming,
     source::{Batch, Scope, Source},
     target::process,
 };
+use sbt_engine::event::{CallersId, Event};
 
 impl Session {
     pub(super) fn take(&mut self, batch: &Batch) {

@@ -11,15 +11,11 @@ use super::{
 };
 use crate::signals::Heard;
 use crate::{
-    clock,
-    live::Request,
-    place::printable,
-    report::Report,
-    screen,
+    clock, screen,
     source::Totals,
     terminal::{Ends, Relay, Terminal, stop_ourselves},
-    words::without_codes,
 };
+use sbt_engine::{live::Request, place::printable, report::Report, words::without_codes};
 
 /// How often it is decided about departures.
 const TICK: Duration = Duration::from_millis(250);

@@ -14,15 +14,16 @@ use tokio::{
 
 use super::{Session, observer::Observer};
 use crate::{
-    clock,
-    event::Event,
-    live::{Request, Snapshot},
-    output,
-    place::Place,
-    report::Report,
+    clock, output,
     screen::{Handle, Look, Screen},
     settings,
     terminal::{Terminal, stop_ourselves},
+};
+use sbt_engine::{
+    event::Event,
+    live::{Request, Snapshot},
+    place::Place,
+    report::Report,
     words::without_codes,
 };
 

@@ -3,9 +3,9 @@
 use toml::de::DeValue;
 
 use super::file::{File, Value};
-use crate::value;
-use crate::{
-    access::Named,
+use crate::access::Named;
+use sbt_engine::value;
+use sbt_engine::{
     gate::{Asked, Measure, Rule, rule},
     pattern::nearest,
 };

@@ -8,7 +8,7 @@ use super::{
     layer::Layer,
     merge::{DEFAULT, Row, merge},
 };
-use crate::value::duration_text;
+use sbt_engine::value::duration_text;
 
 /// What holds, and why.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use super::{
     known,
     layer::{Given, Layer},
 };
-use crate::value;
-use crate::{counters, pattern::Pattern, place::printable};
+use sbt_engine::value;
+use sbt_engine::{counters, pattern::Pattern, place::printable};
 
 /// What the environment says.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -12,9 +12,9 @@ use super::{
     layer::{Given, Layer},
     spec,
 };
-use crate::value;
-use crate::{
-    access::Named,
+use crate::access::Named;
+use sbt_engine::value;
+use sbt_engine::{
     counters::{self, Counter},
     pattern::nearest,
     place::printable,

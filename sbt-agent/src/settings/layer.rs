@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Conceptual, Gate, Mark, Named, UserBarrier};
-use crate::{
-    access,
+use crate::access;
+use sbt_engine::{
     choices::{Backend, Departures, Futexes, States},
     counters::Counter,
     pattern::Pattern,

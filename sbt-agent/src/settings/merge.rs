@@ -7,13 +7,14 @@ use std::{
     hash::Hash,
 };
 
-use crate::{access, counters::MAX_NAMED};
+use crate::access;
+use sbt_engine::counters::MAX_NAMED;
 
 use super::{
     Settings, known,
     layer::{Given, Layer},
 };
-use crate::value::{choice_text, duration_text};
+use sbt_engine::value::{choice_text, duration_text};
 
 /// Conceptual phases at most.
 pub const MAX_PHASES: usize = 64;

@@ -1,10 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{
-    choices::Departures,
-    settings::{layer::Given, spec},
-};
+use crate::settings::{layer::Given, spec};
+use sbt_engine::choices::Departures;
 
 fn rows(table: &[Row], setting: &str) -> Vec<(String, String)> {
     table

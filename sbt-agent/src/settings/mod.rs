@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::{
-    access,
+use crate::access;
+use sbt_engine::{
     choices::{Backend, Departures, Futexes, States},
     counters::Counter,
     pattern::Pattern,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{effective::Effective, known};
-use crate::place::printable;
+use sbt_engine::place::printable;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

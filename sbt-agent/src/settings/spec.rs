@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{Conceptual, Mark, Named, UserBarrier};
-use crate::{
+use sbt_engine::{
     pattern::{Code, Pattern},
     place::printable,
 };

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use sbt_common::layout;
 
-use crate::{
-    place::printable,
-    target::{elf::Function, files::ProbedFile},
-};
+use crate::target::{elf::Function, files::ProbedFile};
+use sbt_engine::place::printable;
 
 /// Kept open: probes may have to be put on them again.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::model::cost::Tariff;
+use sbt_engine::model::cost::Tariff;
 
 /// What comes of it, when it does: the costs, or why there are none.
 pub type Outcome = OnceLock<Result<Tariff, String>>;

@@ -9,11 +9,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sbt_common::{Code, Futex, Lock, Rule};
 use tokio::sync::mpsc;
 
-use crate::{
+use crate::target::files::ProbedFile;
+use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
     event::Event,
-    target::files::ProbedFile,
 };
 
 pub mod ebpf;

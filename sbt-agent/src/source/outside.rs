@@ -17,12 +17,11 @@ use super::{
     ebpf::decode::{Choice, Start},
     measurement,
 };
-use crate::{
+use crate::{settings::Settings, target::process};
+use sbt_engine::{
     choices::States,
     counters::Plan,
     model::cost::{CLASSES, Tariff},
-    settings::Settings,
-    target::process,
 };
 
 /// See above.

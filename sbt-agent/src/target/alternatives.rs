@@ -22,7 +22,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::debuginfo::Symbol;
 use super::elf::{Imports, Segment, code_at};
-use crate::recognise::Relation;
+use sbt_engine::recognise::Relation;
 
 mod counted;
 mod graphs;

@@ -11,7 +11,8 @@ use std::{
 use nix::unistd::{Gid, Group, Uid, User};
 
 use super::{capabilities, elf, process};
-use crate::{place::printable, rights};
+use crate::rights;
+use sbt_engine::place::printable;
 
 /// What counts of a file.
 #[derive(Clone, Copy, Debug, Default)]

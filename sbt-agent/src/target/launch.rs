@@ -22,10 +22,8 @@ use nix::{
 };
 use thiserror::Error;
 
-use crate::{
-    access::{Invoker, TOLD},
-    place::printable,
-};
+use crate::access::{Invoker, TOLD};
+use sbt_engine::place::printable;
 
 use super::{
     dispositions,

@@ -1,6 +1,6 @@
 //! What a wait on a futex is for, by the names of the functions on the way to it.
 
-use crate::place::LockKind;
+use sbt_engine::place::LockKind;
 
 /// Parts of names of functions that wait for something else than a lock.
 const NO_LOCKS: [&str; 9] = [

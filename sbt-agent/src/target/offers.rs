@@ -19,8 +19,9 @@ use super::{
     walks::Owner,
     wanted::Wanted,
 };
+use crate::access;
 use crate::access::Invoker;
-use crate::{access, event::Kind, place::printable};
+use sbt_engine::{event::Kind, place::printable};
 
 /// Functions of a program that are looked through for its own barriers, at most.
 const MOST_LOOKED_AT: usize = 200_000;

@@ -16,10 +16,10 @@ mod spins;
 mod stacks;
 mod system;
 
-pub use crate::place::NamedFunction;
-pub use crate::place::{NoFunction, SpinPlace};
 pub use called::{CLibrary, Called, Runtime};
 pub use relation::Meeting;
+pub use sbt_engine::place::NamedFunction;
+pub use sbt_engine::place::{NoFunction, SpinPlace};
 pub use spins::WaitId;
 pub use stacks::{CallAt, Ends, Stacks, Standing};
 pub use system::SystemCaller;
@@ -38,7 +38,7 @@ use super::{
     walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
 };
-use crate::{
+use sbt_engine::{
     model::site::PlaceId,
     place::{Call, Frame, Place, printable, short},
 };

@@ -26,7 +26,7 @@ use super::{
     unwind::Unwind,
     vdso,
 };
-use crate::place::short;
+use sbt_engine::place::short;
 
 /// A rule for the code around a return address, or none any more.
 pub type Change = (Code, Option<Rule>);

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use super::debuginfo::DebugInfo;
 use super::elf::{self, Code, Function, Imports, Point, Segment, code_at};
 use super::files::ProbedFile;
-use crate::pattern::Pattern;
-use crate::place::{printable, short};
+use sbt_engine::pattern::Pattern;
+use sbt_engine::place::{printable, short};
 
 /// What a user asked to probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -15,7 +15,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{live::Output, target::pty};
+use crate::target::pty;
+use sbt_engine::live::Output;
 
 mod kept;
 mod lines;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::table::{Style, UNKNOWN, count, duration};
-use crate::{
+use sbt_engine::{
     counters::{Counter, Source},
     event::Count,
     model::{
@@ -132,7 +132,7 @@ pub fn phase(told: &Told, context: &Context<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
+    use sbt_engine::model::{
         site::{Done, PlaceId, SiteId},
         thread::Split,
     };
@@ -202,7 +202,9 @@ mod tests {
 
     #[test]
     fn what_was_counted_stands_beside_each_arrival() {
-        let all = crate::counters::commas("page-faults,task-clock").unwrap().0;
+        let all = sbt_engine::counters::commas("page-faults,task-clock")
+            .unwrap()
+            .0;
         let counters: Vec<_> = all
             .into_iter()
             .map(|counter| (counter, Source::Nowhere))

@@ -5,3 +5,6 @@ pub mod episode;
 pub mod scale_html;
 pub mod table;
 pub mod text;
+
+#[cfg(test)]
+mod scale_tests;

@@ -6,7 +6,7 @@ use super::{
     table::{Style, UNKNOWN, duration, percent},
     text::{limit_text, short_count},
 };
-use crate::{
+use sbt_engine::{
     place::printable,
     scale::{PhaseScaling, Scaling, phase_names},
     words::command_line,
@@ -150,7 +150,7 @@ fn speedups(all: &Scaling, names: &[String]) -> Vec<Line> {
 }
 
 fn efficiencies(all: &Scaling) -> Vec<Line> {
-    let line = |name: &str, f: fn(&crate::scale::AtCount) -> Option<f64>| Line {
+    let line = |name: &str, f: fn(&sbt_engine::scale::AtCount) -> Option<f64>| Line {
         name: name.into(),
         values: all.counts.iter().map(f).collect(),
     };
@@ -379,7 +379,7 @@ fn counted(out: &mut String, all: &Scaling, names: &[String], name: &str, is_tim
         None => UNKNOWN.into(),
     };
     let value =
-        |counts: &crate::report::counters::Counts| write(counts.get(name).copied().flatten());
+        |counts: &sbt_engine::report::counters::Counts| write(counts.get(name).copied().flatten());
     out.push_str("<div class=\"scroll\"><table>\n");
     row(out, "th", headings(all, &[]).into_iter());
     let phases = names

@@ -2,13 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sbt::{
-    model::Model,
-    source::ebpf::{
-        decode::{Decoder, Start},
-        raw::Raw,
-    },
+use sbt::source::ebpf::{
+    decode::{Decoder, Start},
+    raw::Raw,
 };
+use sbt_engine::model::Model;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut decoder = Decoder::new(Start::default());

@@ -5,15 +5,13 @@ use maud::{Markup, html};
 use super::{
     MOST_ROWS, PLAIN, count, further, scrolling, section, td, time, unbroken, usage::phase_name,
 };
-use crate::{
-    report::{
-        Report, SiteReport,
-        counters::{CounterReport, Counts, DerivedReport, derived},
-    },
-    views::{
-        table::{self, UNKNOWN, Unit},
-        text::gap_texts,
-    },
+use crate::views::{
+    table::{self, UNKNOWN, Unit},
+    text::gap_texts,
+};
+use sbt_engine::report::{
+    Report, SiteReport,
+    counters::{CounterReport, Counts, DerivedReport, derived},
 };
 
 /// A column of figures: of each row what is shown, and what it is sorted by.

@@ -4,14 +4,11 @@ use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 use super::{Told, bars, count, section, strips::Strips, time};
-use crate::{
-    export::{
-        Episode,
-        timeline::{Cell, MOST_THREADS, Timeline},
-    },
-    place::printable,
-    report::Report,
+use crate::export::{
+    Episode,
+    timeline::{Cell, MOST_THREADS, Timeline},
 };
+use sbt_engine::{place::printable, report::Report};
 
 /// How a share is written: one character, from nothing to all.
 pub const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

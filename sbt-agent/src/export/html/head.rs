@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use super::{count, marked, percent, section, time, unbroken};
-use crate::{
+use sbt_engine::{
     report::{EfficiencyReport, HangThreadReport, Report, StandstillReport},
     words::command_line,
 };

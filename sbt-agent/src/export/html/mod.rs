@@ -14,12 +14,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::timeline::Timeline;
-use crate::{
-    place::printable,
-    report::Report,
-    views::table::{self, Style, Unit},
-    words::command_line,
-};
+use crate::views::table::{self, Style, Unit};
+use sbt_engine::{place::printable, report::Report, words::command_line};
 
 mod bars;
 mod counters;

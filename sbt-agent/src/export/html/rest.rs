@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     MOST_ROWS, Times, count, further, marked, percent, scrolling, section, td_count, th, time,
 };
-use crate::report::{Report, UnfinishedReport, locks::LockReport};
+use sbt_engine::report::{Report, UnfinishedReport, locks::LockReport};
 
 /// Locks for which threads waited, if anybody looked.
 pub fn locks(report: &Report) -> Markup {
@@ -61,7 +61,7 @@ pub fn unfinished(report: &Report) -> Markup {
         ul {
             @for it in report.unfinished.iter().take(MOST_ROWS) {
                 li {
-                    strong { (report.site(it.site).map_or_else(|| "?".into(), crate::report::SiteReport::called)) }
+                    strong { (report.site(it.site).map_or_else(|| "?".into(), sbt_engine::report::SiteReport::called)) }
                     ": there " (labels(&it.arrived)) "; missing " (missing(report, it).unwrap_or_else(|| labels(&it.missing))) "; waiting for " (time(it.waiting_ns))
                 }
             }

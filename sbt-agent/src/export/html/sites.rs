@@ -6,7 +6,7 @@ use super::{
     MOST_ROWS, Times, bars, counters, further, percent, scrolling, section, td_count, td_percent,
     td_time, th, time,
 };
-use crate::report::{Report, SiteReport, StatReport, StragglerReport};
+use sbt_engine::report::{Report, SiteReport, StatReport, StragglerReport};
 
 /// Sites whose threads are shown.
 const DETAILED: usize = 8;

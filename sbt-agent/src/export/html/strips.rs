@@ -5,11 +5,11 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::{count, data::DIGITS};
-use crate::{
-    export::{
-        counted::{Amount, Counted, Counter},
-        timeline::Timeline,
-    },
+use crate::export::{
+    counted::{Amount, Counted, Counter},
+    timeline::Timeline,
+};
+use sbt_engine::{
     place::printable,
     report::{Report, counters::CounterReport},
 };

@@ -1,10 +1,6 @@
 use super::*;
-use crate::{
-    export::{Episode, Seen},
-    live::Snapshot,
-    model::thread::Split,
-    screen::samples,
-};
+use crate::export::{Episode, Seen};
+use sbt_engine::{live::Snapshot, model::thread::Split, samples};
 
 fn written(report: &Report, told: &Told<'_>) -> String {
     let mut out = Vec::new();

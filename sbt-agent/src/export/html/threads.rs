@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, bars, further, scrolling, section, td_count, th, time};
-use crate::report::{Report, ThreadReport};
+use sbt_engine::report::{Report, ThreadReport};
 
 /// The table of threads.
 pub fn threads(report: &Report) -> Markup {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, bars, further, percent, scrolling, section, td_percent, th, time};
-use crate::report::{ParallelismReport, PhaseReport, Report, SiteReport};
+use sbt_engine::report::{ParallelismReport, PhaseReport, Report, SiteReport};
 
 /// Functions that are shown, at most.
 const MOST_FUNCTIONS: usize = 40;
@@ -113,7 +113,7 @@ pub fn phase_name(report: &Report, phase: &PhaseReport) -> String {
     let site = |id| {
         report
             .site(id)
-            .map_or_else(|| "?".into(), crate::report::SiteReport::called)
+            .map_or_else(|| "?".into(), sbt_engine::report::SiteReport::called)
     };
     let from = phase.from.map_or_else(|| "start".into(), site);
     format!("{from} → {}", site(phase.to))

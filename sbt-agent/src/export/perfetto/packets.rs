@@ -14,7 +14,7 @@ use super::proto::{
     self, DebugAnnotation, Interned, InternedBytes, InternedData, NEEDS_STATE, STATE_CLEARED,
     Trace, TracePacket, TrackDescriptor, TrackEvent, Type,
 };
-use crate::place::printable;
+use sbt_engine::place::printable;
 
 /// All packets are of one sequence.
 const SEQUENCE: u32 = 1;

@@ -6,12 +6,12 @@ use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _, Value as Field};
 
 use super::*;
-use crate::{
-    export::Seen,
-    report::{Report, counters::CounterReport},
-    screen::samples,
-};
+use crate::export::Seen;
 use proto::{TrackDescriptor, TrackEvent, Type};
+use sbt_engine::{
+    report::{Report, counters::CounterReport},
+    samples,
+};
 
 const MS: u64 = 1_000_000;
 

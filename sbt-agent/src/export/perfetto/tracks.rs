@@ -9,10 +9,10 @@ use super::{
     packets::Packets,
     proto::{CounterDescriptor, EXPLICIT, ProcessDescriptor, ThreadDescriptor, TrackDescriptor},
 };
-use crate::{
+use crate::views::table::{Style, duration};
+use sbt_engine::{
     place::printable,
     report::{Report, ThreadReport},
-    views::table::{Style, duration},
     words::command_line,
 };
 

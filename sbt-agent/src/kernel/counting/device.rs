@@ -12,7 +12,7 @@ use std::{fs, path::Path};
 
 use perf_event::{Builder, events::Raw};
 
-use crate::counters::name::number;
+use sbt_engine::counters::name::number;
 
 /// Where the kernel lists them.
 pub const DEVICES: &str = "/sys/bus/event_source/devices";
@@ -176,8 +176,8 @@ mod tests {
     }
 
     fn find_in(root: &Path, text: &str) -> Result<Asked, String> {
-        match text.parse::<crate::counters::Counter>()?.what {
-            crate::counters::What::Device { device, terms } => find(root, &device, &terms),
+        match text.parse::<sbt_engine::counters::Counter>()?.what {
+            sbt_engine::counters::What::Device { device, terms } => find(root, &device, &terms),
             other => panic!("{other:?}"),
         }
     }

@@ -6,7 +6,7 @@ use super::{
     device::{self, DEVICES},
     open,
 };
-use crate::counters::{Counter, FREE, name};
+use sbt_engine::counters::{Counter, FREE, name};
 
 /// A counter that could be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,10 +6,8 @@ use perf_event::Builder;
 use sbt_common::MAX_EVENTS;
 
 use super::device::{self, Asked, DEVICES};
-use crate::{
-    counters::{Counter, Kept, Plan, Side, Source, What},
-    kernel::privilege,
-};
+use crate::kernel::privilege;
+use sbt_engine::counters::{Counter, Kept, Plan, Side, Source, What};
 
 /// A CPU, and what counts an event there.
 pub type OnCpu = (u32, perf_event::Counter);
@@ -273,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_counted_leaves_the_rest_alone() {
-        let all = crate::counters::commas("page-faults,nosuchdevice/x/,major-faults").unwrap();
+        let all = sbt_engine::counters::commas("page-faults,nosuchdevice/x/,major-faults").unwrap();
         let opened = open(&all.0, &[0], Ok(()));
         let sources: Vec<_> = opened.plan.0.iter().map(|(_, source)| *source).collect();
         assert_eq!(

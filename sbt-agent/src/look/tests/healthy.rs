@@ -60,7 +60,7 @@ fn those_that_slept_have_not_moved_on_meanwhile() {
 fn nobody_says_that_they_hang_or_that_a_holder_is_gone() {
     for case in ["mutex", "barrier", "heirs"] {
         often(&[], case, |scene| {
-            let hang = crate::hang::judge(scene);
+            let hang = sbt_engine::hang::judge(scene);
             let kind = hang.as_ref().map(|hang| hang.kind);
             let is_hang = matches!(kind, Some("never" | "stuck"));
             assert!(!is_hang, "{case}: {hang:#?} {scene:#?}");

@@ -2,10 +2,8 @@
 //! figures agree and that says what is missing.
 
 use super::*;
-use crate::{
-    record::{Reader, write::Stream},
-    report::{EfficiencyReport, ThreadReport, Withheld},
-};
+use crate::record::{Reader, write::Stream};
+use sbt_engine::report::{EfficiencyReport, ThreadReport, Withheld};
 
 /// Recordings of real programs, and of each kind that differs in what is written down.
 pub const KINDS: [&str; 11] = [

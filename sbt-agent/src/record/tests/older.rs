@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{cut::fixture, *};
-use crate::{
+use sbt_engine::{
     compare,
     gate::{Asked, judge},
 };

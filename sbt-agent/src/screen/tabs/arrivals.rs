@@ -5,7 +5,6 @@ use ratatui::text::{Line, Span};
 
 use super::View;
 use crate::{
-    report::{SiteReport, SiteThreadReport, counters::Counts},
     screen::{
         counters,
         grid::{Grid, Shown},
@@ -14,6 +13,7 @@ use crate::{
     },
     views::table::{UNKNOWN, Unit, count},
 };
+use sbt_engine::report::{SiteReport, SiteThreadReport, counters::Counts};
 
 /// Columns of a figure.
 const FIGURE: usize = 9;

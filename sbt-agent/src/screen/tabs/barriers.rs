@@ -9,8 +9,6 @@ use ratatui::{
 
 use super::{Hint, Tab, View, site, strip};
 use crate::{
-    live::Request,
-    report::{SiteReport, StatReport, counters::Counts},
     screen::{
         counters::{self, Told},
         ended,
@@ -21,6 +19,10 @@ use crate::{
         words::{self, printable_site, put, rule},
     },
     views::{table::UNKNOWN, text},
+};
+use sbt_engine::{
+    live::Request,
+    report::{SiteReport, StatReport, counters::Counts},
 };
 
 /// The column of [`grid`] that sites are sorted by at first: lost.
@@ -280,7 +282,7 @@ fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
         .report
         .notes
         .iter()
-        .map(|note| crate::place::printable(note));
+        .map(|note| sbt_engine::place::printable(note));
     let lines = texts
         .into_iter()
         .chain(notes)

@@ -3,13 +3,13 @@
 use ratatui::text::Line;
 
 use crate::{
-    report::BusyReport,
     screen::{
         look::Look,
         words::{self, right},
     },
     views::table::{Unit, percent},
 };
+use sbt_engine::report::BusyReport;
 
 /// Numbers of busy threads that one bar is of, and the time, ns.
 type Group = (u32, u32, u64);

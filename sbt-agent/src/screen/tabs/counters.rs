@@ -4,17 +4,19 @@ use ratatui::text::Line;
 
 use super::View;
 use crate::{
-    live::CounterFigure,
-    report::{
-        SiteReport,
-        counters::{CounterReport, Counts},
-    },
     screen::{
         counters::{self, chosen, rounded},
         grid::{Cells, Grid},
         words::{left, right, thread, width},
     },
     views::table::{count, duration, mean, percent},
+};
+use sbt_engine::{
+    live::CounterFigure,
+    report::{
+        SiteReport,
+        counters::{CounterReport, Counts},
+    },
 };
 
 /// Columns of a figure.

@@ -7,8 +7,6 @@ use ratatui::{
 
 use super::View;
 use crate::{
-    live::Histogram,
-    report::{SiteReport, StatReport, TrendReport},
     screen::{
         look::Look,
         words::{self, left, right},
@@ -17,6 +15,10 @@ use crate::{
         table::{UNKNOWN, Unit, count, duration},
         text::top,
     },
+};
+use sbt_engine::{
+    live::Histogram,
+    report::{SiteReport, StatReport, TrendReport},
 };
 
 type Figure = (&'static str, fn(&StatReport) -> u64);

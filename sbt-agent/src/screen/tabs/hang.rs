@@ -10,9 +10,6 @@ use ratatui::{
 
 use super::{Tab, View, site};
 use crate::{
-    live::{Request, Snapshot},
-    place::printable,
-    report::{HangThreadReport, StandstillReport},
     screen::{
         keys::Action,
         pager::Pager,
@@ -22,6 +19,11 @@ use crate::{
         sentence,
         standstill::{does, heading, missing},
     },
+};
+use sbt_engine::{
+    live::{Request, Snapshot},
+    place::printable,
+    report::{HangThreadReport, StandstillReport},
 };
 
 /// See the module.

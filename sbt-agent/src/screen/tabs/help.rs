@@ -7,15 +7,13 @@ use ratatui::{
 };
 
 use super::{Tab, View, site};
-use crate::{
-    live::Request,
-    screen::{
-        keys::Action,
-        lanes,
-        pager::Pager,
-        words::{left, rule, wrap},
-    },
+use crate::screen::{
+    keys::Action,
+    lanes,
+    pager::Pager,
+    words::{left, rule, wrap},
 };
+use sbt_engine::live::Request;
 
 /// See the module.
 #[derive(Default)]

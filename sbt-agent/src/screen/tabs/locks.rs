@@ -4,15 +4,15 @@
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::{Tab, View, site};
-use crate::{
+use crate::screen::{
+    grid::{Cells, Grid},
+    keys::Action,
+    pager::Pager,
+    words::{left, rule, wrap},
+};
+use sbt_engine::{
     live::Request,
     report::{Report, locks::LockReport},
-    screen::{
-        grid::{Cells, Grid},
-        keys::Action,
-        pager::Pager,
-        words::{left, rule, wrap},
-    },
 };
 
 /// See the module.

@@ -9,9 +9,6 @@ use ratatui::{
 
 use super::{Tab, View, site};
 use crate::{
-    live::Request,
-    place::printable,
-    report::Withheld,
     screen::{
         keys::Action,
         look::Look,
@@ -23,6 +20,7 @@ use crate::{
         text,
     },
 };
+use sbt_engine::{live::Request, place::printable, report::Withheld};
 
 /// See the module.
 pub struct Log {

@@ -6,7 +6,7 @@ use ratatui::{
 };
 
 use super::{keys::Action, look::Look};
-use crate::live::{Request, Snapshot};
+use sbt_engine::live::{Request, Snapshot};
 
 mod arrivals;
 mod barriers;

@@ -4,8 +4,6 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::{Hint, Tab, View, site};
 use crate::{
-    live::Request,
-    place::printable,
     screen::{
         keys::Action,
         pager::Pager,
@@ -13,6 +11,7 @@ use crate::{
     },
     views::table::count,
 };
+use sbt_engine::{live::Request, place::printable};
 
 /// See the module.
 pub struct OutputTab {

@@ -10,9 +10,6 @@ use ratatui::{
 
 use super::{Hint, Tab, View, busy, site, views::Views};
 use crate::{
-    live::Request,
-    place::printable,
-    report::{BusyReport, FunctionReport, ParallelismReport, PhaseReport, Report},
     screen::{
         grid::{Cells, Grid},
         keys::Action,
@@ -20,6 +17,11 @@ use crate::{
         words::{self, printable_site, put, rule},
     },
     views::table::{UNKNOWN, duration},
+};
+use sbt_engine::{
+    live::Request,
+    place::printable,
+    report::{BusyReport, FunctionReport, ParallelismReport, PhaseReport, Report},
 };
 
 /// What the table has a row for.
@@ -323,8 +325,9 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
     let report = &view.snapshot.report;
     let of_site = |id: u32| {
         let threads = report.site(id).map_or(&[][..], |site| &site.threads);
-        let part =
-            |it: &crate::report::SiteThreadReport| (words::thread(report, it.thread), it.npt_ns);
+        let part = |it: &sbt_engine::report::SiteThreadReport| {
+            (words::thread(report, it.thread), it.npt_ns)
+        };
         threads.iter().map(part).collect()
     };
     let (title, mut parts): (_, Vec<(String, u64)>) = match what {
@@ -348,7 +351,7 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
                 Some(name) => printable(name),
                 None => "(beginning of the thread)".into(),
             };
-            let caller = |it: &crate::report::CallerReport| (name(&it.function), it.npt_ns);
+            let caller = |it: &sbt_engine::report::CallerReport| (name(&it.function), it.npt_ns);
             callers.iter().map(caller).collect()
         }),
     };

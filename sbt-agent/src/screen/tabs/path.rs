@@ -9,9 +9,6 @@ use ratatui::{
 
 use super::{Hint, Tab, View, site, views::Views};
 use crate::{
-    live::Request,
-    place::printable,
-    report::{Report, SiteReport, SiteThreadReport},
     screen::{
         grid::{Cells, Grid},
         keys::Action,
@@ -19,6 +16,11 @@ use crate::{
         words::{self, left, printable_site, put, right, rule},
     },
     views::table::{UNKNOWN, duration, percent},
+};
+use sbt_engine::{
+    live::Request,
+    place::printable,
+    report::{Report, SiteReport, SiteThreadReport},
 };
 
 /// What the table has a row for.

@@ -5,8 +5,6 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::{Hint, Tab, View, site};
 use crate::{
-    live::Request,
-    report::{ConceptualReport, MarkReport, PhaseReport, StatReport, counters::Counts},
     screen::{
         counters::{self, Told},
         grid::{Cells, Grid},
@@ -15,6 +13,10 @@ use crate::{
         words::{self, plural, rule},
     },
     views::table::count,
+};
+use sbt_engine::{
+    live::Request,
+    report::{ConceptualReport, MarkReport, PhaseReport, StatReport, counters::Counts},
 };
 
 /// See the module.
@@ -104,7 +106,10 @@ fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
                 n => format!(", {} given up", count(n)),
             };
             let open = if phase.unfinished { " (going on)" } else { "" };
-            format!("{}{open}{given_up}", crate::place::printable(&phase.name))
+            format!(
+                "{}{open}{given_up}",
+                sbt_engine::place::printable(&phase.name)
+            )
         };
         names(&mut grid, "phase", phases.iter().map(name).collect());
         distribution(
@@ -155,7 +160,7 @@ fn marks(across: &mut Sideways) -> Vec<Line<'static>> {
     if !report.marks.is_empty() {
         let marks = &report.marks;
         let mut grid = Grid::default();
-        let name = |text: &String| crate::place::printable(text);
+        let name = |text: &String| sbt_engine::place::printable(text);
         names(
             &mut grid,
             "mark",
@@ -177,7 +182,10 @@ fn marks(across: &mut Sideways) -> Vec<Line<'static>> {
         let intervals = &report.intervals;
         let mark = |id: u32| {
             let found = report.marks.iter().find(|mark| mark.id == id);
-            found.map_or_else(|| "?".into(), |mark| crate::place::printable(&mark.name))
+            found.map_or_else(
+                || "?".into(),
+                |mark| sbt_engine::place::printable(&mark.name),
+            )
         };
         let mut grid = Grid::default();
         let name = |from: u32, to: u32| format!("{} {arrow} {}", mark(from), mark(to));

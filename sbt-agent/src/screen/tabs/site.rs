@@ -14,8 +14,6 @@ use super::{
     counters, figures,
 };
 use crate::{
-    place::printable,
-    report::{Report, SiteReport, SiteThreadReport, UnfinishedReport},
     screen::{
         look::Look,
         words::{self, left, right, since, thread},
@@ -24,6 +22,10 @@ use crate::{
         table::{UNKNOWN, count},
         text,
     },
+};
+use sbt_engine::{
+    place::printable,
+    report::{Report, SiteReport, SiteThreadReport, UnfinishedReport},
 };
 
 /// From so many columns on, the full details stand in two columns.

@@ -8,13 +8,13 @@ use ratatui::{
 
 use super::{View, strip};
 use crate::{
-    report::ThreadReport,
     screen::{
         look::Ink,
         words::{self, left, rule, thread_name},
     },
     views::table::{UNKNOWN, percent},
 };
+use sbt_engine::report::ThreadReport;
 
 /// Columns of a name at the most.
 const NAME: usize = 16;

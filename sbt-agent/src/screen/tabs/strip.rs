@@ -3,13 +3,11 @@
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::View;
-use crate::{
-    live::{Doing, Lane},
-    screen::{
-        lanes::{self, Window},
-        words,
-    },
+use crate::screen::{
+    lanes::{self, Window},
+    words,
 };
+use sbt_engine::live::{Doing, Lane};
 
 /// Rows for so many threads in so many rows of the screen, with the title; 0
 /// if it is not worth it.

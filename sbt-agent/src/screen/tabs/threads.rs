@@ -8,9 +8,6 @@ use ratatui::{
 
 use super::{Hint, Tab, View, site, split};
 use crate::{
-    live::{Doing, Request},
-    place::printable,
-    report::{Report, ThreadReport, counters::Counts},
     screen::{
         counters::{self, Told},
         grid::{Cells, Grid},
@@ -19,6 +16,11 @@ use crate::{
         words::{self, put, rule, since},
     },
     views::table::{UNKNOWN, Unit, count},
+};
+use sbt_engine::{
+    live::{Doing, Request},
+    place::printable,
+    report::{Report, ThreadReport, counters::Counts},
 };
 
 /// See the module.

@@ -8,16 +8,14 @@ use ratatui::{
 };
 
 use super::{Hint, Tab, View, site};
-use crate::{
-    live::{Lane, Request, Snapshot},
-    screen::{
-        keys::{Action, Move},
-        lanes::{self, Window},
-        look::Look,
-        pager::Pager,
-        words::{self, plural, put, rule},
-    },
+use crate::screen::{
+    keys::{Action, Move},
+    lanes::{self, Window},
+    look::Look,
+    pager::Pager,
+    words::{self, plural, put, rule},
 };
+use sbt_engine::live::{Lane, Request, Snapshot};
 
 /// See the module.
 #[derive(Default)]

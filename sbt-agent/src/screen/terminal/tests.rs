@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::{mpsc::unbounded_channel, watch};
 
 use super::*;
-use crate::screen::samples;
+use sbt_engine::samples;
 
 /// The variable that says what the process in the terminal is to do.
 const ROLE: &str = "SBT_TEST_SCREEN";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::live::Offer;
+use sbt_engine::live::Offer;
 
 #[test]
 fn counters_are_chosen_from_a_list() {
@@ -128,7 +128,7 @@ fn the_timeline_scrolls_into_the_past_and_back() {
     let piece = shown.snapshot.lanes.piece_ns;
     shown.snapshot.lanes.end_ns += 4 * piece;
     for lane in &mut shown.snapshot.lanes.lanes {
-        lane.pieces.extend([crate::live::Piece::default(); 4]);
+        lane.pieces.extend([sbt_engine::live::Piece::default(); 4]);
     }
     shown.draw();
     assert_eq!(shown.row("T1"), past);

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 
-use crate::{hang::Scene, model::still::Still};
+use sbt_engine::{hang::Scene, model::still::Still};
 
 /// A look under way: it waits for threads to stop, and may wait for a file whose server
 /// is down. It has a thread of its own, for whose end nobody has to wait.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{
+use sbt_engine::{
     event::{SHARED, address, space},
     hang::scene::{BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor},
     model::{Model, site::PlaceId, still::Known, thread},
@@ -178,7 +178,7 @@ pub fn age(scene: &mut Scene, ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hang::scene::Holder;
+    use sbt_engine::hang::scene::Holder;
 
     const fn id(thread: u32) -> ThreadId {
         ThreadId {

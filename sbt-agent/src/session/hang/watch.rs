@@ -1,6 +1,6 @@
 //! When to look at what stands still, and when that is over. Pure.
 
-use crate::model::still::{Since, Still};
+use sbt_engine::model::still::{Since, Still};
 
 /// From one look to the next while nothing moves, ns: at first,
 const FIRST_PAUSE_NS: u64 = 2_000_000_000;
@@ -271,7 +271,7 @@ impl<R: Clone> Watch<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::barrier::BarrierId;
+    use sbt_engine::model::barrier::BarrierId;
 
     const S: u64 = 1_000_000_000;
 

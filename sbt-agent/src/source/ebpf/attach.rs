@@ -20,10 +20,10 @@ use crate::kernel::{
     bpf::{self, ProbePoint, ProgramKind},
 };
 use crate::{
-    place::printable,
     source::Scope,
     target::{elf::Function, files::ProbedFile},
 };
+use sbt_engine::place::printable;
 
 impl Ebpf {
     /// Puts probes on what files have to offer; those known are passed over.

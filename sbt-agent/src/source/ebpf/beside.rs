@@ -10,10 +10,8 @@ use super::{
     Ebpf,
     points::{At, is_wait},
 };
-use crate::{
-    place::printable,
-    target::{memory::Memory, process, trace},
-};
+use crate::target::{memory::Memory, process, trace};
+use sbt_engine::place::printable;
 
 /// The byte.
 const INT3: u8 = 0xcc;

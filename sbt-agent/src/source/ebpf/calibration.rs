@@ -22,9 +22,9 @@ use super::{
 use crate::kernel::bpf::{ProbePoint, ProgramKind};
 use crate::{
     clock,
-    model::cost::{CLASSES, Class, Tariff},
     source::measurement::{Measurement, Shared},
 };
+use sbt_engine::model::cost::{CLASSES, Class, Tariff};
 
 /// Calls in a batch, and batches. All their records have room in one ring, and all that
 /// together takes milliseconds: the target may have no CPU meanwhile.

@@ -3,7 +3,7 @@
 //! Numbers of x86-64. A call made in the 32-bit way has other numbers, and is told
 //! wrongly: nobody makes those from a 64-bit program.
 
-use crate::event::Reason;
+use sbt_engine::event::Reason;
 
 /// Calls that sleep, by reason. What is not there is [`Reason::Other`]: waiting for a
 /// signal, semaphores of System V and the like.

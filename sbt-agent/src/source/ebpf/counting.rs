@@ -6,7 +6,7 @@ use std::{collections::HashMap, ops::Range};
 use rustc_hash::FxHashMap;
 use sbt_common::{Counts, Sums, TASK_COUNTS, UNKNOWN};
 
-use crate::{
+use sbt_engine::{
     counters::{Plan, Source},
     event::{Clocks, Count, Event, Reading, Tid},
 };
@@ -191,7 +191,7 @@ mod tests {
     use sbt_common::{Head, Reading as Raw};
 
     use super::*;
-    use crate::counters;
+    use sbt_engine::counters;
 
     fn plan(names: &str, sources: &[Source]) -> Plan {
         let all = counters::commas(names).unwrap().0;

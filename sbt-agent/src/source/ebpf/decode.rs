@@ -28,7 +28,7 @@ use late::Late;
 use losses::{Course, Losses, Seen};
 use team_rounds::TeamRounds;
 
-use crate::{
+use sbt_engine::{
     counters::Plan,
     event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid},
 };
@@ -81,7 +81,7 @@ struct Known {
     seq: u32,
     /// Its process, as shown.
     process: u32,
-    /// That one's number: see [`crate::event::SPACE`].
+    /// That one's number: see [`sbt_engine::event::SPACE`].
     space: u16,
     /// Which records it sends, by which lost ones are told apart.
     course: Course,

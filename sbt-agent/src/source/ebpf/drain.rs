@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_put_together() {
         let (sink, mut reader) = tokio::sync::mpsc::channel(1);
-        let gap = |time_ns| crate::event::Event::Gap { time_ns };
+        let gap = |time_ns| sbt_engine::event::Event::Gap { time_ns };
         let mut batch = vec![gap(1)];
         hand_over(&sink, &mut batch, false);
         assert_eq!(batch, []);

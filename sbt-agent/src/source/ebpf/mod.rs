@@ -38,10 +38,7 @@ mod switches;
 pub mod trial;
 
 use crate::{
-    choices::States,
     clock,
-    counters::{Counter, Plan},
-    event::space,
     kernel::{
         LoadError,
         bpf::{self, ProgramKind},
@@ -55,6 +52,11 @@ use decode::{Baselines, Choice, Decoder, Start};
 use loader::Loaded;
 use raw::Raw;
 use ring::Rings;
+use sbt_engine::{
+    choices::States,
+    counters::{Counter, Plan},
+    event::space,
+};
 
 use super::{Files, Measurement, Scope, Sink, Totals};
 

@@ -8,10 +8,12 @@ use sbt_common::{Code, Rule};
 use super::Ebpf;
 use crate::kernel::bpf::ProgramKind;
 use crate::{
-    choices::States,
-    counters::{Counter, Plan},
     source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited},
     target::files::ProbedFile,
+};
+use sbt_engine::{
+    choices::States,
+    counters::{Counter, Plan},
 };
 
 impl Source for Ebpf {

@@ -3,11 +3,9 @@
 //! A process that was forked has other objects at the addresses of its parent's;
 //! and what several processes share may lie at another address in each.
 
-use crate::{
-    event::{SHARED, SPACE, address},
-    target::backing::{Lookup, Memory, Shared},
-};
+use crate::target::backing::{Lookup, Memory, Shared};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sbt_engine::event::{SHARED, SPACE, address};
 
 /// The last number that a process can have.
 const LAST: u16 = SHARED - 1;
@@ -126,7 +124,7 @@ impl Spaces {
     /// A process has executed another program.
     pub fn executed(&mut self, space: u16) {
         self.stands
-            .retain(|own, _| crate::event::space(*own) != space);
+            .retain(|own, _| sbt_engine::event::space(*own) != space);
     }
 }
 
@@ -150,7 +148,7 @@ pub(super) fn shared<'a>(at: u64, others: impl Iterator<Item = &'a u64>) -> u64 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::space;
+    use sbt_engine::event::space;
 
     /// Of 7, 8 and 9, which map the same thing, the last elsewhere.
     fn lookup(process: u32, at: u64) -> Memory {

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Taker as Record, UNKNOWN, how, taker};
 
 use super::calls;
-use crate::event::{Away, Event, Reason, Taken, Taker, Tid, Why};
+use sbt_engine::event::{Away, Event, Reason, Taken, Taker, Tid, Why};
 
 /// Names of takers that come before one return of a thread, at most: the kernel side
 /// sends two.

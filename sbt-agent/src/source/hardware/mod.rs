@@ -41,11 +41,13 @@ use super::{
     outside::{Outside, set_futexes},
 };
 use crate::{
-    choices::{Departures, States},
-    counters::Plan,
     kernel::counting,
     settings::Settings,
     target::{files::ProbedFile, process},
+};
+use sbt_engine::{
+    choices::{Departures, States},
+    counters::Plan,
 };
 
 /// What happens is taken after so long: of a program that has just begun, and later. Memory

@@ -6,13 +6,13 @@ use std::collections::{BTreeSet, HashSet};
 use sbt_common::layout;
 
 use crate::{
-    place::printable,
     source::hits::{Place, Program},
     target::{
         elf::{Function, Point},
         files::ProbedFile,
     },
 };
+use sbt_engine::place::printable;
 
 /// Addresses that one thread can be watched at: the debug registers of x86.
 pub const ROOM: usize = 4;

@@ -4,13 +4,13 @@ use sbt_common::{Clocks, Cookie, layout};
 
 use super::{Hit, Machine, Program, Programs, Records, Slot, Told, each, tell_end};
 use crate::{
-    event::{Event, Kind},
     source::ebpf::{
         decode::{Decoder, Start},
         raw::Raw,
     },
     target::trace::{Registers, no_registers},
 };
+use sbt_engine::event::{Event, Kind};
 
 /// A stack of a few words at [`STACK`], and a barrier of glibc for three at [`BARRIER`].
 struct Thread {

@@ -7,11 +7,11 @@ use sbt_common::{Counts, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
 
 use super::clocks::now_ns;
 use crate::{
-    counters::{Counter, Kept, Plan, Source, What},
     kernel::counting,
     source::hits::{Records, head},
     target::{process, trace::Id},
 };
+use sbt_engine::counters::{Counter, Kept, Plan, Source, What};
 
 /// How these counters are counted here, and a line for each that is not.
 pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
@@ -176,7 +176,9 @@ mod tests {
 
     #[test]
     fn what_stops_would_change_is_not_counted_and_said_so() {
-        let asked = crate::counters::commas("page-faults,cs,task-clock").unwrap().0;
+        let asked = sbt_engine::counters::commas("page-faults,cs,task-clock")
+            .unwrap()
+            .0;
         let (plan, notes) = plan(&asked);
         let sources: Vec<_> = plan.0.iter().map(|(_, source)| *source).collect();
         assert_eq!(
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_told_of_with_what_the_kernel_keeps_of_it() {
-        let asked = crate::counters::commas("page-faults").unwrap().0;
+        let asked = sbt_engine::counters::commas("page-faults").unwrap().0;
         let counters = Counters::new(plan(&asked).0);
         let mut out = Records::default();
         let own = nix::unistd::gettid().as_raw();
@@ -209,7 +211,9 @@ mod tests {
     #[test]
     fn what_perf_events_have_counted_of_a_thread_is_told_with_its_times() {
         // The kernel has none of these on x86, and lets everybody count them in a program's own code.
-        let asked = crate::counters::commas("alignment-faults:u").unwrap().0;
+        let asked = sbt_engine::counters::commas("alignment-faults:u")
+            .unwrap()
+            .0;
         let (plan, notes) = plan(&asked);
         assert_eq!((plan.0[0].1, notes), (Source::Event(0), vec![]));
         let mut counters = Counters::new(plan);

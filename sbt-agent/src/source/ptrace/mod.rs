@@ -59,12 +59,10 @@ use super::{
     hits::{self, places},
     outside::{Outside, set_futexes},
 };
-use crate::{
+use crate::{rights, settings::Settings, target::files::ProbedFile};
+use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
-    rights,
-    settings::Settings,
-    target::files::ProbedFile,
 };
 
 /// What sbt is called with to be the process that traces: no command that a user would type, nor

@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{counters::Plan, source::hits::Place};
+use crate::source::hits::Place;
+use sbt_engine::counters::Plan;
 
 /// What is to be done.
 #[derive(Debug, Serialize, Deserialize)]

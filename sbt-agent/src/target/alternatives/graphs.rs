@@ -56,8 +56,8 @@ impl Graphs {
 mod tests {
     use super::super::{Code, Imports, Segment, relation};
     use super::*;
-    use crate::recognise::Relation;
     use crate::target::debuginfo::Symbol;
+    use sbt_engine::recognise::Relation;
 
     const AT: u64 = 0x1000;
     /// Bytes of a function.

@@ -4,7 +4,7 @@ use gimli::DwInl;
 
 use super::names;
 use super::units::{self, Entries, Entry, Found, Info, Value};
-use crate::pattern::is_function;
+use sbt_engine::pattern::is_function;
 
 /// How much is read for one question: names, bytes, and for each of them as much as
 /// the header of its unit's line table takes.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gimli::{LineProgramHeader, UnitRef};
 
 use super::units::Bytes;
-use crate::pattern::is_file;
+use sbt_engine::pattern::is_file;
 
 /// More rows of one line than this are not looked at.
 pub(super) const MAX_ROWS: usize = 1 << 14;

@@ -13,8 +13,8 @@ use object::read::elf::{ElfFile64, Sym};
 
 use super::copies;
 use super::names;
-use crate::pattern::is_function;
 use crate::target::elf::{LE, Table, strings, text_at};
+use sbt_engine::pattern::is_function;
 
 /// More functions of one name than this are not probed one by one.
 pub(super) const MAX_FOUND: usize = 256;

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use sbt_common::layout;
 
 use super::{Module, Resolver, stacks::Code, system::WAITING};
-use crate::{
-    place::{Frame, short},
-    target::{
-        elf::{Function, Point},
-        runtimes::KMP_JOIN,
-        syscalls,
-        walks::Owner,
-    },
+use crate::target::{
+    elf::{Function, Point},
+    runtimes::KMP_JOIN,
+    syscalls,
+    walks::Owner,
 };
+use sbt_engine::place::{Frame, short};
 
 /// The longest call instruction, bytes.
 const LONGEST_CALL: u64 = 7;

@@ -8,19 +8,16 @@ use std::{
 
 use memmap2::Mmap;
 
-use crate::{
-    place,
-    recognise::Relation,
-    target::{
-        alternatives::Graphs,
-        debuginfo::{DebugInfo, Symbol},
-        elf::{self, Imports},
-        files::ProbedFile,
-        unwind::Unwind,
-        walks::Owner,
-        work::{self, Functions},
-    },
+use crate::target::{
+    alternatives::Graphs,
+    debuginfo::{DebugInfo, Symbol},
+    elf::{self, Imports},
+    files::ProbedFile,
+    unwind::Unwind,
+    walks::Owner,
+    work::{self, Functions},
 };
+use sbt_engine::{place, recognise::Relation};
 
 pub(super) struct Module {
     pub(super) file: Arc<ProbedFile>,

@@ -6,10 +6,10 @@ use super::{
     Resolver,
     module::{InCondition, function_at},
 };
-use crate::{
+use crate::target::{alternatives, c11, walks::Owner};
+use sbt_engine::{
     place::{Frame, is_of_library, short},
     recognise::Relation,
-    target::{alternatives, c11, walks::Owner},
 };
 
 /// So many functions around a wait, and around a wake, may belong to a barrier.

@@ -5,7 +5,6 @@ use sbt_common::Cookie;
 
 use super::{Resolver, module::function_at, system::WAITING};
 use crate::{
-    place::{Frame, NoFunction, SpinPlace, printable, short},
     spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
     target::{
         debuginfo::Symbol,
@@ -13,6 +12,7 @@ use crate::{
         walks::Owner,
     },
 };
+use sbt_engine::place::{Frame, NoFunction, SpinPlace, printable, short};
 
 /// So much of a function is read, bytes.
 const MAX_FUNCTION: u64 = 1 << 20;

@@ -7,9 +7,9 @@ use sbt_common::{Rule, cfa, rbp};
 use super::{Resolver, called::Called};
 use crate::{
     clock,
-    place::{NamedFunction, printable, short},
     target::{sample::Sample, walks::Owner},
 };
+use sbt_engine::place::{NamedFunction, printable, short};
 
 /// Calls that are followed, at most.
 const MAX_DEPTH: usize = 256;

@@ -1,10 +1,10 @@
 //! Who makes a system call, and what for.
 
 use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
-use crate::{
+use crate::target::{elf::Function, locks, walks::Owner};
+use sbt_engine::{
     model::site::PlaceId,
     place::{Frame, LockKind},
-    target::{elf::Function, locks, walks::Owner},
 };
 
 /// Who makes a system call.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use sbt_common::layout;
 
 use super::{Binary, Offer, Purpose, Wish, parts};
-use crate::pattern::{Code, is_function};
 use crate::target::debuginfo::{Symbol, TooMany, has_other_parameters};
 use crate::target::elf::{Function, Point};
 use crate::target::prologue::{Body, Refusal};
+use sbt_engine::pattern::{Code, is_function};
 
 /// How much of a function is read, bytes.
 pub(super) const MAX_FUNCTION: u64 = 1 << 24;

@@ -2,10 +2,10 @@
 
 use super::find::MAX_FUNCTION;
 use super::{Binary, Offer, Wish};
-use crate::pattern::Code;
 use crate::target::debuginfo::{Range, is_part};
 use crate::target::elf::Point;
 use crate::target::prologue::ways_out;
+use sbt_engine::pattern::Code;
 
 /// How much code is decoded to see where it leads, bytes.
 const MAX_DECODED: u64 = 1 << 26;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Offer, Purpose, Wish};
-use crate::pattern::{Code, alike, nearest};
-use crate::place::short;
 use crate::target::debuginfo::DebugInfo;
 use crate::target::files::ProbedFile;
+use sbt_engine::pattern::{Code, alike, nearest};
+use sbt_engine::place::short;
 
 /// How many functions of a file are compared with what was written.
 const MAX_FUNCTIONS: usize = 100_000;

@@ -19,8 +19,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::pattern::Code;
 use crate::target::prologue::is_probeable;
+use sbt_engine::pattern::Code;
 
 const C: &str = "\
 #include <stdlib.h>

@@ -1,10 +1,8 @@
 //! Remarks at lines of the source, as CI services read them from what a step writes.
 
 use super::safe;
-use crate::{
-    ci::{Service, hashes_apart},
-    gate::{CheckReport, Outcome},
-};
+use crate::ci::{Service, hashes_apart};
+use sbt_engine::gate::{CheckReport, Outcome};
 
 /// A line for each outcome that does not hold.
 pub fn render(check: &CheckReport, service: Service) -> String {

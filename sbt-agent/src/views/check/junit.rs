@@ -8,7 +8,7 @@ use quick_xml::{
 };
 
 use super::safe;
-use crate::{
+use sbt_engine::{
     gate::{CheckReport, Outcome},
     words::command_line,
 };

@@ -7,7 +7,7 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use crate::place::printable;
+use sbt_engine::place::printable;
 
 /// A sentence or name that is safe wherever it is written: what the target calls its
 /// functions may hold anything.

@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::{annotate, junit, text};
 use crate::{
     ci::{self, Service},
+    views::table::Style,
+};
+use sbt_engine::{
     gate::{
         Asked, CheckReport, Measure, Rule, judge,
         samples::{report, site},
     },
     report::Report,
-    views::table::Style,
 };
 
 const PLAIN: Style = Style {

@@ -3,13 +3,11 @@
 use std::fmt::Write as _;
 
 use super::safe;
-use crate::{
-    gate::{CheckReport, Outcome},
-    views::{
-        table::{Style, UNKNOWN},
-        text::wrapped,
-    },
+use crate::views::{
+    table::{Style, UNKNOWN},
+    text::wrapped,
 };
+use sbt_engine::gate::{CheckReport, Outcome};
 
 /// Of a site's name and of sentences, where a line has no room for them.
 const INDENT: &str = "      ";
@@ -84,7 +82,7 @@ impl Row {
         };
         let site = outcome.site.as_deref().unwrap_or("the whole run");
         let mean = outcome.mean_ns.map(|ns| {
-            let mean = outcome.texts(crate::report::Figure::Whole(ns));
+            let mean = outcome.texts(sbt_engine::report::Figure::Whole(ns));
             format!(" (mean {})", mean[0])
         });
         Self {

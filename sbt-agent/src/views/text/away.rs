@@ -1,10 +1,8 @@
 //! What threads did while they were on no CPU, in the text report.
 
 use super::{MOST_ROWS, count, duration, line, phases::title, rest, thread_name};
-use crate::{
-    report::{BlockedReport, LateAwayReport, Report, TakerReport},
-    views::table::Style,
-};
+use crate::views::table::Style;
+use sbt_engine::report::{BlockedReport, LateAwayReport, Report, TakerReport};
 
 /// Reasons or takers that are named.
 const NAMED: usize = 3;

@@ -1,10 +1,8 @@
 //! What watching cost, in words.
 
 use super::{line, paragraph};
-use crate::{
-    report::{CompensatedReport, Report, Withheld},
-    views::table::{Style, Table, count, duration},
-};
+use crate::views::table::{Style, Table, count, duration};
+use sbt_engine::report::{CompensatedReport, Report, Withheld};
 
 /// The cost to the target, for the last lines.
 pub(super) fn own_cost(report: &Report, style: Style) -> String {

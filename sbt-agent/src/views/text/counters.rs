@@ -1,12 +1,10 @@
 //! Counters: what they said at each site, and over the whole run.
 
 use super::{MOST_ROWS, NO_BREAK, Table, line, name, paragraph, rest, thread_name};
-use crate::{
-    report::{
-        Report, SiteReport,
-        counters::{CounterReport, Counts},
-    },
-    views::table::{Style, UNKNOWN, Unit, count},
+use crate::views::table::{Style, UNKNOWN, Unit, count};
+use sbt_engine::report::{
+    Report, SiteReport,
+    counters::{CounterReport, Counts},
 };
 
 /// Room for the names of sites.

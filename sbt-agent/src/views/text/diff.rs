@@ -7,10 +7,8 @@ use super::{
     verdicts::sentence,
     wrapped,
 };
-use crate::{
-    compare::{Alone, Change, Comparison, PhaseChange, Shares, SiteChange, Slower},
-    views::table::{Style, UNKNOWN, Unit, count, duration},
-};
+use crate::views::table::{Style, UNKNOWN, Unit, count, duration};
+use sbt_engine::compare::{Alone, Change, Comparison, PhaseChange, Shares, SiteChange, Slower};
 
 /// Sites and phases of which a sentence tells, at most.
 const MOST_SENTENCES: usize = 5;
@@ -57,7 +55,7 @@ pub fn diff(all: &Comparison, tolerance_pct: Option<f64>, style: Style) -> Strin
 
 fn head(out: &mut String, all: &Comparison, style: Style) {
     let dot = if style.unicode { '·' } else { '|' };
-    let command = crate::words::command_line(&all.after.command);
+    let command = sbt_engine::words::command_line(&all.after.command);
     let text = sentence(&format!("sbt diff {dot} {command}"), style);
     for part in wrapped(&text, style.width) {
         line(out, &style.bold(&part));
@@ -343,10 +341,10 @@ fn change(it: &Change) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use sbt_engine::{
         compare::compare,
         report::{Report, StatReport},
-        screen::samples,
+        samples,
     };
 
     const PLAIN: Style = Style {

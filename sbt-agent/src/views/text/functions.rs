@@ -1,10 +1,8 @@
 //! Functions by normalised processor time in the text report.
 
 use super::{Table, count, duration, each, line, percent, phases::title, plural, wrapped};
-use crate::{
-    report::{FunctionReport, Report, SamplingReport},
-    views::table::Style,
-};
+use crate::views::table::Style;
+use sbt_engine::report::{FunctionReport, Report, SamplingReport};
 
 /// Functions that are shown, at most.
 const MOST: usize = 10;
@@ -22,7 +20,7 @@ pub fn functions(out: &mut String, report: &Report, style: Style) {
         table
             .column(
                 "function",
-                texts(&|it| crate::place::printable(&it.function)),
+                texts(&|it| sbt_engine::place::printable(&it.function)),
             )
             .durations("NPT", &each(&shown, |it| Some(it.npt_ns)), style)
             .column("share", texts(&|it| percent(Some(it.npt_pct))))

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{line, paragraph, plural, sentence, standstill::heading, wrapped};
-use crate::{
+use crate::views::table::Style;
+use sbt_engine::{
     report::{HangReport, HangThreadReport, LookReport, Report},
-    views::table::Style,
     words::time,
 };
 
@@ -167,4 +167,66 @@ fn plain(text: &str, style: Style) -> String {
         .replace('←', "<-")
         .replace('·', "|")
         .replace('…', "...")
+}
+
+#[cfg(test)]
+mod tests {
+    use sbt_engine::hang::{
+        report,
+        samples::{PROCESS, Seen, call, mutex},
+    };
+
+    use super::*;
+
+    const PLAIN: Style = Style {
+        width: 80,
+        color: false,
+        unicode: true,
+    };
+
+    #[test]
+    fn sixty_four_threads_that_wait_are_one_entry() {
+        let mut seen = Seen::new();
+        let workers: Vec<u32> = (1..=64).filter(|number| *number != 2).collect();
+        seen.barrier(64, 40, &workers)
+            .worker(2, mutex(0x5581, 1), "update hangs.c:52");
+        let text = look(&report(&seen.0, PROCESS), PLAIN);
+        assert!(text.lines().count() < 30, "{text}");
+        assert!(text.contains("there: 63 threads"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(text.contains("\nwho waits for whom\n  worker-2 → mutex 0x5581 held by worker-1"));
+        assert!(
+            text.contains("in update hangs.c:52 ← worker hangs.c:30"),
+            "{text}"
+        );
+        let ascii = look(
+            &report(&seen.0, PROCESS),
+            Style {
+                unicode: false,
+                ..PLAIN
+            },
+        );
+        assert!(ascii.is_ascii(), "{ascii}");
+    }
+
+    #[test]
+    fn what_the_target_is_called_does_not_drive_the_terminal() {
+        let mut seen = Seen::new();
+        seen.barrier(3, 40, &[1, 2]);
+        seen.thread(
+            3,
+            "evil\u{1b}[2J",
+            call("read", "\u{1b}]0;x\u{7}"),
+            "f\u{1b}x a\u{1b}.c:1",
+        );
+        seen.0.notes.push("a\u{1b}note".into());
+        let text = look(&report(&seen.0, PROCESS), PLAIN);
+        assert!(
+            text.chars().all(|c| c == '\n' || !c.is_control()),
+            "{text:?}"
+        );
+        assert!(text.contains("note: a?note"), "{text}");
+    }
 }

@@ -1,10 +1,8 @@
 //! Locks in the text report.
 
 use super::{MOST_ROWS, Table, count, each, line, phases::title, rest};
-use crate::{
-    report::{Report, locks::LockReport},
-    views::table::Style,
-};
+use crate::views::table::Style;
+use sbt_engine::report::{Report, locks::LockReport};
 
 /// Locks for which threads have waited, the most time first.
 pub fn locks(out: &mut String, report: &Report, style: Style) {

@@ -1,7 +1,7 @@
 //! The text report: what one pastes into a bug report.
 
 use super::table::{Style, Table, Unit, count, duration, percent};
-use crate::{
+use sbt_engine::{
     report::{Report, SiteReport, ThreadReport, UnfinishedReport},
     words::command_line,
 };
@@ -92,7 +92,7 @@ fn line(out: &mut String, text: &str) {
 }
 
 fn header(out: &mut String, report: &Report, style: Style) {
-    let command = crate::place::printable(&command_line(&report.command));
+    let command = sbt_engine::place::printable(&command_line(&report.command));
     let status = match report.exit_status {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),

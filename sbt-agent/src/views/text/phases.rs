@@ -4,10 +4,8 @@ use super::{
     MOST_ROWS, Table, count, counters, duration, each, line, name_of, percent, rest, sites,
     thread_name, usage::factors,
 };
-use crate::{
-    report::{ConceptualReport, IntervalReport, PhaseReport, Report, StatReport},
-    views::table::{Style, UNKNOWN},
-};
+use crate::views::table::{Style, UNKNOWN};
+use sbt_engine::report::{ConceptualReport, IntervalReport, PhaseReport, Report, StatReport};
 
 pub fn title(out: &mut String, text: &str, style: Style) {
     line(out, "");

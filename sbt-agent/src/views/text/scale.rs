@@ -7,10 +7,10 @@ use super::{
     verdicts::sentence,
     wrapped,
 };
-use crate::{
+use crate::views::table::{Style, UNKNOWN, Unit, duration, percent};
+use sbt_engine::{
     report::counters::Counts,
     scale::{Limit, PhaseAt, PhaseScaling, Scaling, phase_names},
-    views::table::{Style, UNKNOWN, Unit, duration, percent},
     words::command_line,
 };
 
@@ -61,13 +61,13 @@ fn whole(out: &mut String, all: &Scaling, style: Style) {
     }
     line(out, "");
     let ratio = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
-    let ratios = |f: fn(&crate::scale::AtCount) -> Option<f64>| {
+    let ratios = |f: fn(&sbt_engine::scale::AtCount) -> Option<f64>| {
         counts
             .iter()
             .map(|at| ratio(f(at)))
             .collect::<Vec<String>>()
     };
-    let range = |at: &crate::scale::AtCount| {
+    let range = |at: &sbt_engine::scale::AtCount| {
         let width = at.max_wall_ns.saturating_sub(at.min_wall_ns);
         percent((at.wall_ns > 0).then(|| width as f64 / at.wall_ns as f64 * 100.0))
     };
@@ -174,7 +174,7 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
     } else if let Some(last) = all.counts.last().filter(|_| all.counts.len() > 1) {
         let good = last
             .scaling_efficiency
-            .is_some_and(|it| it >= crate::scale::GOOD);
+            .is_some_and(|it| it >= sbt_engine::scale::GOOD);
         let text = if good {
             format!(
                 "it scales: with {} threads the speed-up is {:.0} % of the ideal one",

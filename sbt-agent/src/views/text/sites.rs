@@ -6,12 +6,10 @@ use super::{
     Chosen, MOST_ROWS, NO_BREAK, Table, choose, count, counters, duration, each, is_shared, line,
     name, others, percent, plural, rest, thread_name, usage, wrapped,
 };
-use crate::{
-    report::{
-        BarrierStragglerReport, Report, SiteReport, StatReport, StragglerReport, TrendReport,
-        WaitsReport,
-    },
-    views::table::{Style, UNKNOWN, Unit},
+use crate::views::table::{Style, UNKNOWN, Unit};
+use sbt_engine::report::{
+    BarrierStragglerReport, Report, SiteReport, StatReport, StragglerReport, TrendReport,
+    WaitsReport,
 };
 
 /// Characters of a sparkline.

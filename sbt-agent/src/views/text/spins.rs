@@ -1,7 +1,8 @@
 //! What may be barriers that spin, in the text report.
 
 use super::{line, wrapped};
-use crate::{report::Report, views::table::Style};
+use crate::views::table::Style;
+use sbt_engine::report::Report;
 
 /// Whether a note is one of these.
 pub fn is_spin(report: &Report, note: &str) -> bool {

@@ -1,6 +1,6 @@
 //! How long something that was watched stood still, and what it was, in words.
 
-use crate::{
+use sbt_engine::{
     place::printable,
     report::{HangThreadReport, Report, StandstillReport},
     words::since,

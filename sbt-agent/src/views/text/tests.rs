@@ -1,7 +1,7 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::{
+use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         Model,
@@ -482,7 +482,7 @@ fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
 
 #[test]
 fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
-    use crate::{place::SpinPlace, report::spin::Found};
+    use sbt_engine::{place::SpinPlace, report::spin::Found};
     let command = "sbt run --barrier meet -- ./a-program --with 'an argument' --and another --more";
     let found = Found {
         place: SpinPlace {
@@ -522,7 +522,7 @@ fn verdicts_stand_on_top_and_fit() {
     }
     let mut report = program.report();
     assert!(!text(&report).contains('▶'));
-    report.verdicts = crate::verdict::judge(&report).ok();
+    report.verdicts = sbt_engine::verdict::judge(&report).ok();
     assert_eq!(report.verdicts.iter().flatten().count(), 1);
     let shown = text(&report);
     let at = |what: &str| {

@@ -1,10 +1,8 @@
 //! How well the threads were used.
 
 use super::{duration, line, wrapped};
-use crate::{
-    report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport},
-    views::table::Style,
-};
+use crate::views::table::Style;
+use sbt_engine::report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport};
 
 /// Numbers of busy threads that are told one by one, at most.
 const MOST_COUNTS: usize = 6;

@@ -1,11 +1,12 @@
 //! Why threads waited, on top of the text report.
 
 use super::{line, paragraph, wrapped};
-use crate::{report::Report, views::table::Style};
+use crate::views::table::Style;
+use sbt_engine::report::Report;
 
 /// A sentence as it can be shown.
 pub fn sentence(text: &str, style: Style) -> String {
-    let text = crate::place::printable(text);
+    let text = sbt_engine::place::printable(text);
     if style.unicode {
         text
     } else {

@@ -3,7 +3,7 @@
 use sbt_common::{CHAIN, Callers};
 
 use super::{Called, Decoder, Known};
-use crate::event::{CallersId, Event};
+use sbt_engine::event::{CallersId, Event};
 
 /// A record may come so many epochs late.
 const EPOCHS: usize = 16;

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use sbt_common::kind;
 
 use super::super::raw::Raw;
-use crate::event::Tid;
+use sbt_engine::event::Tid;
 
 /// How long after the end of a process records of its threads may come, ns: a program of the
 /// kernel runs without a break, but the machine may be a virtual one that stands still meanwhile.

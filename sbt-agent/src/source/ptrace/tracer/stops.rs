@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     kernel::privilege,
-    place::printable,
     rights,
     source::hits::{self, Hit, Machine as _, Program},
     target::{
@@ -23,6 +22,7 @@ use crate::{
         trace::{self, Id, Registers},
     },
 };
+use sbt_engine::place::printable;
 
 /// What to say of a child that nobody has told of.
 const UNTRACED: &str = "a process has ended with SIGTRAP that was made so that nobody can trace it \

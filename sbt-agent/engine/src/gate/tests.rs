@@ -11,7 +11,7 @@ use crate::{
         Figure, IncompleteReport, Reason, Report, ThinnedReport, TrendReport, Withheld,
         WithheldReport, schema,
     },
-    screen::samples::hung,
+    samples::hung,
 };
 
 const MS: u64 = 1_000_000;

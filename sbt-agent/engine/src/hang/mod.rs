@@ -12,6 +12,8 @@ mod end;
 mod graph;
 mod judge;
 mod names;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 pub mod scene;
 mod sentence;
 #[cfg(test)]

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::{
         gate::{Asked, CheckReport, judge, samples::uneven},
-        screen::samples::{hung, over, slow},
+        samples::{hung, over, slow},
     };
 
     const S: u64 = 1_000_000_000;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     report::{IncompleteReport, schema::is_that_of},
-    screen::samples,
+    samples,
 };
 
 #[test]

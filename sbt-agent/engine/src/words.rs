@@ -1,5 +1,8 @@
 //! Text as a reader wants it.
 
+/// A file would be larger than it may be (errno.h).
+const EFBIG: i32 = 27;
+
 /// A message without the numbers that the system gives its errors: their words
 /// stand before them. What the words do not tell is said instead.
 pub fn without_codes(text: &str) -> String {
@@ -9,7 +12,7 @@ pub fn without_codes(text: &str) -> String {
     for part in parts {
         match part.split_once(')') {
             Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-                if number.parse() == Ok(libc::EFBIG) {
+                if number.parse() == Ok(EFBIG) {
                     out.push_str(" (`ulimit -f` limits it)");
                 }
                 out.push_str(rest);

@@ -1,82 +1,19 @@
 //! Made-up series of which it is known how they scale.
 
-use super::*;
+use super::{
+    samples::{half_serial, of, run},
+    *,
+};
 use crate::{
-    report::{StatReport, counters::CounterReport, schema::is_that_of},
-    screen::samples,
-    views::{
-        scale_html,
-        table::Style,
-        text::{self, short_count},
-    },
+    report::{counters::CounterReport, schema::is_that_of},
+    samples,
 };
 
 const MS: u64 = 1_000_000;
 
-const PLAIN: Style = Style {
-    width: 80,
-    color: false,
-    unicode: true,
-};
-
 #[test]
 fn the_schema_in_the_documents_is_that_of_the_code() {
     is_that_of::<Scaling>("scale.schema.json");
-}
-
-/// A run in which 100 phases end at each site and take so long; then comes the rest.
-fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
-    let mut report = samples::calm().report;
-    let site = report.sites[0].clone();
-    report.cpus = Some(64);
-    report.ended = true;
-    report.exit_status = Some(0);
-    report.threads.truncate(threads as usize);
-    report.verdicts = Some(Vec::new());
-    report.sites = (0..)
-        .zip(phases)
-        .map(|(id, (line, _))| {
-            let mut site = site.clone();
-            site.id = id;
-            site.places = vec![format!("solve lu.c:{line}")];
-            site
-        })
-        .collect();
-    let last = u32::try_from(phases.len()).unwrap() - 1;
-    let stat = |ns: u64| StatReport {
-        count: 100,
-        sum: 100 * ns,
-        min: ns,
-        mean: ns,
-        max: ns,
-        stddev: 0,
-        p50: ns,
-        p95: ns,
-        p99: ns,
-    };
-    let phase = report.phases[0].clone();
-    report.phases = (0..)
-        .zip(phases)
-        .map(|(id, (_, ns))| PhaseReport {
-            from: Some(if id == 0 { last } else { id - 1 }),
-            to: id,
-            episodes: 100,
-            phase_ns: Some(stat(*ns)),
-            ..phase.clone()
-        })
-        .collect();
-    report.wall_ns = phases.iter().map(|(_, ns)| 100 * ns).sum::<u64>() + rest_ns;
-    Run { threads, report }
-}
-
-/// One phase scales and one is serial.
-fn half_serial() -> Vec<Run> {
-    let of = |n: u32| run(n, &[(10, 8 * MS / u64::from(n)), (20, 4 * MS)], 10 * MS);
-    [4, 1, 2, 1].into_iter().map(of).collect()
-}
-
-fn of(runs: &[Run]) -> Scaling {
-    scaling(vec!["./lu".into(), "-t{n}".into()], runs, Vec::new()).unwrap()
 }
 
 fn close(value: Option<f64>, expected: f64) {
@@ -132,12 +69,6 @@ fn the_serial_phase_is_named_and_why() {
     assert_eq!((limit.scales_to, limit.lost_ns), (None, 300 * MS));
     let why: Vec<_> = limit.why.iter().map(|it| it.text.as_str()).collect();
     assert_eq!(why, ["one thread works", "too many"]);
-    let text = text::scale(&all, PLAIN);
-    assert!(
-        text.contains("▶ solve lu.c:20 gets no faster with more threads"),
-        "{text}"
-    );
-    assert!(text.contains("one thread works"), "{text}");
 }
 
 #[test]
@@ -151,19 +82,9 @@ fn what_stops_getting_faster_is_told_with_up_to_when() {
 fn what_scales_has_no_limit() {
     let all = of(&[1, 2, 4].map(|n| run(n, &[(10, 8 * MS / u64::from(n))], 0)));
     assert!(all.limit.is_none());
-    let text = text::scale(&all, PLAIN);
-    assert!(
-        text.contains("it scales: with 4 threads the speed-up is 100 % of the ideal"),
-        "{text}"
-    );
     // Of one number nothing can be said.
     let one = of(&[run(4, &[(10, MS)], 0)]);
     assert!(one.limit.is_none());
-    let text = text::scale(&one, PLAIN);
-    assert!(
-        !text.contains("scales:") && !text.contains("SPEED-UP"),
-        "{text}"
-    );
 }
 
 #[test]
@@ -260,8 +181,6 @@ fn a_program_without_barriers_with_one_thread_still_has_its_time() {
         Some(2),
         "with one thread all is outside"
     );
-    let text = text::scale(&all, PLAIN);
-    assert!(text.contains('?'), "{text}");
 }
 
 #[test]
@@ -281,33 +200,6 @@ fn counters_are_told_by_phase_and_number() {
     }
     let all = of(&runs);
     assert_eq!(all.counts[1].counters["instructions"], Some(3_000_000));
-    let text = text::scale(&all, PLAIN);
-    assert!(text.contains("COUNTER instructions"), "{text}");
-    assert!(text.contains("3.00 M"), "{text}");
-    let page = scale_html::page(&all);
-    assert!(
-        page.contains("Counter instructions") && page.contains("3.00 M"),
-        "{page}"
-    );
-    assert_eq!(short_count(9_999), "9999");
-    assert_eq!(short_count(12_345), "12.3 k");
-    assert_eq!(short_count(1_234_567_890), "1.23 G");
-}
-
-#[test]
-fn lines_fit_and_plain_terminals_get_ascii() {
-    let of_many = |n: u32| run(n, &[(10, 80 * MS / u64::from(n)), (20, 4 * MS)], MS);
-    let all = of(&[1, 2, 4, 8, 16, 32].map(of_many));
-    for line in text::scale(&all, PLAIN).lines() {
-        assert!(line.chars().count() <= 80, "{line}");
-    }
-    let ascii = Style {
-        unicode: false,
-        ..PLAIN
-    };
-    let text = text::scale(&all, ascii);
-    assert!(text.is_ascii(), "{text}");
-    assert!(text.contains("####"), "{text}");
 }
 
 #[test]
@@ -388,44 +280,4 @@ fn one_is_no_several() {
             "{words}: {notes:?}"
         );
     }
-}
-
-#[test]
-fn names_drive_neither_a_terminal_nor_a_page() {
-    let mut runs = half_serial();
-    for run in &mut runs {
-        run.report.sites[0].name = Some("</td><script>alert(1)</script>\u{1b}[2J".into());
-        run.report.sites[1].name = Some("\"><img src=x onerror=y>'&".into());
-    }
-    let hostile = vec!["./lu".into(), "<b>{n}</b>\u{7}".into()];
-    let all = scaling(hostile, &runs, vec!["</p><script>".into()]).unwrap();
-    let page = scale_html::page(&all);
-    for bad in ["<script", "<img", "<b>{n}", "\u{1b}", "\u{7}"] {
-        assert!(!page.contains(bad), "{bad:?} in {page}");
-    }
-    assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
-    assert!(
-        !page.contains("http:") && !page.contains("https:"),
-        "{page}"
-    );
-    let text = text::scale(&all, PLAIN);
-    assert!(
-        !text.replace('\n', "").contains(char::is_control),
-        "{text:?}"
-    );
-}
-
-#[test]
-fn a_page_has_both_plots_and_all_phases() {
-    let page = scale_html::page(&of(&half_serial()));
-    assert_eq!(page.matches("role=\"img\"").count(), 2, "{page}");
-    assert!(
-        page.contains("class=\"ideal\"") && page.contains("prefers-color-scheme"),
-        "{page}"
-    );
-    assert!(
-        page.contains("solve lu.c:20") && page.contains("outside of all phases"),
-        "{page}"
-    );
-    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
 }

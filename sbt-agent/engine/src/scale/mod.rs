@@ -16,6 +16,8 @@ use crate::{
 pub mod counts;
 mod doubt;
 mod limit;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 #[cfg(test)]
 mod tests;
 

@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 pub use crate::model::lanes::{LEVELS, MAX_LANES, PIECES, Piece};
-pub use crate::record::pace::Speed;
 use crate::report::Report;
+pub use pace::Speed;
+
+pub mod pace;
 
 /// How things stand. Times are in ns since watching began.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::{
     report::{EfficiencyReport, Report, SiteReport},
-    screen::samples::imbalanced,
+    samples::imbalanced,
 };
 
 /// A site with this number, in a function at a line of `lu.c`.

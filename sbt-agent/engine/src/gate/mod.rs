@@ -11,7 +11,7 @@ mod judge;
 mod measure;
 mod outcome;
 pub mod rule;
-#[cfg(test)]
+#[cfg(any(test, feature = "samples"))]
 pub mod samples;
 mod sites;
 #[cfg(test)]

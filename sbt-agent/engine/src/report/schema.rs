@@ -15,7 +15,7 @@ fn the_schemas_in_the_documents_are_those_of_the_code() {
 /// Fails unless the schema of a type is written there.
 pub fn is_that_of<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
+        .join("../../docs")
         .join(name);
     let schema = serde_json::to_string_pretty(&schema_for!(T)).unwrap() + "\n";
     if std::env::var_os("SBT_WRITE_SCHEMA").is_some() {

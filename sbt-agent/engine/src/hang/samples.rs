@@ -1,27 +1,21 @@
-//! Programs that stand still, each for one reason, and what is said of them; and the same
-//! without the reason.
+//! Programs that stand still, made up.
 
 use super::{
+    judge,
     scene::{
         Again, BarrierSeen, CallSeen, Doing, Holder, Member, MutexKind, Past, Scene, ThreadId,
         ThreadSeen, WaitFor,
     },
-    *,
 };
 use crate::report::HangReport;
 
-mod barriers;
-mod judged;
-mod locks;
-mod moving;
-mod shown;
-mod torn;
-
-const MS: u64 = 1_000_000;
-const PROCESS: u32 = 100;
+/// A millisecond, ns.
+pub const MS: u64 = 1_000_000;
+/// The number of the process.
+pub const PROCESS: u32 = 100;
 
 /// Thread number so and so; 0 is the main thread.
-fn id(number: u32) -> ThreadId {
+pub fn id(number: u32) -> ThreadId {
     ThreadId {
         process: PROCESS,
         thread: PROCESS + number,
@@ -30,7 +24,7 @@ fn id(number: u32) -> ThreadId {
 
 /// `update hangs.c:52 < worker hangs.c:38`, the innermost first; `*`: of the system; `!`:
 /// where a signal came.
-fn stack(text: &str) -> Vec<CallSeen> {
+pub fn stack(text: &str) -> Vec<CallSeen> {
     let call = |text: &str| {
         let signal = text.strip_prefix('!');
         let text = signal.unwrap_or(text);
@@ -54,11 +48,13 @@ fn stack(text: &str) -> Vec<CallSeen> {
         .collect()
 }
 
-fn mutex(address: u64, holder: u32) -> Doing {
+/// Waits for a mutex that thread number `holder` holds.
+pub fn mutex(address: u64, holder: u32) -> Doing {
     held(address, Holder::Thread(id(holder)))
 }
 
-fn held(address: u64, holder: Holder) -> Doing {
+/// Waits for a mutex.
+pub fn held(address: u64, holder: Holder) -> Doing {
     Doing::Waiting(WaitFor::Mutex {
         address,
         kind: Some(MutexKind {
@@ -70,32 +66,35 @@ fn held(address: u64, holder: Holder) -> Doing {
     })
 }
 
-fn call(name: &str, what: &str) -> Doing {
+/// Is in a system call: its name, and what it is about.
+pub fn call(name: &str, what: &str) -> Doing {
     Doing::Call {
         name: name.into(),
         what: (!what.is_empty()).then(|| what.into()),
     }
 }
 
-fn condvar() -> Doing {
+/// Waits for a condition variable.
+pub fn condvar() -> Doing {
     Doing::Waiting(WaitFor::Condvar {
         address: 0x5000,
         shared: false,
     })
 }
 
-fn joins(number: u32) -> Doing {
+/// Waits for the end of a thread.
+pub fn joins(number: u32) -> Doing {
     Doing::Waiting(WaitFor::Join {
         thread: Some(PROCESS + number),
     })
 }
 
 /// A program that was looked at.
-struct Seen(Scene);
+pub struct Seen(pub Scene);
 
 impl Seen {
     /// Its main thread waits for the end of worker-1; five looks in 200 ms.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut seen = Self(Scene {
             looks: 5,
             looked_ns: 200 * MS,
@@ -105,7 +104,8 @@ impl Seen {
         seen
     }
 
-    fn thread(&mut self, number: u32, name: &str, doing: Doing, calls: &str) -> &mut Self {
+    /// A thread with its name, what it does, and its calls: see [`stack`].
+    pub fn thread(&mut self, number: u32, name: &str, doing: Doing, calls: &str) -> &mut Self {
         let ran_ns = Some(if doing == Doing::Running { 198 * MS } else { 0 });
         let slept = !matches!(doing, Doing::Running | Doing::Ended | Doing::Unknown);
         self.0.threads.push(ThreadSeen {
@@ -123,13 +123,13 @@ impl Seen {
     }
 
     /// `worker-1`, …, which began in the function `worker`.
-    fn worker(&mut self, number: u32, doing: Doing, calls: &str) -> &mut Self {
+    pub fn worker(&mut self, number: u32, doing: Doing, calls: &str) -> &mut Self {
         let calls = format!("{calls} < worker hangs.c:30");
         self.thread(number, &format!("worker-{number}"), doing, &calls)
     }
 
     /// Workers wait at a barrier for so many.
-    fn barrier(&mut self, count: u32, line: u32, workers: &[u32]) -> &mut Self {
+    pub fn barrier(&mut self, count: u32, line: u32, workers: &[u32]) -> &mut Self {
         let at = self.0.barriers.len();
         self.0.barriers.push(BarrierSeen {
             process: PROCESS,
@@ -150,7 +150,7 @@ impl Seen {
 
     /// It was watched from the start: the workers with these numbers have come to the last
     /// barrier before.
-    fn watched(&mut self, episodes: u64, workers: &[u32]) -> &mut Self {
+    pub fn watched(&mut self, episodes: u64, workers: &[u32]) -> &mut Self {
         let barrier = self.0.barriers.last_mut().unwrap();
         let threads = &self.0.threads;
         let member = |number: &u32| {
@@ -173,38 +173,36 @@ impl Seen {
     }
 
     /// A thread was seen running elsewhere too.
-    fn moves(&mut self, number: u32, calls: &str) -> &mut Self {
+    pub fn moves(&mut self, number: u32, calls: &str) -> &mut Self {
         self.of(number).also_at = stack(calls);
         self
     }
 
     /// Threads have been on a CPU since they were looked at.
-    fn restless(&mut self, numbers: &[u32]) -> &mut Self {
+    pub fn restless(&mut self, numbers: &[u32]) -> &mut Self {
         for number in numbers {
             self.of(*number).slept = false;
         }
         self
     }
 
-    fn of(&mut self, number: u32) -> &mut ThreadSeen {
+    /// The thread with this number.
+    pub fn of(&mut self, number: u32) -> &mut ThreadSeen {
         let mut threads = self.0.threads.iter_mut();
         threads.find(|it| it.id == id(number)).unwrap()
     }
 
     /// What is said.
-    fn hang(&self) -> HangReport {
+    pub fn hang(&self) -> HangReport {
         judge(&self.0).expect("something stands still")
     }
 
+    /// Something stands still, of this kind, for this reason, and said so.
     #[track_caller]
-    fn is(&self, kind: &str, because: Option<&str>, text: &str) -> HangReport {
+    pub fn is(&self, kind: &str, because: Option<&str>, text: &str) -> HangReport {
         let hang = self.hang();
         assert_eq!(hang.text, text);
         assert_eq!((hang.kind, hang.because), (kind, because), "{}", hang.text);
         hang
     }
-}
-
-fn names(threads: &[crate::report::HangThreadReport]) -> Vec<&str> {
-    threads.iter().map(|it| it.who.name.as_str()).collect()
 }

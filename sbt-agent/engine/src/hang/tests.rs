@@ -1,0 +1,19 @@
+//! Programs that stand still, each for one reason, and what is said of them; and the same
+//! without the reason.
+
+use super::{
+    samples::*,
+    scene::{BarrierSeen, Doing, Holder, Member, Past, Scene, ThreadId, WaitFor},
+    *,
+};
+
+mod barriers;
+mod judged;
+mod locks;
+mod moving;
+mod shown;
+mod torn;
+
+fn names(threads: &[crate::report::HangThreadReport]) -> Vec<&str> {
+    threads.iter().map(|it| it.who.name.as_str()).collect()
+}

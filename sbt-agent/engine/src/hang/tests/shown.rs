@@ -1,0 +1,42 @@
+//! How it is written.
+
+use super::*;
+
+#[test]
+fn threads_of_one_name_are_told_apart() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, mutex(0x5581, 1), "update hangs.c:52");
+    for number in 1..=3 {
+        seen.of(number).name = "lu".into();
+    }
+    let hang = seen.hang();
+    assert!(
+        hang.text.starts_with("lu 103 is missing at"),
+        "{}",
+        hang.text
+    );
+    assert!(hang.text.contains("that lu 101 holds"), "{}", hang.text);
+}
+
+#[test]
+fn a_report_s_own_names_are_used() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, mutex(0x5581, 1), "update hangs.c:52");
+    let mut names = Names::default();
+    for number in 0..=3 {
+        names
+            .threads
+            .insert(id(number), (number, format!("T{number}")));
+    }
+    names.barriers.insert((PROCESS, 0x7000), 5);
+    let hang = judge_as(&seen.0, &names).unwrap();
+    assert!(
+        hang.text.starts_with("T3 worker-3 is missing"),
+        "{}",
+        hang.text
+    );
+    assert_eq!(hang.missing[0].who.thread, Some(3));
+    assert_eq!(hang.barrier.unwrap().id, Some(5));
+}

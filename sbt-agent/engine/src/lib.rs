@@ -1,0 +1,24 @@
+//! What can be said of a parallel program by its events: pure, without a clock, I/O or privilege.
+//!
+//! [`event`] → [`recognise`] → [`model`] → [`report`] → [`verdict`], [`hang`], [`compare`],
+//! [`gate`], [`scale`]. See docs/architecture.md.
+
+pub mod chains;
+pub mod choices;
+pub mod compare;
+pub mod counters;
+pub mod event;
+pub mod gate;
+pub mod hang;
+pub mod live;
+pub mod model;
+pub mod pattern;
+pub mod place;
+pub mod recognise;
+pub mod report;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
+pub mod scale;
+pub mod value;
+pub mod verdict;
+pub mod words;

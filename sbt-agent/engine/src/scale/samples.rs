@@ -1,0 +1,65 @@
+//! Series of runs that are made up, of which it is known how they scale.
+
+use super::{Run, Scaling, scaling};
+use crate::{
+    report::{PhaseReport, StatReport},
+    samples,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A run in which 100 phases end at each site and take so long; then comes the rest.
+pub fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
+    let mut report = samples::calm().report;
+    let site = report.sites[0].clone();
+    report.cpus = Some(64);
+    report.ended = true;
+    report.exit_status = Some(0);
+    report.threads.truncate(threads as usize);
+    report.verdicts = Some(Vec::new());
+    report.sites = (0..)
+        .zip(phases)
+        .map(|(id, (line, _))| {
+            let mut site = site.clone();
+            site.id = id;
+            site.places = vec![format!("solve lu.c:{line}")];
+            site
+        })
+        .collect();
+    let last = u32::try_from(phases.len()).unwrap() - 1;
+    let stat = |ns: u64| StatReport {
+        count: 100,
+        sum: 100 * ns,
+        min: ns,
+        mean: ns,
+        max: ns,
+        stddev: 0,
+        p50: ns,
+        p95: ns,
+        p99: ns,
+    };
+    let phase = report.phases[0].clone();
+    report.phases = (0..)
+        .zip(phases)
+        .map(|(id, (_, ns))| PhaseReport {
+            from: Some(if id == 0 { last } else { id - 1 }),
+            to: id,
+            episodes: 100,
+            phase_ns: Some(stat(*ns)),
+            ..phase.clone()
+        })
+        .collect();
+    report.wall_ns = phases.iter().map(|(_, ns)| 100 * ns).sum::<u64>() + rest_ns;
+    Run { threads, report }
+}
+
+/// One phase scales and one is serial.
+pub fn half_serial() -> Vec<Run> {
+    let of = |n: u32| run(n, &[(10, 8 * MS / u64::from(n)), (20, 4 * MS)], 10 * MS);
+    [4, 1, 2, 1].into_iter().map(of).collect()
+}
+
+/// How they scale.
+pub fn of(runs: &[Run]) -> Scaling {
+    scaling(vec!["./lu".into(), "-t{n}".into()], runs, Vec::new()).unwrap()
+}
