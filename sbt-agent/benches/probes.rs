@@ -24,7 +24,6 @@ use std::{
 };
 
 use sbt::{
-    clock,
     demo::barrier::Barrier,
     kernel::bpf,
     source::ebpf::{
@@ -34,11 +33,12 @@ use sbt::{
         raw::Raw,
         ring::Rings,
     },
-    target::{
-        elf::{Function, Point},
-        files::ProbedFile,
-        process,
-    },
+};
+use sbt_program::{
+    clock,
+    elf::{Function, Point},
+    files::ProbedFile,
+    process,
 };
 
 const CALLS: u64 = 40_000;

@@ -8,9 +8,9 @@ use sbt_common::layout;
 use crate::{
     kernel::{bpf::ProgramKind, privilege, version::too_old},
     source::{QUEUE, ebpf::Ebpf},
-    target::{elf::Function, files::ProbedFile, libraries, process},
 };
 use sbt_engine::{choices::States, event::Event, words::without_codes};
+use sbt_program::{elf::Function, files::ProbedFile, libraries, process};
 
 mod confined;
 pub mod programs;
@@ -276,13 +276,13 @@ fn rehearse() -> anyhow::Result<String> {
     let pid = std::process::id();
     let mut source =
         Ebpf::load(pid, true, false, States::Light, (&[], false)).map_err(privilege::explain)?;
-    let mut resolver = crate::target::sites::Resolver::new(pid, None, std::sync::Arc::default());
+    let mut resolver = sbt_program::sites::Resolver::new(pid, None, std::sync::Arc::default());
     resolver.refresh();
     source.attach(&resolver.new_files())?;
     let (sink, mut batches) = tokio::sync::mpsc::channel(QUEUE);
     source.start(
         sink,
-        crate::clock::now_ns(),
+        sbt_program::clock::now_ns(),
         std::collections::HashMap::new(),
     )?;
     crate::demo::barrier::Barrier::new(1)?.wait();

@@ -5,11 +5,9 @@
 //! [`target`] finding out what to watch and [`session`] wiring one run. See
 //! docs/architecture.md.
 
-pub mod access;
 pub mod check;
 pub mod ci;
 pub mod cli;
-pub mod clock;
 pub mod commands;
 pub mod demo;
 pub mod doctor;
@@ -22,14 +20,11 @@ pub mod output;
 pub mod panics;
 pub mod record;
 pub mod replay;
-pub mod rights;
 pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod signals;
 pub mod source;
-pub mod spin;
-pub mod target;
 pub mod terminal;
 pub mod usage;
 pub mod views;

@@ -7,10 +7,10 @@ use sbt::{
     cli::{Cli, Command},
     commands, output,
     source::ptrace,
-    target::launch::ExecError,
     usage::Usage,
 };
 use sbt_engine::{place::printable, words::without_codes};
+use sbt_program::launch::ExecError;
 
 /// sbt itself has failed, as with `env`, `nice` and `timeout`.
 const OWN_FAILURE: u8 = 125;

@@ -12,11 +12,11 @@ use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use crate::{
-    access::{Named, typed},
     ci,
     views::{table::Style, text},
 };
 use sbt_engine::{place::printable, report::Report};
+use sbt_program::access::{Named, typed};
 
 pub mod exports;
 mod fresh;

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    clock, output,
+    output,
     record::{ReadError, Replay, Rest},
     screen::{Handle, Look, Screen},
     session::observer::Observer,
@@ -30,6 +30,7 @@ use sbt_engine::{
     report::Run,
     words::without_codes,
 };
+use sbt_program::clock;
 
 /// Between two snapshots at the least.
 const PERIOD: Duration = Duration::from_millis(100);

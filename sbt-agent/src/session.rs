@@ -1,20 +1,11 @@
 //! One run, wired up: target → source → model → report.
 
 use crate::{
-    access::Invoker,
-    clock,
     kernel::privilege,
     record::Sink,
     screen::Look,
     settings::Settings,
     source::{Batch, QUEUE, Source, Totals},
-    target::{
-        cpus::Cpus,
-        launch::{self, Held, Running},
-        process,
-        pty::Pty,
-        sites::Resolver,
-    },
     terminal::{Relay, Terminal},
 };
 use sbt_engine::{
@@ -22,6 +13,15 @@ use sbt_engine::{
     counters::Plan,
     model::Model,
     report::Report,
+};
+use sbt_program::{
+    access::Invoker,
+    clock,
+    cpus::Cpus,
+    launch::{self, Held, Running},
+    process,
+    pty::Pty,
+    sites::Resolver,
 };
 use std::{collections::BTreeSet, ffi::OsString, fs::File, os::fd::OwnedFd};
 

@@ -27,13 +27,11 @@ use nix::{
     poll::{PollFd, PollFlags, poll},
     pty::{Winsize, openpty},
 };
-use sbt::{
+use sbt::terminal::{Ends, Terminal};
+use sbt_program::{
     access::Invoker,
-    target::{
-        launch::{self, Running},
-        libraries, pty,
-    },
-    terminal::{Ends, Terminal},
+    launch::{self, Running},
+    libraries, pty,
 };
 use tokio::io::unix::AsyncFd;
 

@@ -4,11 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::{access::Named, settings::Gate};
+use crate::settings::Gate;
 use sbt_engine::{
     gate::{Asked, Measure, Rule, rule},
     value,
 };
+use sbt_program::access::Named;
 
 /// What must hold. Limits may be given several times, for all sites or with SITE: in front.
 #[derive(Args, Clone, Debug)]

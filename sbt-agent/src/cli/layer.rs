@@ -1,14 +1,12 @@
 //! The command line as a source of settings.
 
 use super::Options;
-use crate::{
-    access,
-    settings::{
-        Gate,
-        layer::{Given, Layer},
-    },
+use crate::settings::{
+    Gate,
+    layer::{Given, Layer},
 };
 use sbt_engine::counters::Counter;
+use sbt_program::access;
 
 /// What the command line says.
 pub fn layer(options: &Options) -> Layer {

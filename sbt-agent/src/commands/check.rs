@@ -15,10 +15,10 @@ use crate::{
     record,
     session::{self, Target},
     settings::{self as all_settings, Environment, Gate},
-    target::libraries,
     usage::Usage,
 };
 use sbt_engine::gate::rule;
+use sbt_program::libraries;
 
 /// Judges a recording or a report.
 pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {

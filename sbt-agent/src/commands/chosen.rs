@@ -7,7 +7,6 @@ use std::{
 };
 
 use crate::{
-    access::{self, Invoker},
     ci,
     cli::{self, Options},
     output::{
@@ -21,6 +20,7 @@ use crate::{
     usage::Usage,
 };
 use sbt_engine::place::printable;
+use sbt_program::access::{self, Invoker};
 
 /// A setting cannot be read, wherever it stands.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,6 @@ mod series;
 mod watch;
 
 use crate::{
-    access::{self, typed},
     check::To,
     ci,
     cli::Command,
@@ -19,10 +18,13 @@ use crate::{
         guard::{self, PROGRAM, READ},
     },
     record, replay,
-    target::{offers, process},
     views::text,
 };
 use sbt_engine::{compare, hang, place::printable, report::Report};
+use sbt_program::{
+    access::{self, typed},
+    offers, process,
+};
 use std::{io::IsTerminal as _, path::Path};
 
 use anyhow::Context as _;

@@ -13,11 +13,11 @@ use crate::{
     session::{self, Narration, Target},
     settings::Environment,
     signals,
-    target::libraries,
     usage::Usage,
     views::{scale_html, text},
 };
 use sbt_engine::{place::printable, scale::counts};
+use sbt_program::libraries;
 
 /// Runs a program at several numbers of threads, and tells how it scales.
 pub fn run(scale: &Scale) -> anyhow::Result<u8> {

@@ -23,10 +23,8 @@ use nix::{
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    access::Invoker,
     record,
     signals::{Heard, Signals},
-    target::{launch, libraries},
     usage::Usage,
     views::table::{Style, duration},
 };
@@ -40,6 +38,7 @@ use sbt_engine::{
     },
     words::command_line,
 };
+use sbt_program::{access::Invoker, launch, libraries};
 
 /// What tells a program with OpenMP how many threads to use.
 const OPENMP: &str = "OMP_NUM_THREADS";

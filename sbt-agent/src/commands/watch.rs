@@ -6,14 +6,13 @@ use anyhow::Context as _;
 
 use super::chosen::{fresh, guard_watching, invoker, look, narration, recording, settings, wish};
 use crate::{
-    access,
     cli::Options,
     demo,
     output::{self, guard::PROGRAM},
     session::{self, Target},
-    target::{launch, libraries, process},
     usage::Usage,
 };
+use sbt_program::{access, launch, libraries, process};
 
 /// Joins a process.
 pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {

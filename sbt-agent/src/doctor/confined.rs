@@ -2,13 +2,11 @@
 //! filter of system calls.
 
 use super::{Finding, State};
-use crate::{
-    kernel::{
-        bpf,
-        privilege::{self, FILTER, USER_NAMESPACE},
-    },
-    rights::in_user_namespace,
+use crate::kernel::{
+    bpf,
+    privilege::{self, FILTER, USER_NAMESPACE},
 };
+use sbt_program::rights::in_user_namespace;
 
 /// Whether capabilities are those of the machine.
 pub(super) fn container() -> Finding {

@@ -6,10 +6,8 @@ use std::env;
 use rustix::thread::no_new_privs;
 
 use super::{Finding, State};
-use crate::{
-    kernel::privilege::{self, SETCAP},
-    target::capabilities,
-};
+use crate::kernel::privilege::{self, SETCAP};
+use sbt_program::capabilities;
 
 /// Those that matter, by their bits, as setcap calls them.
 const NAMES: [(u32, &str); 5] = [

@@ -4,15 +4,15 @@ use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    kernel::{
-        LoadError, bpf,
-        version::{too_old, version},
-    },
-    rights::{self, in_user_namespace},
-    target::{capabilities, process},
+use crate::kernel::{
+    LoadError, bpf,
+    version::{too_old, version},
 };
 use sbt_engine::choices::Backend;
+use sbt_program::{
+    capabilities, process,
+    rights::{self, in_user_namespace},
+};
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];

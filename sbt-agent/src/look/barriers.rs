@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::target::{
+use sbt_engine::hang::scene::{BarrierSeen, ThreadId};
+use sbt_program::{
     backing::{Memory, Shared},
     process,
 };
-use sbt_engine::hang::scene::{BarrierSeen, ThreadId};
 
 /// What tells a barrier from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

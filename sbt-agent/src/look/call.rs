@@ -2,8 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use crate::target::{memory::Memory, syscalls};
 use sbt_engine::hang::scene::ThreadId;
+use sbt_program::{memory::Memory, syscalls};
 
 /// What /proc/PID/task/TID/syscall says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The futex that a thread sleeps on.
 
 use super::call::{Call, LOCK_PI2, futex_operation};
-use crate::target::{memory::Memory, syscalls};
+use sbt_program::{memory::Memory, syscalls};
 
 /// A futex that a thread sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

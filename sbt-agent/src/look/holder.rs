@@ -3,8 +3,8 @@
 use std::{cell::RefCell, collections::HashMap, fs};
 
 use super::thread::Glance;
-use crate::target::process;
 use sbt_engine::hang::scene::{Holder, ThreadId};
+use sbt_program::process;
 
 /// The threads of a look by their numbers in their own process namespaces.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! The team that a thread of LLVM's OpenMP waits for: see `target/runtimes/kmp.rs` for what
 //! lies where.
 
-use crate::target::memory::Memory;
+use sbt_program::memory::Memory;
 
 /// More threads than these are not looked through.
 const MAX_THREADS: usize = 4096;

@@ -35,13 +35,13 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::target::{
+use sbt_engine::hang::scene::{Scene, ThreadId};
+use sbt_program::{
     memory::{Memory, STACK, Stack},
     process,
     sites::{Ends, Resolver, Stacks, Standing},
     wanted::Wanted,
 };
-use sbt_engine::hang::scene::{Scene, ThreadId};
 
 use seen::{Followed, Seen};
 use stop::Why;

@@ -5,14 +5,14 @@ use super::{
     futex::Futex,
     thread::{self, Glance},
 };
-use crate::target::{
-    memory::{Memory, Stack},
-    process,
-    sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
-};
 use sbt_engine::{
     hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen},
     place::Frame,
+};
+use sbt_program::{
+    memory::{Memory, Stack},
+    process,
+    sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
 };
 
 /// The calls that a thread was in at one look.

@@ -12,11 +12,11 @@ use std::{
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use super::call::Call;
-use crate::target::{
+use sbt_engine::hang::scene::ThreadId;
+use sbt_program::{
     memory::{Memory, STACK, Stack},
     trace::{self, EVENT_STOP},
 };
-use sbt_engine::hang::scene::ThreadId;
 
 /// A thread in a sleep that nothing interrupts is not waited for longer.
 const PATIENCE: Duration = Duration::from_millis(20);

@@ -11,8 +11,8 @@ use super::{
     seen::{Seen, functions, held, library_calls},
     wait::{Waits, unread},
 };
-use crate::target::{memory::Memory, sites::Runtime};
 use sbt_engine::hang::scene::{Doing, WaitFor};
+use sbt_program::{memory::Memory, sites::Runtime};
 
 /// The ends of regions of LLVM's OpenMP that somebody waits at.
 #[derive(Default)]

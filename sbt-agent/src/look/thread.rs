@@ -1,8 +1,8 @@
 //! What /proc tells of a thread.
 
 use super::call::Call;
-use crate::target::process;
 use sbt_engine::hang::scene::ThreadId;
+use sbt_program::process;
 
 /// What a thread did at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,12 +14,12 @@ use super::{
     seen::{Seen, functions, held},
     teams::Regions,
 };
-use crate::target::{
+use sbt_engine::hang::scene::{BarrierSeen, Doing, Holder, WaitFor};
+use sbt_program::{
     memory::Memory,
     sites::{CLibrary, Resolver},
     trace,
 };
-use sbt_engine::hang::scene::{BarrierSeen, Doing, Holder, WaitFor};
 
 /// What the threads do, in their order, and the barriers that they wait at.
 pub fn all(

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::access::{below::Below, typed};
+use sbt_program::access::{below::Below, typed};
 
 /// Files that are not there yet. When this goes away, those of them that are empty are
 /// removed: nothing was run, and so nothing was written.

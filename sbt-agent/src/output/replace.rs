@@ -12,11 +12,11 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::access::{
+use sbt_engine::place::printable;
+use sbt_program::access::{
     caller,
     typed::{self, Place},
 };
-use sbt_engine::place::printable;
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 18;

@@ -24,12 +24,12 @@ use super::{
     rows::{Begin, Row},
     write::Stream,
 };
-use crate::access::typed;
 use sbt_engine::{
     model::tape::Step,
     place::{Place, printable},
     report::{Report, Run},
 };
+use sbt_program::access::typed;
 
 /// A generation that has reports only is as old as that, ns.
 const STATISTICS_NS: u64 = 10_000_000_000;

@@ -16,12 +16,12 @@ use anyhow::{Context as _, anyhow};
 
 use serde::Deserialize;
 
-use crate::access::typed;
 use sbt_engine::{
     place::printable,
     report::{Report, SCHEMA, sound},
     verdict,
 };
+use sbt_program::access::typed;
 
 mod batches;
 mod bounded;

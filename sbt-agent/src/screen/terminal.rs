@@ -35,8 +35,9 @@ use ratatui::{
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use super::{State, look::Look, program_size};
-use crate::{panics, target::pty::GIVE_BACK};
+use crate::panics;
 use sbt_engine::live::{Request, Snapshot};
+use sbt_program::pty::GIVE_BACK;
 
 /// Between two frames at the least.
 const FRAME: Duration = Duration::from_millis(100);

@@ -3,7 +3,6 @@
 use crate::kernel::privilege;
 use crate::{
     kernel::LoadError,
-    rights,
     settings::Settings,
     source::{
         Source,
@@ -14,6 +13,7 @@ use crate::{
 };
 use sbt_engine::choices::Backend;
 use sbt_engine::choices::Departures;
+use sbt_program::rights;
 
 /// A source, and what the user should know of its choice at once.
 pub type Chosen = (Box<dyn Source>, Option<String>);

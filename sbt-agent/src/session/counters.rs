@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::Session;
-use crate::{clock, kernel::counting::list};
+use crate::kernel::counting::list;
 use sbt_engine::{
     counters::{Counter, Source},
     live::Offer,
     words::since,
 };
+use sbt_program::clock;
 
 impl Session {
     /// Tells the screen which counters this machine has.

@@ -4,11 +4,8 @@
 use std::{os::fd::OwnedFd, time::Duration};
 
 use super::Session;
-use crate::{
-    clock,
-    target::{launch, process},
-};
 use sbt_engine::words::since;
+use sbt_program::{clock, launch, process};
 
 /// How long who was told to end may take for that, ns.
 const GRACE_NS: u64 = 5_000_000_000;

@@ -16,10 +16,8 @@ use std::{
 
 use super::Session;
 use crate::{
-    clock,
     look::{self, KnownBarrier, Looks},
     naming::Naming,
-    target::process,
 };
 use looking::Looking;
 use sbt_engine::{
@@ -42,6 +40,7 @@ use sbt_engine::{
     },
     words::{since, without_codes},
 };
+use sbt_program::{clock, process};
 use sight::Sight;
 pub use watch::Outcome;
 use watch::{Found, Hang, Step, Watch};

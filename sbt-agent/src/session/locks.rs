@@ -4,11 +4,9 @@
 use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
-use crate::{
-    source::Source,
-    target::{process, sites::Resolver},
-};
+use crate::source::Source;
 use sbt_engine::{event::CallersId, model::site::PlaceId, place::LockKind, report::locks::Found};
+use sbt_program::{process, sites::Resolver};
 
 /// How often the counts are read, ns.
 const READ_EVERY_NS: u64 = 1_000_000_000;

@@ -6,7 +6,6 @@ use std::{
 };
 
 use crate::{
-    clock,
     naming::Naming,
     settings::Settings,
     views::{
@@ -24,6 +23,7 @@ use sbt_engine::{
     place::{Place, printable},
     report::{order::Order, place_names::labels},
 };
+use sbt_program::clock;
 
 /// Watched episodes that are kept for JSON, the last ones.
 const KEPT: usize = 10_000;

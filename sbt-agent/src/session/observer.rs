@@ -3,7 +3,6 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::counted::{self, CounterRates};
-use crate::clock;
 use sbt_engine::{
     counters::Plan,
     live::{
@@ -17,6 +16,7 @@ use sbt_engine::{
     place::Place,
     report::{Report, order::Order, place_names::name},
 };
+use sbt_program::clock;
 
 /// Lines of single episodes and warnings that are kept.
 const TOLD: usize = 1000;

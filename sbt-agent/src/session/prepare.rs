@@ -15,20 +15,20 @@ use super::{
 use crate::kernel::privilege;
 use crate::signals;
 use crate::{
-    access::Invoker,
     settings::Settings,
     source::{Scope, Source, ptrace::Process as Tracer},
-    target::{
-        executes,
-        files::ProbedFile,
-        gain::Who,
-        launch::{self, Held},
-        libraries::{self, WillMap},
-        process,
-        pty::Pty,
-        sites::{self, Resolver},
-        wanted::{Purpose, Wanted, Wish},
-    },
+};
+use sbt_program::{
+    access::Invoker,
+    executes,
+    files::ProbedFile,
+    gain::Who,
+    launch::{self, Held},
+    libraries::{self, WillMap},
+    process,
+    pty::Pty,
+    sites::{self, Resolver},
+    wanted::{Purpose, Wanted, Wish},
 };
 
 /// A target that is ready to be watched, with its probes in place.

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::target::process;
 use sbt_engine::model::Model;
+use sbt_program::process;
 
 /// What is known of them.
 pub struct Processes {

@@ -5,10 +5,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{
-    source::Source,
-    target::sites::{Resolver, SystemCaller},
-};
+use crate::source::Source;
 use sbt_engine::{
     event::{CallersId, Event, Evidence, Kind, Tid},
     model::{
@@ -19,6 +16,7 @@ use sbt_engine::{
     recognise::{Code, Functions, Recogniser, Relation},
     words::command_line,
 };
+use sbt_program::sites::{Resolver, SystemCaller};
 
 /// Above this many uses of condition variables a second, none of which is a
 /// barrier, their probes come off.

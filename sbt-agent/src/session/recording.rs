@@ -7,7 +7,6 @@ use super::{
     writer::{Outcome, Writer},
 };
 use crate::{
-    clock,
     record::{Begin, Bound, Recorder, Sink},
     settings::Named,
 };
@@ -20,6 +19,7 @@ use sbt_engine::{
     verdict,
     words::without_codes,
 };
+use sbt_program::clock;
 
 /// What was taken in is in the file after so long, ns, but for the time that the disk
 /// takes.

@@ -2,11 +2,9 @@
 
 use super::{Sampling, Session};
 use crate::{
-    clock,
     naming::Naming,
     settings::{Conceptual, Mark},
     source::Totals,
-    target::process,
 };
 use sbt_engine::{
     place::Place,
@@ -14,6 +12,7 @@ use sbt_engine::{
     verdict,
     words::command_line,
 };
+use sbt_program::{clock, process};
 
 impl Session {
     pub(super) fn report(&mut self, totals: Totals, ended: bool) -> Report {

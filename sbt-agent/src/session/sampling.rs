@@ -6,22 +6,16 @@ use std::{fs::File, io::Write as _, path::Path, time::Duration};
 use anyhow::Context as _;
 
 use super::Session;
-use crate::{
-    kernel::counting,
-    output,
-    settings::Settings,
-    source::profile::Profile,
-    target::{
-        process,
-        sites::{Resolver, Stacks},
-    },
-    usage::Usage,
-};
+use crate::{kernel::counting, output, settings::Settings, source::profile::Profile, usage::Usage};
 use sbt_engine::{
     chains::Chains,
     model::Model,
     place::printable,
     report::{FunctionReport, SamplingReport, folded, functions},
+};
+use sbt_program::{
+    process,
+    sites::{Resolver, Stacks},
 };
 
 /// How often samples are fetched: their rings have room for several times as long.

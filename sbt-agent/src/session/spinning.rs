@@ -4,19 +4,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
-use crate::{
-    clock,
-    source::sampler::{Sample, Sampler},
-    spin::tally::Tally,
-    target::{
-        process,
-        sites::{Resolver, WaitId},
-    },
-};
+use crate::source::sampler::{Sample, Sampler};
 use sbt_engine::{
     place::{SpinPlace, printable},
     report::spin::Found,
     words::command_line,
+};
+use sbt_program::{
+    clock, process,
+    sites::{Resolver, WaitId},
+    spin::tally::Tally,
 };
 
 /// After this long it is looked again, ns: programs have stages. It doubles each

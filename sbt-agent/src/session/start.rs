@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use crate::{
-    rights,
-    source::Source,
-    target::gain::{self, Who},
-};
+use crate::source::Source;
 use sbt_engine::place::printable;
+use sbt_program::{
+    gain::{self, Who},
+    rights,
+};
 
 use crate::kernel::privilege;
 

@@ -10,9 +10,9 @@ use crate::{
     ci,
     naming::Naming,
     source::{Batch, Scope, Source},
-    target::process,
 };
 use sbt_engine::event::{CallersId, Event};
+use sbt_program::process;
 
 impl Session {
     pub(super) fn take(&mut self, batch: &Batch) {

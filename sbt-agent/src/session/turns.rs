@@ -11,11 +11,12 @@ use super::{
 };
 use crate::signals::Heard;
 use crate::{
-    clock, screen,
+    screen,
     source::Totals,
     terminal::{Ends, Relay, Terminal, stop_ourselves},
 };
 use sbt_engine::{live::Request, place::printable, report::Report, words::without_codes};
+use sbt_program::clock;
 
 /// How often it is decided about departures.
 const TICK: Duration = Duration::from_millis(250);

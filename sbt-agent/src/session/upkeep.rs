@@ -3,8 +3,8 @@
 use anyhow::Context as _;
 
 use super::{Session, budget::Step, futexes};
-use crate::{clock, target::process};
 use sbt_engine::event::Event;
+use sbt_program::{clock, process};
 
 impl Session {
     /// Lets go what the recogniser holds back for too long.

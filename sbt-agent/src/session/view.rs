@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{Session, observer::Observer};
 use crate::{
-    clock, output,
+    output,
     screen::{Handle, Look, Screen},
     settings,
     terminal::{Terminal, stop_ourselves},
@@ -26,6 +26,7 @@ use sbt_engine::{
     report::Report,
     words::without_codes,
 };
+use sbt_program::clock;
 
 /// Between two snapshots at the least,
 const PERIOD: Duration = Duration::from_millis(150);

@@ -14,7 +14,7 @@ use super::{
     find::{self, NAME, Trust},
     spec,
 };
-use crate::access;
+use sbt_program::access;
 
 /// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one
 /// there. Returns the name as it will be read, and the file. Fails, with a line,

@@ -3,12 +3,12 @@
 use toml::de::DeValue;
 
 use super::file::{File, Value};
-use crate::access::Named;
 use sbt_engine::value;
 use sbt_engine::{
     gate::{Asked, Measure, Rule, rule},
     pattern::nearest,
 };
+use sbt_program::access::Named;
 
 /// What `sbt check` is to judge.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -12,13 +12,13 @@ use super::{
     layer::{Given, Layer},
     spec,
 };
-use crate::access::Named;
 use sbt_engine::value;
 use sbt_engine::{
     counters::{self, Counter},
     pattern::nearest,
     place::printable,
 };
+use sbt_program::access::Named;
 
 /// Reads the `text` of the file that is called `shown` to the user. Fails, with
 /// a line that begins with file and line number, at what it does not know.

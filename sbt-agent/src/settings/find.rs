@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::access;
+use sbt_program::access;
 
 /// What the file is called.
 pub const NAME: &str = "sbt.toml";

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::{Conceptual, Gate, Mark, Named, UserBarrier};
-use crate::access;
 use sbt_engine::{
     choices::{Backend, Departures, Futexes, States},
     counters::Counter,
     pattern::Pattern,
 };
+use sbt_program::access;
 
 /// A value, and where it was given.
 #[derive(Clone, Debug, PartialEq)]

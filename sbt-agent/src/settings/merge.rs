@@ -7,8 +7,8 @@ use std::{
     hash::Hash,
 };
 
-use crate::access;
 use sbt_engine::counters::MAX_NAMED;
+use sbt_program::access;
 
 use super::{
     Settings, known,

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use crate::access;
 use sbt_engine::{
     choices::{Backend, Departures, Futexes, States},
     counters::Counter,
     pattern::Pattern,
 };
+use sbt_program::access;
 
 mod add;
 mod check;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sbt_common::layout;
 
-use crate::target::{elf::Function, files::ProbedFile};
 use sbt_engine::place::printable;
+use sbt_program::{elf::Function, files::ProbedFile};
 
 /// Kept open: probes may have to be put on them again.
 #[derive(Debug, Default)]

@@ -9,12 +9,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sbt_common::{Code, Futex, Lock, Rule};
 use tokio::sync::mpsc;
 
-use crate::target::files::ProbedFile;
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
     event::Event,
 };
+use sbt_program::files::ProbedFile;
 
 pub mod ebpf;
 mod files;

@@ -17,12 +17,13 @@ use super::{
     ebpf::decode::{Choice, Start},
     measurement,
 };
-use crate::{settings::Settings, target::process};
+use crate::settings::Settings;
 use sbt_engine::{
     choices::States,
     counters::Plan,
     model::cost::{CLASSES, Tariff},
 };
+use sbt_program::process;
 
 /// See above.
 pub struct Outside {

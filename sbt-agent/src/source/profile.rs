@@ -5,10 +5,8 @@
 //! later inherit: so none is missed, and nothing is sampled of others. The kernel writes
 //! those of a CPU into one ring; nothing is stopped.
 
-use crate::{
-    kernel::perf::{self, PAGE},
-    target::sample::Sample,
-};
+use crate::kernel::perf::{self, PAGE};
+use sbt_program::sample::Sample;
 use std::{collections::HashSet, io};
 
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use crate::{
-    kernel::privilege,
-    target::{process, trace},
-};
+use crate::kernel::privilege;
+use sbt_program::{process, trace};
 
 /// Where the kernel's module Yama says who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";

@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
 };
 
-use crate::access;
+use sbt_program::access;
 
 /// What is kept in memory when it cannot be in a file, bytes.
 const MEMORY: usize = 16 << 20;

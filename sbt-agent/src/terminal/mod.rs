@@ -15,8 +15,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::target::pty;
 use sbt_engine::live::Output;
+use sbt_program::pty;
 
 mod kept;
 mod lines;

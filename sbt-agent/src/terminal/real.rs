@@ -20,7 +20,7 @@ use nix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use crate::target::pty;
+use sbt_program::pty;
 
 /// It, and how it was before. It is so again when this is dropped.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::{
     CHUNK, IN_THE_KERNEL, MAX_KEYS, Terminal,
     real::{Mode, Real, stop_ourselves},
 };
-use crate::target::{launch::Running, process};
+use sbt_program::{launch::Running, process};
 
 /// How often it is looked whether we are in the foreground again, of which a
 /// shell does not always tell.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use sbt::target::{debuginfo::DebugInfo, elf, files::ProbedFile, wanted::Wanted};
+use sbt_program::{debuginfo::DebugInfo, elf, files::ProbedFile, wanted::Wanted};
 
 fuzz_target!(|bytes: &[u8]| {
     let path = sbt_fuzz::file(bytes);

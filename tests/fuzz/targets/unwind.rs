@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use sbt::target::{files::ProbedFile, walks};
+use sbt_program::{files::ProbedFile, walks};
 
 fuzz_target!(|bytes: &[u8]| {
     let path = sbt_fuzz::file(bytes);

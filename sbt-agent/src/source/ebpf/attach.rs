@@ -19,11 +19,9 @@ use crate::kernel::{
     LoadError,
     bpf::{self, ProbePoint, ProgramKind},
 };
-use crate::{
-    source::Scope,
-    target::{elf::Function, files::ProbedFile},
-};
+use crate::source::Scope;
 use sbt_engine::place::printable;
+use sbt_program::{elf::Function, files::ProbedFile};
 
 impl Ebpf {
     /// Puts probes on what files have to offer; those known are passed over.

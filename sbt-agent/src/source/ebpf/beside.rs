@@ -10,8 +10,8 @@ use super::{
     Ebpf,
     points::{At, is_wait},
 };
-use crate::target::{memory::Memory, process, trace};
 use sbt_engine::place::printable;
+use sbt_program::{memory::Memory, process, trace};
 
 /// The byte.
 const INT3: u8 = 0xcc;

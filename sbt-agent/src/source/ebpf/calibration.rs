@@ -20,11 +20,9 @@ use super::{
     loader::{self, Loaded},
 };
 use crate::kernel::bpf::{ProbePoint, ProgramKind};
-use crate::{
-    clock,
-    source::measurement::{Measurement, Shared},
-};
+use crate::source::measurement::{Measurement, Shared};
 use sbt_engine::model::cost::{CLASSES, Class, Tariff};
+use sbt_program::clock;
 
 /// Calls in a batch, and batches. All their records have room in one ring, and all that
 /// together takes milliseconds: the target may have no CPU meanwhile.

@@ -4,11 +4,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sbt_common::{Memory, Mpi};
 
 use super::spaces::{own, shared};
-use crate::target::{
+use sbt_engine::event;
+use sbt_program::{
     communicator::{self, Communicator, Found},
     process,
 };
-use sbt_engine::event;
 
 /// A communicator that was freed may leave its address to another: after so long
 /// it is looked at again, ns.

@@ -23,9 +23,9 @@ use super::{
     spaces::Spaces,
     switches::Switches,
 };
-use crate::target::backing::Lookup;
 use late::Late;
 use losses::{Course, Losses, Seen};
+use sbt_program::backing::Lookup;
 use team_rounds::TeamRounds;
 
 use sbt_engine::{

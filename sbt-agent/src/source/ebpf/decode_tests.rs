@@ -3,7 +3,7 @@
 use sbt_common::{CHAIN, Callers, Head};
 
 use super::*;
-use crate::target::backing::Memory;
+use sbt_program::backing::Memory;
 
 fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
     Raw::Arrive(Arrive {

@@ -15,10 +15,8 @@ use super::{
     raw::Raw,
     ring::Rings,
 };
-use crate::{
-    clock,
-    source::{BATCH, Batch, Sink},
-};
+use crate::source::{BATCH, Batch, Sink};
+use sbt_program::clock;
 
 /// How long to sleep between two passes, by how much the last ones found. A
 /// program that fills the ring to a quarter before that wakes us.

@@ -75,7 +75,7 @@ impl Maps {
     /// return addresses, and take over what has been set.
     fn renew_state(&self) -> io::Result<()> {
         // A value never used before: everything is read afresh.
-        let now = crate::clock::now_ns();
+        let now = sbt_program::clock::now_ns();
         let state = State {
             trust: now,
             generation: u64::from(self.generation),
@@ -90,7 +90,7 @@ impl Maps {
 
     /// Waits on futexes count that begin from now on.
     pub fn begin_futexes(&mut self) -> io::Result<()> {
-        self.futexes_ns = crate::clock::now_ns();
+        self.futexes_ns = sbt_program::clock::now_ns();
         self.renew_state()
     }
 

@@ -37,14 +37,10 @@ mod switch;
 mod switches;
 pub mod trial;
 
-use crate::{
-    clock,
-    kernel::{
-        LoadError,
-        bpf::{self, ProgramKind},
-        counting::{Opened, online, open},
-    },
-    target::process,
+use crate::kernel::{
+    LoadError,
+    bpf::{self, ProgramKind},
+    counting::{Opened, online, open},
 };
 use attach::detach;
 use configure::configure;
@@ -57,6 +53,7 @@ use sbt_engine::{
     counters::{Counter, Plan},
     event::space,
 };
+use sbt_program::{clock, process};
 
 use super::{Files, Measurement, Scope, Sink, Totals};
 

@@ -4,7 +4,7 @@ use sbt_common::{Cookie, MarkCookie, kind, kmp};
 
 use super::Ebpf;
 use crate::kernel::bpf::ProbePoint;
-use crate::target::{
+use sbt_program::{
     elf::{Function, Point},
     files::ProbedFile,
 };

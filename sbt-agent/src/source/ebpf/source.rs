@@ -7,14 +7,12 @@ use sbt_common::{Code, Rule};
 
 use super::Ebpf;
 use crate::kernel::bpf::ProgramKind;
-use crate::{
-    source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited},
-    target::files::ProbedFile,
-};
+use crate::source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited};
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
 };
+use sbt_program::files::ProbedFile;
 
 impl Source for Ebpf {
     fn name(&self) -> &'static str {

@@ -3,9 +3,9 @@
 //! A process that was forked has other objects at the addresses of its parent's;
 //! and what several processes share may lie at another address in each.
 
-use crate::target::backing::{Lookup, Memory, Shared};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sbt_engine::event::{SHARED, SPACE, address};
+use sbt_program::backing::{Lookup, Memory, Shared};
 
 /// The last number that a process can have.
 const LAST: u16 = SHARED - 1;

@@ -3,10 +3,8 @@
 use std::{hint::black_box, io, thread};
 
 use super::events::breakpoint;
-use crate::{
-    clock,
-    kernel::perf::{PAGE, Ring},
-};
+use crate::kernel::perf::{PAGE, Ring};
+use sbt_program::clock;
 
 /// Breakpoints that are hit, a few of which are not counted.
 const HITS: u32 = 60;

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, io};
 
 use super::events::{Events, Opened};
-use crate::target::process;
+use sbt_program::process;
 
 /// Who starts threads faster than that is not to keep us for ever.
 const ROUNDS: usize = 64;

@@ -25,10 +25,8 @@ use super::{
     place::ROOM,
     record::{EACH, Format, REGISTERS, Record, SAMPLE, STACK, What},
 };
-use crate::{
-    clock,
-    kernel::perf::{self, PAGE, Ring},
-};
+use crate::kernel::perf::{self, PAGE, Ring};
+use sbt_program::clock;
 
 /// Pages of a ring of hits: some 800 hits a MiB. The first is taken that an ordinary user may
 /// lock on each CPU: half a MiB and a part of `ulimit -l` (`perf_event_open(2)`).

@@ -15,12 +15,10 @@ use std::{
 };
 
 use super::watch::Watch;
-use crate::{
-    source::ptrace::stop::{self, Stop, Why},
-    target::{
-        process,
-        trace::{self, Id},
-    },
+use crate::source::ptrace::stop::{self, Stop, Why};
+use sbt_program::{
+    process,
+    trace::{self, Id},
 };
 
 /// What the kernel is to tell of.

@@ -40,15 +40,12 @@ use super::{
     hits,
     outside::{Outside, set_futexes},
 };
-use crate::{
-    kernel::counting,
-    settings::Settings,
-    target::{files::ProbedFile, process},
-};
+use crate::{kernel::counting, settings::Settings};
 use sbt_engine::{
     choices::{Departures, States},
     counters::Plan,
 };
+use sbt_program::{files::ProbedFile, process};
 
 /// What happens is taken after so long: of a program that has just begun, and later. Memory
 /// is to be read soon, and each look costs.

@@ -5,14 +5,12 @@ use std::collections::{BTreeSet, HashSet};
 
 use sbt_common::layout;
 
-use crate::{
-    source::hits::{Place, Program},
-    target::{
-        elf::{Function, Point},
-        files::ProbedFile,
-    },
-};
+use crate::source::hits::{Place, Program};
 use sbt_engine::place::printable;
+use sbt_program::{
+    elf::{Function, Point},
+    files::ProbedFile,
+};
 
 /// Addresses that one thread can be watched at: the debug registers of x86.
 pub const ROOM: usize = 4;

@@ -13,10 +13,8 @@ use perf_event::{
     },
 };
 
-use crate::{
-    kernel::perf,
-    target::trace::{Registers, no_registers},
-};
+use crate::kernel::perf;
+use sbt_program::trace::{Registers, no_registers};
 
 /// What stands in the records of an event.
 pub type Format = ParseConfig<Native>;

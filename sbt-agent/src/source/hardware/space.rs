@@ -10,16 +10,14 @@ use super::{
     place::{Missed, choose, groups},
     record::Sample,
 };
-use crate::{
+use crate::source::hits::{Machine, Place, Program, places};
+use sbt_program::{
     clock,
-    source::hits::{Machine, Place, Program, places},
-    target::{
-        files::{FileId, ProbedFile},
-        mapping::Mapping,
-        memory::Memory,
-        process,
-        trace::Registers,
-    },
+    files::{FileId, ProbedFile},
+    mapping::Mapping,
+    memory::Memory,
+    process,
+    trace::Registers,
 };
 
 /// What is done at addresses, and what that is told.
@@ -240,7 +238,7 @@ impl Machine for Sampled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::trace::no_registers;
+    use sbt_program::trace::no_registers;
 
     fn points(addresses: &[u64]) -> Points {
         let hits = |at: &u64| (*at, vec![(Program::Arrive, 0)]);

@@ -15,15 +15,12 @@ use super::{
     run::Run,
     space::{Sampled, Shared, Space},
 };
-use crate::{
-    clock,
-    source::{
-        Baselines, Files,
-        hits::{self, Hit, Programs, Records, Slot, Told},
-        ptrace::clocks::told,
-    },
-    target::trace::no_registers,
+use crate::source::{
+    Baselines, Files,
+    hits::{self, Hit, Programs, Records, Slot, Told},
+    ptrace::clocks::told,
 };
+use sbt_program::{clock, trace::no_registers};
 
 /// What stands for events that are of no address: of lives, and of switches.
 const LIFE: u64 = 0;

@@ -10,7 +10,7 @@ use super::{
     tell::{self, head, low},
     walk,
 };
-use crate::target::trace::Registers;
+use sbt_program::trace::Registers;
 
 /// Barriers of which the count is kept, at most.
 const MOST_COUNTS: usize = 65_536;

@@ -26,7 +26,7 @@ pub use slot::{Slot, Told};
 pub use tell::{end as tell_end, head, mapping as tell_mapping};
 pub use walk::Walks;
 
-use crate::target::{
+use sbt_program::{
     elf::{Function, Point},
     trace::Registers,
 };

@@ -4,10 +4,8 @@ use sbt_common::Kmp;
 use serde::{Deserialize, Serialize};
 
 use super::Program;
-use crate::{
-    source::ebpf::points::cookie,
-    target::elf::{Function, Point},
-};
+use crate::source::ebpf::points::cookie;
+use sbt_program::elf::{Function, Point};
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

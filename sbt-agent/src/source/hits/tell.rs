@@ -5,7 +5,7 @@ use sbt_common::{
 };
 
 use super::{Hit, Machine, Records, Slot};
-use crate::target::communicator;
+use sbt_program::communicator;
 
 /// Sends that a marked place was passed.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {

@@ -3,14 +3,12 @@
 use sbt_common::{Clocks, Cookie, layout};
 
 use super::{Hit, Machine, Program, Programs, Records, Slot, Told, each, tell_end};
-use crate::{
-    source::ebpf::{
-        decode::{Decoder, Start},
-        raw::Raw,
-    },
-    target::trace::{Registers, no_registers},
+use crate::source::ebpf::{
+    decode::{Decoder, Start},
+    raw::Raw,
 };
 use sbt_engine::event::{Event, Kind};
+use sbt_program::trace::{Registers, no_registers};
 
 /// A stack of a few words at [`STACK`], and a barrier of glibc for three at [`BARRIER`].
 struct Thread {

@@ -13,7 +13,7 @@ use super::{
     clocks::{self, Usage},
     stop::{News, wait_for},
 };
-use crate::target::{
+use sbt_program::{
     memory::Memory,
     trace::{self, Id},
 };

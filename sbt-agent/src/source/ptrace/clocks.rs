@@ -5,11 +5,8 @@ use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _};
 use procfs::process::Process;
 use sbt_common::{Clocks, UNKNOWN};
 
-use crate::{
-    clock,
-    source::hits::Told,
-    target::{process, trace::Id},
-};
+use crate::source::hits::Told;
+use sbt_program::{clock, process, trace::Id};
 
 /// More of their files are not kept open.
 const MOST_OPEN: usize = 512;

@@ -10,7 +10,7 @@ use super::{
     inject::{self, LENGTH},
     stop::Stop,
 };
-use crate::target::{process, trace::Registers};
+use sbt_program::{process, trace::Registers};
 
 /// What `PR_GET_DUMPABLE` says of one that may be looked into.
 const OPEN: u64 = 1;
@@ -74,7 +74,7 @@ pub fn while_open<T>(stop: Stop, work: impl FnOnce() -> T) -> (Option<Stop>, Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::trace::no_registers;
+    use sbt_program::trace::no_registers;
 
     #[test]
     fn who_has_just_been_forked_stands_behind_the_call() {

@@ -9,9 +9,9 @@ use super::clocks::now_ns;
 use crate::{
     kernel::counting,
     source::hits::{Records, head},
-    target::{process, trace::Id},
 };
 use sbt_engine::counters::{Counter, Kept, Plan, Source, What};
+use sbt_program::{process, trace::Id};
 
 /// How these counters are counted here, and a line for each that is not.
 pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {

@@ -6,7 +6,7 @@ use iced_x86::{
     Instruction, InstructionBlock, Mnemonic, OpKind, Register,
 };
 
-use crate::target::trace::{self, Registers};
+use sbt_program::trace::{self, Registers};
 
 /// No instruction is longer, bytes.
 pub const LONGEST: usize = 15;

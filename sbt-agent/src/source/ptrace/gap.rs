@@ -1,7 +1,7 @@
 //! Where in a process's memory nothing lies.
 
 use super::space::PAGE;
-use crate::target::process::Occupied;
+use sbt_program::process::Occupied;
 
 /// Nothing can be mapped below, whatever `vm.mmap_min_addr` is (65536 by default).
 const LOWEST: u64 = 1 << 16;

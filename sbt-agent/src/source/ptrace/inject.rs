@@ -7,7 +7,7 @@
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use super::stop::{Stop, Why};
-use crate::target::{
+use sbt_program::{
     process,
     trace::{self, Id, Registers},
 };

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::target::{files::FileId, process};
+use sbt_program::{files::FileId, process};
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

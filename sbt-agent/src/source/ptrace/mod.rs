@@ -59,11 +59,12 @@ use super::{
     hits::{self, places},
     outside::{Outside, set_futexes},
 };
-use crate::{rights, settings::Settings, target::files::ProbedFile};
+use crate::settings::Settings;
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
 };
+use sbt_program::{files::ProbedFile, rights};
 
 /// What sbt is called with to be the process that traces: no command that a user would type, nor
 /// find if they look for sbt (`pkill -f`).

@@ -23,11 +23,8 @@ use super::{
     wire::Watched,
     witness::Witnesses,
 };
-use crate::{
-    rights::Writing,
-    source::hits::{Program, is_counted},
-    target::{process, trace::Registers},
-};
+use crate::source::hits::{Program, is_counted};
+use sbt_program::{process, rights::Writing, trace::Registers};
 
 mod copies;
 mod others;

@@ -1,12 +1,10 @@
 //! A thread of the target, as what is done at a breakpoint looks at it.
 
 use super::{counters::Counters, space::Space};
-use crate::{
-    source::hits::{Machine, Records},
-    target::{
-        memory::Memory,
-        trace::{Id, Registers},
-    },
+use crate::source::hits::{Machine, Records};
+use sbt_program::{
+    memory::Memory,
+    trace::{Id, Registers},
 };
 
 /// A thread that stands, with its memory, as programs look at it.

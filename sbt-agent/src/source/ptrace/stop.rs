@@ -4,7 +4,7 @@
 
 use std::{io, mem, thread, time::Duration};
 
-use crate::target::{
+use sbt_program::{
     process,
     trace::{self, Id, Registers},
 };

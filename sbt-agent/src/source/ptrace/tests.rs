@@ -6,7 +6,7 @@ use super::{
     displaced::{Words, decode, elsewhere, emulate, emulate_return},
     *,
 };
-use crate::target::trace::{Registers, no_registers};
+use sbt_program::trace::{Registers, no_registers};
 
 /// A target that ends while sbt attaches leaves records that nobody reads.
 #[test]

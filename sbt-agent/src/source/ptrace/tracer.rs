@@ -32,16 +32,16 @@ use super::{
 use crate::{
     kernel::privilege,
     source::hits::{Programs, Records, Slot},
-    target::{
-        launch, process,
-        trace::{self, Id},
-    },
 };
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     poll::{PollFd, PollFlags, ppoll},
     sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction},
     sys::time::TimeSpec,
+};
+use sbt_program::{
+    launch, process,
+    trace::{self, Id},
 };
 
 /// Bytes of records that wait for sbt to read them; what is more is counted as lost.

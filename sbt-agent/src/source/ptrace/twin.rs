@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::space::{INT3, PAGE};
-use crate::target::{files::FileId, memory::Memory};
+use sbt_program::{files::FileId, memory::Memory};
 
 /// At most so many pages are mapped.
 const MOST: usize = 4096;

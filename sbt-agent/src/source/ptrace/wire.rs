@@ -64,7 +64,7 @@ pub struct Done {
 /// A file, and what is watched in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watched {
-    /// See [`crate::target::files::FileId`].
+    /// See [`sbt_program::files::FileId`].
     pub device: u64,
     /// See there.
     pub inode: u64,

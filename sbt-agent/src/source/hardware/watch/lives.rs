@@ -6,7 +6,7 @@ use super::{
     super::{cover, events::Opened, run::Run, space::Space},
     LIFE, ROUNDS, SWITCHES, Watch, told,
 };
-use crate::{clock, target::process};
+use sbt_program::{clock, process};
 
 impl Watch {
     /// Begins to hear of a process and all that its threads start. `runs`: its memory is that

@@ -10,7 +10,7 @@ use super::{
     },
     Watch,
 };
-use crate::target::files::ProbedFile;
+use sbt_program::files::ProbedFile;
 
 impl Watch {
     /// Watches files as well.

@@ -4,7 +4,7 @@
 //! The layout is `struct rt_sigframe` (arch/x86/include/asm/sigframe.h), `struct ucontext` and
 //! `struct sigcontext` (uapi/asm/ucontext.h, uapi/asm/sigcontext.h).
 
-use crate::target::trace::Registers;
+use sbt_program::trace::Registers;
 
 /// Bytes below the stack pointer that belong to the thread's code all the same (System V ABI).
 const RED_ZONE: u64 = 128;
@@ -145,7 +145,7 @@ pub fn part(feature: u32) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::trace::no_registers;
+    use sbt_program::trace::no_registers;
 
     /// Vectors of 256 bits behind the header, tiles far behind them.
     fn parts(feature: u32) -> (usize, usize) {

@@ -5,7 +5,7 @@
 //! the kernel gives the first thread, and the stack of a thread of a C library, which has the
 //! thread's own data at its upper end.
 
-use crate::target::{process::Occupied, trace::Registers};
+use sbt_program::{process::Occupied, trace::Registers};
 
 /// Bytes that must be free below rsp: a frame with tiles takes 11 KiB.
 pub const FREE: u64 = 16 << 10;
@@ -35,7 +35,7 @@ pub fn is_own(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::trace::no_registers;
+    use sbt_program::trace::no_registers;
 
     #[test]
     fn a_stack_is_known_by_where_it_lies() {

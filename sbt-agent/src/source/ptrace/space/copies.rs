@@ -13,7 +13,7 @@ use super::{
     },
     Breakpoint, INT3, LONGEST, MOST, PAGE, Space, Witnesses, is_at, open,
 };
-use crate::target::trace::{self, Id};
+use sbt_program::trace::{self, Id};
 
 impl Space {
     /// The memory of a process that was forked from one with this memory.

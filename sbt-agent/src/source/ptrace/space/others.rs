@@ -11,10 +11,8 @@ use super::{
     super::{displaced, twin::Twins, witness::Held},
     Breakpoint, INT3, PAGE, Space, Wanted, is_at, mapped,
 };
-use crate::{
-    source::hits::Program,
-    target::{files::FileId, process, prologue},
-};
+use crate::source::hits::Program;
+use sbt_program::{files::FileId, process, prologue};
 
 /// At most so many places are watched at two instructions each.
 const MOST: usize = 256;

@@ -11,7 +11,7 @@ use super::{
     },
     PAGE, Space,
 };
-use crate::target::{process, trace::Registers};
+use sbt_program::{process, trace::Registers};
 
 /// Code that is looked through for an instruction that calls the kernel, bytes.
 const SEARCHED: u64 = 4 << 20;

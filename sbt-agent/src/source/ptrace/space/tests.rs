@@ -7,12 +7,10 @@ use super::{
     others::{CERTAIN, Found, Seen},
     *,
 };
-use crate::{
-    source::hits::Place,
-    target::{
-        files::FileId,
-        trace::{self, Id},
-    },
+use crate::source::hits::Place;
+use sbt_program::{
+    files::FileId,
+    trace::{self, Id},
 };
 
 /// Nothing lies there in any process.
@@ -243,7 +241,7 @@ fn place(target: &Target) -> (u64, Wanted) {
         .unwrap();
     // push rbp; push rbx
     let above = memchr::memmem::find_iter(&code, &[0x55, 0x53])
-        .find(|above| crate::target::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
+        .find(|above| sbt_program::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
         .unwrap();
     let place = Place {
         offset: mapped.offset + above as u64,

@@ -10,7 +10,7 @@ use super::{
     },
     FORGOTTEN_AFTER, LOST_CHILD, PATIENCE, Space, Tracer,
 };
-use crate::target::{
+use sbt_program::{
     process,
     trace::{self, Id, Registers},
 };

@@ -14,15 +14,14 @@ use super::{
 };
 use crate::{
     kernel::privilege,
-    rights,
     source::hits::{self, Hit, Machine as _, Program},
-    target::{
-        gain::{self, Who},
-        process,
-        trace::{self, Id, Registers},
-    },
 };
 use sbt_engine::place::printable;
+use sbt_program::{
+    gain::{self, Who},
+    process, rights,
+    trace::{self, Id, Registers},
+};
 
 /// What to say of a child that nobody has told of.
 const UNTRACED: &str = "a process has ended with SIGTRAP that was made so that nobody can trace it \

@@ -1,0 +1,170 @@
+//! Which functions of a file may refer to an address: found without decoding them.
+//!
+//! To decode the whole code of a large library takes longer than a program may wait. An
+//! instruction that refers to an address holds the distance to that address in four bytes, behind
+//! an opcode or a byte that says how the operand is addressed. Those are looked for at every byte.
+//! What is found may lie in the middle of another instruction, so it is decoded before it counts.
+//! What is missed are jumps with a distance of one byte: they reach only what lies near.
+
+use std::ops::Range;
+
+use crate::elf::{Segment, code_at};
+use crate::unwind::Function;
+
+/// So far a jump with a distance of one byte reaches, with the instruction itself.
+const NEAR: u64 = 130;
+
+/// So many bytes may follow the distance in an instruction that refers to memory.
+const BEHIND: u64 = 4;
+
+/// What a byte may be before the four bytes of a distance: an opcode of a call or a jump, the
+/// first of two of a conditional jump, a `ModRM` byte that says so of memory, or nothing of these.
+const NOTHING: u8 = 0;
+const BRANCH: u8 = 1;
+const JUMP: u8 = 2;
+const MEMORY: u8 = 3;
+
+const KINDS: [u8; 256] = {
+    let mut kinds = [NOTHING; 256];
+    kinds[0xe8] = BRANCH;
+    kinds[0xe9] = BRANCH;
+    kinds[0x0f] = JUMP;
+    let mut register = 0;
+    while register < 8 {
+        kinds[0x05 | (register << 3)] = MEMORY;
+        register += 1;
+    }
+    kinds
+};
+
+/// The functions of a file, by what they may refer to.
+#[derive(Debug, Default)]
+pub(super) struct Suspects {
+    /// The lowest address that is looked for.
+    base: u64,
+    /// In the upper half an address, or up to [`BEHIND`] bytes before it, as its distance from
+    /// `base`; in the lower half the number of a function. Sorted.
+    found: Vec<u64>,
+}
+
+/// What to look for.
+pub(super) struct Wanted<'a> {
+    pub(super) image: &'a [u8],
+    pub(super) segments: &'a [Segment],
+    /// By their addresses, without overlap.
+    pub(super) functions: &'a [Function],
+    /// Where the words lie through which functions are called.
+    pub(super) words: Range<u64>,
+    /// Whether the file can only lie where it says: then instructions hold addresses, too.
+    pub(super) is_fixed: bool,
+}
+
+impl Suspects {
+    pub(super) fn of(wanted: &Wanted<'_>) -> Self {
+        let executable = wanted.segments.iter().filter(|segment| segment.executable);
+        let (mut from, mut until) = (u64::MAX, 0);
+        for segment in executable {
+            from = from.min(segment.vaddr);
+            until = until.max(segment.vaddr.saturating_add(segment.filesz));
+        }
+        let code = from..until;
+        let mut this = Self {
+            base: from.min(wanted.words.start).saturating_sub(BEHIND),
+            found: Vec::new(),
+        };
+        for (number, function) in (0..).zip(wanted.functions) {
+            this.add(wanted, &code, number, function);
+        }
+        this.found.sort_unstable();
+        this.found.dedup();
+        this
+    }
+
+    fn add(&mut self, wanted: &Wanted<'_>, code: &Range<u64>, number: u32, function: &Function) {
+        let Function { start, end, .. } = *function;
+        let Some(found) = code_at(wanted.image, wanted.segments, start, end - start) else {
+            return;
+        };
+        let bytes = found.bytes;
+        let is_inside = |address: u64| (start + 1..end).contains(&address);
+        let base = self.base;
+        let from = code.start.saturating_sub(BEHIND);
+        let words = wanted.words.start.saturating_sub(BEHIND)..wanted.words.end;
+        let mut look = |index: usize, window: &[u8]| {
+            let [first, second, a, b, c, d] = *window else {
+                return;
+            };
+            let kind = KINDS[usize::from(first)];
+            if kind == NOTHING {
+                return;
+            }
+            let at = start.wrapping_add(index as u64);
+            let (next, distance) = if kind == JUMP {
+                if second & 0xf0 != 0x80 {
+                    return;
+                }
+                (at.wrapping_add(6), [a, b, c, d])
+            } else {
+                (at.wrapping_add(5), [second, a, b, c])
+            };
+            let target = next.wrapping_add_signed(i32::from_le_bytes(distance).into());
+            let is_code = target >= from && target < code.end && !is_inside(target);
+            if is_code || kind == MEMORY && words.contains(&target) {
+                self.found.extend(entry(base, target, number));
+            }
+        };
+        for (index, window) in bytes.windows(6).enumerate() {
+            look(index, window);
+        }
+        // The last instruction may be a call, which is shorter.
+        if let Some([a, b, c, d, e]) = bytes.last_chunk() {
+            look(bytes.len() - 5, &[*a, *b, *c, *d, *e, 0]);
+        }
+        if wanted.is_fixed {
+            let addresses = bytes.windows(4).filter_map(|window| window.first_chunk());
+            let addresses = addresses.map(|window| u64::from(u32::from_le_bytes(*window)));
+            let addresses = addresses.filter(|at| code.contains(at) && !is_inside(*at));
+            self.found
+                .extend(addresses.filter_map(|address| entry(base, address, number)));
+        }
+    }
+
+    /// The numbers of functions that may refer to one of some addresses, and not from near; some
+    /// more than once.
+    pub(super) fn to(&self, addresses: Range<u64>) -> impl Iterator<Item = usize> {
+        let from = addresses.start.saturating_sub(BEHIND);
+        let first = self
+            .found
+            .partition_point(|entry| self.target(*entry) < from);
+        let found = self.found[first..].iter();
+        let found = found.take_while(move |entry| self.target(**entry) < addresses.end);
+        found.map(|entry| {
+            let [a, b, c, d, ..] = entry.to_le_bytes();
+            u32::from_le_bytes([a, b, c, d]) as usize
+        })
+    }
+
+    /// All addresses that may be referred to, each once.
+    pub(super) fn targets(&self) -> impl Iterator<Item = u64> {
+        let groups = self.found.chunk_by(|one, other| one >> 32 == other >> 32);
+        groups.map(|group| self.target(group[0]))
+    }
+
+    fn target(&self, entry: u64) -> u64 {
+        self.base + (entry >> 32)
+    }
+}
+
+/// `None` if it lies farther away than an instruction reaches.
+fn entry(base: u64, target: u64, number: u32) -> Option<u64> {
+    let distance = u32::try_from(target.checked_sub(base)?).ok()?;
+    Some(u64::from(distance) << 32 | u64::from(number))
+}
+
+/// The numbers of functions that lie so near to a function that a short jump reaches it.
+pub(super) fn near(functions: &[Function], function: &Function) -> Range<usize> {
+    let from = function.start.saturating_sub(NEAR);
+    let until = function.end.saturating_add(NEAR);
+    let first = functions.partition_point(|other| other.end <= from);
+    first..functions.partition_point(|other| other.start < until)
+}

@@ -1,0 +1,88 @@
+//! The code of a file, by its addresses.
+
+use super::{Function, Point, Segment};
+use crate::prologue;
+
+/// Some code, and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Code<'a> {
+    /// Offset in the file of its first byte.
+    pub(crate) offset: u64,
+    /// At least one.
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The code from `vaddr` on, at most `size` bytes. `None` if it lies outside of
+/// the file's executable parts.
+pub(crate) fn code_at<'a>(
+    image: &'a [u8],
+    segments: &[Segment],
+    vaddr: u64,
+    size: u64,
+) -> Option<Code<'a>> {
+    let executable = segments.iter().filter(|segment| segment.executable);
+    let (offset, bytes) = bytes_in(image, executable, vaddr)?;
+    let bytes = &bytes[..bytes.len().min(usize::try_from(size).ok()?)];
+    (!bytes.is_empty()).then_some(Code { offset, bytes })
+}
+
+/// What the file puts into memory from `vaddr` on, to the end of its segment.
+pub(crate) fn data_at<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64) -> Option<&'a [u8]> {
+    Some(bytes_in(image, segments.iter(), vaddr)?.1)
+}
+
+fn bytes_in<'a, 's>(
+    image: &'a [u8],
+    mut segments: impl Iterator<Item = &'s Segment>,
+    vaddr: u64,
+) -> Option<(u64, &'a [u8])> {
+    let (offset, left) = segments.find_map(|segment| {
+        let offset = segment.file_offset(vaddr)?;
+        Some((offset, segment.filesz - (offset - segment.offset)))
+    })?;
+    let bytes = image.get(usize::try_from(offset).ok()?..)?;
+    let left = bytes.len().min(usize::try_from(left).ok()?);
+    Some((offset, &bytes[..left]))
+}
+
+/// Whether the instruction before an address may be a call: `call rel32`, or one
+/// through a register or memory, `ff /2`, of whatever length.
+pub(crate) fn is_after_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
+    is_after_direct_call(image, segments, vaddr)
+        || (2..=7).any(|length| {
+            before(image, segments, vaddr, length)
+                .is_some_and(|bytes| bytes[0] == 0xff && bytes.len() > 1 && bytes[1] & 0x38 == 0x10)
+        })
+}
+
+/// Whether the instruction before an address may be a `call rel32`.
+pub(crate) fn is_after_direct_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
+    before(image, segments, vaddr, 5).is_some_and(|bytes| bytes[0] == 0xe8)
+}
+
+fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) -> Option<&'a [u8]> {
+    let start = vaddr.checked_sub(length)?;
+    Some(code_at(image, segments, start, length)?.bytes)
+}
+
+impl Point {
+    /// Of a function whose code this is, from its first byte on. `None` if no probe may stand
+    /// where it begins.
+    pub(crate) fn of_function(
+        function: Function,
+        symbol: &str,
+        code: &Code<'_>,
+        layout: u8,
+    ) -> Option<Self> {
+        let choice = prologue::choose_keeping(code.bytes, function.arguments())?;
+        Some(Self {
+            function,
+            symbol: symbol.to_owned(),
+            entry_offset: code.offset.checked_add(choice.entry.offset.into())?,
+            stack_moved: choice.entry.stack_moved,
+            return_offset: code.offset.checked_add(choice.ret.offset.into())?,
+            entry_emulated: choice.entry.emulated,
+            layout,
+        })
+    }
+}

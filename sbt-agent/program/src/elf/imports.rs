@@ -1,0 +1,145 @@
+//! What the stubs are that call functions of other libraries.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object, RelocationTarget, SymbolIndex};
+
+use super::{Segment, code_at, names};
+
+/// Instructions of a stub before its jump: a landing pad at most.
+const BEFORE_JUMP: usize = 2;
+
+/// Of more relocations a file has no names here.
+const MAX_RELOCATIONS: usize = 1 << 22;
+
+/// The words of a file that the dynamic linker fills with the addresses of functions by their
+/// names. The relocations of a big library are hundreds of thousands: they are read once.
+#[derive(Debug, Default)]
+pub(crate) struct Imports {
+    /// Each word with the number of its symbol, by address, each word once.
+    words: Vec<(u64, SymbolIndex)>,
+}
+
+impl Imports {
+    /// Reads the relocations of a file. Nothing is known of one that is not ELF.
+    pub(crate) fn of(image: &[u8]) -> Self {
+        let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
+            return Self::default();
+        };
+        let named = file
+            .dynamic_relocations()
+            .into_iter()
+            .flatten()
+            .take(MAX_RELOCATIONS)
+            .filter_map(|(word, relocation)| match relocation.target() {
+                RelocationTarget::Symbol(index) => Some((word, index)),
+                _ => None,
+            });
+        Self::of_words(named.collect())
+    }
+
+    /// `words` in the order of the file: of several for one word the first counts.
+    fn of_words(mut words: Vec<(u64, SymbolIndex)>) -> Self {
+        words.sort_by_key(|(word, _)| *word);
+        words.dedup_by_key(|(word, _)| *word);
+        Self { words }
+    }
+
+    fn symbol(&self, word: u64) -> Option<SymbolIndex> {
+        let index = self.words.binary_search_by_key(&word, |(word, _)| *word);
+        Some(self.words.get(index.ok()?)?.1)
+    }
+
+    /// The name of the function that the dynamic linker puts into the word at an address.
+    /// `image` is the file's, as in [`Self::of`].
+    pub(crate) fn through(&self, image: &[u8], word: u64) -> Option<String> {
+        let index = self.symbol(word)?;
+        let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+        names::dynamic_at(&file, index)?.text().map(str::to_owned)
+    }
+
+    /// The name of the function of another library that the code at an address goes
+    /// on to, without doing anything else: by a jump through a word that the dynamic
+    /// linker fills (the procedure linkage table, x86-64 ABI 5.2). `None` if it is
+    /// no such code.
+    pub(crate) fn at(&self, image: &[u8], segments: &[Segment], vaddr: u64) -> Option<String> {
+        self.through(image, jumps_through(image, segments, vaddr)?)
+    }
+
+    /// The name of the function of another library, or of its own by way of the dynamic linker,
+    /// that is called by the call with a return address: `call rel32` of a stub, or
+    /// `call [rip+disp32]`.
+    pub(crate) fn called_before(
+        &self,
+        image: &[u8],
+        segments: &[Segment],
+        returns: u64,
+    ) -> Option<String> {
+        let start = returns.checked_sub(6)?;
+        let bytes = <[u8; 6]>::try_from(code_at(image, segments, start, 6)?.bytes).ok()?;
+        let [_, _, distance @ ..] = bytes;
+        let to = returns.wrapping_add_signed(i32::from_le_bytes(distance).into());
+        match bytes {
+            [0xff, 0x15, ..] => self.through(image, to),
+            [_, 0xe8, ..] => self.at(image, segments, to),
+            _ => None,
+        }
+    }
+}
+
+/// The address of the word through which the code at an address jumps, without
+/// doing anything else.
+pub(crate) fn jumps_through(image: &[u8], segments: &[Segment], vaddr: u64) -> Option<u64> {
+    let code = code_at(image, segments, vaddr, 32)?;
+    let jump = Decoder::with_ip(64, code.bytes, vaddr, DecoderOptions::NONE)
+        .into_iter()
+        .take(BEFORE_JUMP)
+        .find(|instruction| instruction.flow_control() != FlowControl::Next)?;
+    let is_stub =
+        jump.flow_control() == FlowControl::IndirectBranch && jump.is_ip_rel_memory_operand();
+    is_stub.then(|| jump.ip_rel_memory_address())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn words_are_found_as_if_all_relocations_were_looked_at(
+            relocations in prop::collection::vec((0_u64..40, 1_usize..9), 0..60),
+        ) {
+            let all: Vec<_> = relocations
+                .iter()
+                .map(|(word, index)| (*word, SymbolIndex(*index)))
+                .collect();
+            let imports = Imports::of_words(all.clone());
+            for asked in 0..42 {
+                let first = all.iter().find(|(word, _)| *word == asked);
+                prop_assert_eq!(imports.symbol(asked), first.map(|(_, index)| *index));
+            }
+        }
+    }
+
+    #[test]
+    fn a_library_is_read_as_its_relocations_are() {
+        let Ok(image) = std::fs::read("/proc/self/exe") else {
+            return;
+        };
+        let imports = Imports::of(&image);
+        let file = ElfFile64::<LittleEndian>::parse(&image[..]).unwrap();
+        let mut named = 0;
+        for (word, relocation) in file.dynamic_relocations().unwrap() {
+            let RelocationTarget::Symbol(index) = relocation.target() else {
+                assert_eq!(imports.through(&image, word), None);
+                continue;
+            };
+            let name = names::dynamic_at(&file, index).unwrap();
+            assert_eq!(imports.through(&image, word).as_deref(), name.text());
+            named += 1;
+        }
+        assert!(named > 10, "{named}");
+    }
+}

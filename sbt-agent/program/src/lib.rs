@@ -1,0 +1,46 @@
+//! The program being watched: its files, its memory, its threads, its life.
+
+pub mod access;
+mod alternatives;
+pub mod backing;
+#[cfg(test)]
+mod bombs;
+mod c11;
+mod callers;
+mod calls;
+pub mod capabilities;
+pub mod clock;
+pub mod communicator;
+pub mod cpus;
+pub mod debuginfo;
+mod dispositions;
+pub mod elf;
+pub mod executes;
+pub mod files;
+mod futex_ways;
+pub mod gain;
+mod ident;
+mod keeper;
+pub mod launch;
+pub mod libraries;
+mod linker;
+pub mod locks;
+pub mod mapping;
+pub mod memory;
+pub mod offers;
+pub mod process;
+pub mod prologue;
+pub mod pty;
+mod registers;
+pub mod rights;
+pub mod runtimes;
+pub mod sample;
+pub mod sites;
+pub mod spin;
+pub mod syscalls;
+pub mod trace;
+mod unwind;
+mod vdso;
+pub mod walks;
+pub mod wanted;
+mod work;

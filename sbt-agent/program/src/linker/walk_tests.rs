@@ -1,0 +1,67 @@
+//! Files that tests have in the place of the disk's.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::walk::{Files, Found, Object};
+use crate::{elf::Dynamic, files::FileId};
+
+/// Files by their paths, and which paths were tried.
+#[derive(Default)]
+pub struct Fake {
+    files: HashMap<PathBuf, Found>,
+    inodes: u64,
+    pub tried: Vec<PathBuf>,
+}
+
+impl Files for Fake {
+    fn open(&mut self, path: &Path) -> Found {
+        self.tried.push(path.to_owned());
+        self.files.get(path).cloned().unwrap_or(Found::Nothing)
+    }
+}
+
+impl Fake {
+    /// Adds a file that needs these.
+    pub fn add(&mut self, path: &str, needed: &[&str]) -> Object {
+        self.add_with(path, needed, |_| {})
+    }
+
+    /// The same with more to it.
+    pub fn add_with(
+        &mut self,
+        path: &str,
+        needed: &[&str],
+        more: impl FnOnce(&mut Dynamic),
+    ) -> Object {
+        let mut dynamic = Dynamic {
+            needed: needed.iter().map(|name| name.as_bytes().to_vec()).collect(),
+            ..Dynamic::default()
+        };
+        more(&mut dynamic);
+        self.inodes += 1;
+        let object = Object {
+            id: FileId {
+                device: 1,
+                inode: self.inodes,
+            },
+            dynamic: Rc::new(dynamic),
+        };
+        let found = Found::Object(object.clone());
+        self.files.insert(PathBuf::from(path), found);
+        object
+    }
+
+    /// Adds a file of another processor.
+    pub fn add_foreign(&mut self, path: &str) {
+        self.files.insert(PathBuf::from(path), Found::Foreign);
+    }
+
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+}

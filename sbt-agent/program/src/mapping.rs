@@ -1,0 +1,173 @@
+//! A file that a process has mapped, opened from outside: the very one, whatever lies at its
+//! path by now, and whichever root the process has.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use crate::access::target;
+
+use super::{
+    files::{FileId, ProbedFile},
+    process::folder,
+    vdso,
+};
+
+/// An executable mapping of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Offset in the file of the first address.
+    pub offset: u64,
+    /// The file as the target sees it.
+    pub path: PathBuf,
+    /// Which file it is.
+    pub(super) id: FileId,
+}
+
+/// Why a mapped file cannot be opened.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Closed {
+    /// It is gone, or no file of its own.
+    #[error("it is gone")]
+    Gone,
+    /// It is there, and a capability would help.
+    #[error("missing {0}")]
+    Missing(&'static str),
+}
+
+impl Mapping {
+    /// Opens the mapped file: by the kernel's own link to it, which works for
+    /// deleted files and other namespaces but not for everyone, else by path.
+    pub fn file(&self, pid: u32) -> Result<File, Closed> {
+        if vdso::is(&self.path) {
+            let file = vdso::path().and_then(|path| target::open_as_sbt(&path));
+            return file.map_err(|_| Closed::Gone);
+        }
+        let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
+        target::open_as_sbt(Path::new(&link)).or_else(|by_link| {
+            let by_path = self.by_path(pid);
+            by_path.map_err(|by_path| {
+                let root = fs::read_link(folder(pid).join("root"));
+                let may_look = !root.is_err_and(|it| it.kind() == ErrorKind::PermissionDenied);
+                why(&self.path, may_look, by_link.kind(), by_path.kind())
+            })
+        })
+    }
+
+    /// By its path below the target's root; of one that has changed its root, the kernel
+    /// tells the path below ours. What was put in the file's place since is another file.
+    ///
+    /// The very file is in the process's memory, so sbt's own rights are good enough to read it. With them nothing else
+    /// is opened that a path leads to.
+    fn by_path(&self, pid: u32) -> io::Result<File> {
+        let root = folder(pid).join("root");
+        let is_it = |device, inode| FileId { device, inode } == self.id;
+        target::open_known(Some(&root), &self.path, is_it)
+            .or_else(|_| target::open_known(None, &self.path, is_it))
+            .or_else(|_| target::open_below(&root, &self.path).and_then(|file| self.check(file)))
+    }
+
+    /// Some file systems have a number of the device for mappings and another for files;
+    /// then that of the file has to do.
+    fn check(&self, file: File) -> io::Result<File> {
+        let id = FileId::of(&file)?;
+        if id.inode == self.id.inode || id.device != self.id.device {
+            return Ok(file);
+        }
+        Err(ErrorKind::NotFound.into())
+    }
+
+    /// Whether it is a part of this file.
+    pub fn is_of(&self, file: FileId) -> bool {
+        self.id == file
+    }
+
+    /// Opens it, and looks for what can be probed in it.
+    pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
+        let file = self.file(pid).map_err(io::Error::other)?;
+        ProbedFile::read(file, &self.path)
+    }
+}
+
+/// What would have helped.
+fn why(path: &Path, may_look: bool, by_link: ErrorKind, by_path: ErrorKind) -> Closed {
+    if !may_look {
+        return Closed::Missing("CAP_SYS_PTRACE");
+    }
+    let path = path.to_string_lossy();
+    // Memory that was made executable is called so as well.
+    let is_memory = ["/memfd:", "/SYSV", "/dev/"];
+    let was_file = !is_memory.iter().any(|start| path.starts_with(start));
+    match (by_link, by_path) {
+        (ErrorKind::PermissionDenied, ErrorKind::PermissionDenied) => {
+            Closed::Missing("CAP_DAC_READ_SEARCH")
+        }
+        (ErrorKind::PermissionDenied, ErrorKind::NotFound) if was_file => {
+            Closed::Missing("CAP_CHECKPOINT_RESTORE")
+        }
+        _ => Closed::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process;
+
+    #[test]
+    fn the_capability_that_is_missing_is_named() {
+        use ErrorKind::{NotFound, PermissionDenied};
+        let looked = why;
+        let why = |path: &str, by_link, by_path| looked(Path::new(path), true, by_link, by_path);
+        assert_eq!(
+            why("/home/a/prog", PermissionDenied, PermissionDenied),
+            Closed::Missing("CAP_DAC_READ_SEARCH")
+        );
+        assert_eq!(
+            why("/lib/a.so (deleted)", PermissionDenied, NotFound),
+            Closed::Missing("CAP_CHECKPOINT_RESTORE")
+        );
+        let jit = "/memfd:jit (deleted)";
+        assert_eq!(why(jit, PermissionDenied, NotFound), Closed::Gone);
+        assert_eq!(why("/lib/a.so", NotFound, NotFound), Closed::Gone);
+        assert_eq!(
+            looked(
+                Path::new("/lib/a.so"),
+                false,
+                PermissionDenied,
+                PermissionDenied
+            ),
+            Closed::Missing("CAP_SYS_PTRACE")
+        );
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_file_is_another() {
+        let pid = std::process::id();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let mut mapping = process::mappings(pid).swap_remove(0);
+        mapping.id = FileId::of(&File::open(&path).unwrap()).unwrap();
+        mapping.path.clone_from(&path);
+        assert_eq!(
+            mapping
+                .by_path(pid)
+                .map(|file| FileId::of(&file).unwrap())
+                .unwrap(),
+            mapping.id
+        );
+        let new = folder.path().join("b");
+        fs::write(&new, "new").unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert!(mapping.by_path(pid).is_err());
+    }
+}

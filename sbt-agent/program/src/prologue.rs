@@ -1,0 +1,246 @@
+//! Which instruction of a function to put a probe on.
+//!
+//! The kernel emulates a few instructions when a probe hits them and
+//! single-steps all others out of line, which costs 3 to 15 times as much. So
+//! the probe goes to the first emulated instruction of the straight line with
+//! which a function begins, as long as every call passes it exactly once, the
+//! arguments, and the caller's rbp, are still in their registers, and no other
+//! thread can have noticed the call: an arrival is stamped before the barrier
+//! counts it, or who comes last may be seen to come after others have left. A
+//! wrong choice would miss calls silently: whatever is in doubt ends the
+//! search, and byte 0 is always right.
+
+mod inside;
+mod kernel;
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
+
+pub use inside::{Body, ways_out};
+pub(crate) use kernel::is_emulated;
+pub use kernel::{Refusal, Stand, is_probeable, stand};
+
+use super::registers::ARGUMENTS;
+
+/// One instruction of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes from the function's first byte.
+    pub offset: u32,
+    /// Bytes that rsp has moved down since the function was entered, before
+    /// this instruction executes: the return address lies that far above rsp.
+    pub stack_moved: u16,
+    /// Whether the kernel emulates the instruction instead of stepping it.
+    pub emulated: bool,
+}
+
+/// Where the probes of a function go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// For a probe of the call: the arguments are still in their registers.
+    pub entry: Place,
+    /// For a uretprobe. The kernel takes the word at rsp as the return
+    /// address, so [`Place::stack_moved`] is 0 here. Equal to `entry` where
+    /// that allows it: then both share one breakpoint.
+    pub ret: Place,
+}
+
+/// Chooses for a function of up to six arguments, none of which may be lost.
+///
+/// `code` is the function from its first byte, at most as long as its symbol.
+/// The more of it is given, the more branches back into the prologue are seen.
+/// Any bytes are fine: in doubt the choice is byte 0. `None` if no probe may stand there, nor
+/// on an instruction behind it that every call passes as well ([`stand`]).
+pub fn choose(code: &[u8]) -> Option<Choice> {
+    choose_keeping(code, ARGUMENTS.len())
+}
+
+/// Like [`choose`], where only the first `arguments` (0 to 6) of the function
+/// are of interest: the other registers may have been overwritten.
+pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
+    let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
+    let first = stand(code).ok().map(|stand| Place {
+        offset: 0,
+        stack_moved: 0,
+        emulated: stand == Stand::Emulated,
+    });
+    let entry = search(code, kept, |bytes, _| is_emulated(bytes))
+        .or_else(|| search(code, kept, |bytes, _| is_probeable(bytes)))
+        .or(first)?;
+    let unmoved = || search(code, kept, |bytes, moved| moved == 0 && is_probeable(bytes));
+    // An instruction of the entry's kind at which rsp had not moved would have
+    // been found as the entry already, because only a found one can come later.
+    let ret = match entry.stack_moved {
+        0 => entry,
+        _ => first.or_else(unmoved)?,
+    };
+    Some(Choice { entry, ret })
+}
+
+/// The first good instruction of the straight line from byte 0. `is_good` is given its bytes,
+/// and how far rsp has moved there.
+fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) -> Option<Place> {
+    // Passing an instruction at or after a jump's target may happen twice.
+    let end = first_target(code).unwrap_or(u64::MAX);
+    let mut info = InstructionInfoFactory::new();
+    let mut stack = Stack { moved: 0 };
+    for instruction in decoder(code) {
+        if instruction.is_invalid() || instruction.ip() >= end {
+            return None;
+        }
+        let bytes = bytes_of(code, &instruction)?;
+        if is_good(bytes, stack.moved) {
+            return Some(Place {
+                offset: u32::try_from(instruction.ip()).ok()?,
+                stack_moved: u16::try_from(stack.moved).ok()?,
+                emulated: is_emulated(bytes),
+            });
+        }
+        let straight = instruction.flow_control() == FlowControl::Next;
+        // From rbp callers are reckoned.
+        let kept = [kept, &[Register::RBP]].concat();
+        if !straight
+            || writes_any(&mut info, &instruction, &kept)
+            || is_noticed(&mut info, &instruction)
+        {
+            return None;
+        }
+        stack = stack.after(&instruction, &mut info)?;
+    }
+    None
+}
+
+/// The place behind the first instruction of this code, where a breakpoint sees the same as on it:
+/// the instruction is passed once, changes no register but rsp, and nobody can notice it. How long it
+/// is, and how far rsp moves down, bytes.
+///
+/// The more code is given, the more branches back are seen.
+pub fn beyond(code: &[u8]) -> Option<(u64, u64)> {
+    let first = decoder(code).iter().next().filter(|it| !it.is_invalid())?;
+    let behind = first.next_ip();
+    let mut info = InstructionInfoFactory::new();
+    let changes = info.info(&first).used_registers().iter().any(|used| {
+        let register = used.register().full_register();
+        is_write(used.access()) && register.is_gpr() && register != Register::RSP
+    });
+    let straight = first.flow_control() == FlowControl::Next;
+    if !straight || changes || is_noticed(&mut info, &first) {
+        return None;
+    }
+    let is_inside = |target: u64| target > 0 && target <= behind;
+    let mut targets = decoder(code).into_iter().filter_map(|it| jump_target(&it));
+    let moved = Stack { moved: 0 }.after(&first, &mut info)?.moved;
+    let moved = u64::try_from(moved).ok()?;
+    (!targets.any(is_inside)).then_some((behind, moved))
+}
+
+/// How far rsp lies below its value at the function's entry, bytes.
+#[derive(Clone, Copy)]
+struct Stack {
+    moved: i64,
+}
+
+impl Stack {
+    /// `None` if the instruction moves rsp in a way that is not understood.
+    fn after(self, instruction: &Instruction, info: &mut InstructionInfoFactory) -> Option<Self> {
+        let rsp_first = instruction.op0_kind() == OpKind::Register
+            && instruction.op0_register() == Register::RSP;
+        let immediate = || {
+            let kind = instruction.op1_kind();
+            matches!(kind, OpKind::Immediate8to64 | OpKind::Immediate32to64)
+                .then(|| instruction.immediate(1).cast_signed())
+        };
+        let down = match instruction.mnemonic() {
+            Mnemonic::Push => -i64::from(instruction.stack_pointer_increment()),
+            Mnemonic::Pop if !writes_explicitly(instruction, Register::RSP) => {
+                -i64::from(instruction.stack_pointer_increment())
+            }
+            Mnemonic::Sub if rsp_first => immediate()?,
+            Mnemonic::Add if rsp_first => immediate()?.checked_neg()?,
+            Mnemonic::Lea
+                if rsp_first
+                    && instruction.memory_base() == Register::RSP
+                    && instruction.memory_index() == Register::None =>
+            {
+                instruction
+                    .memory_displacement64()
+                    .cast_signed()
+                    .checked_neg()?
+            }
+            _ if writes_any(info, instruction, &[Register::RSP]) => return None,
+            _ => 0,
+        };
+        let moved = self.moved.checked_add(down)?;
+        Some(Self { moved })
+    }
+}
+
+/// Whether the instruction's first operand is the register, of any width.
+fn writes_explicitly(instruction: &Instruction, register: Register) -> bool {
+    instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register
+}
+
+/// Whether the instruction writes, or may write, a part of any of `registers`.
+fn writes_any(
+    info: &mut InstructionInfoFactory,
+    instruction: &Instruction,
+    registers: &[Register],
+) -> bool {
+    info.info(instruction)
+        .used_registers()
+        .iter()
+        .any(|used| is_write(used.access()) && registers.contains(&used.register().full_register()))
+}
+
+/// Whether other threads may see that the instruction was executed: it writes to
+/// memory other than the thread's stack and its own variables (fs).
+fn is_noticed(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    info.info(instruction).used_memory().iter().any(|used| {
+        let is_own = used.base() == Register::RSP || used.segment() == Register::FS;
+        is_write(used.access()) && !is_own
+    })
+}
+
+const fn is_write(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
+}
+
+/// The lowest offset inside `code` that a jump in it goes to.
+fn first_target(code: &[u8]) -> Option<u64> {
+    decoder(code)
+        .into_iter()
+        .filter_map(|instruction| jump_target(&instruction))
+        .filter(|&target| usize::try_from(target).is_ok_and(|target| target < code.len()))
+        .min()
+}
+
+/// Where a direct jump goes; a call enters a function anew and is none.
+fn jump_target(instruction: &Instruction) -> Option<u64> {
+    let jumps = matches!(
+        instruction.flow_control(),
+        FlowControl::ConditionalBranch
+            | FlowControl::UnconditionalBranch
+            | FlowControl::XbeginXabortXend
+    );
+    (jumps && instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch64())
+}
+
+fn decoder(code: &[u8]) -> Decoder<'_> {
+    Decoder::with_ip(64, code, 0, DecoderOptions::NONE)
+}
+
+/// The bytes that `instruction` was decoded from, given that code begins at 0.
+fn bytes_of<'a>(code: &'a [u8], instruction: &Instruction) -> Option<&'a [u8]> {
+    let start = usize::try_from(instruction.ip()).ok()?;
+    code.get(start..start.checked_add(instruction.len())?)
+}
+
+#[cfg(test)]
+#[path = "prologue_tests.rs"]
+mod tests;

@@ -1,0 +1,268 @@
+//! GNU OpenMP (libgomp): all its barriers of a team are one object, of type
+//! `gomp_barrier_t` (libgomp/config/linux/bar.h), which begins with the number
+//! of threads.
+//!
+//! The functions that wait there are not exported. What leads to them is
+//! `GOMP_barrier`, which ends by going to `gomp_team_barrier_wait`
+//! (libgomp/barrier.c), and that counts the thread and goes to
+//! `gomp_team_barrier_wait_end` (libgomp/config/linux/bar.c). Whoever goes there
+//! after counting is a barrier: `gomp_team_barrier_wait_final` too, which ends
+//! parallel regions. Whoever calls one of those has the object's address in the
+//! first argument's register, and a call is an instruction that the kernel
+//! emulates: that is where the probes go, before the thread is counted. What
+//! counts and waits by itself (`gomp_work_share_end`, libgomp/work.c: the end
+//! of loops and sections) gets its probe between the two loads.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use object::{LittleEndian, read::elf::ElfFile64};
+
+use super::{
+    Team,
+    frames::Frames,
+    leaves, point,
+    sweep::{Code, transfer, writes},
+};
+use crate::{
+    elf::{Function, Point, Segment, names},
+    prologue::is_emulated,
+    registers::number,
+};
+
+/// `awaited`, from the beginning of `gomp_barrier_t`, bytes. The final barrier
+/// counts in the word after it.
+const AWAITED: u64 = 64;
+const AWAITED_FINAL: u64 = AWAITED + 4;
+
+/// How many instructions a function that counts and goes on may have.
+const SHORT: usize = 64;
+
+/// From where the search starts: addresses of exported functions.
+pub struct Start {
+    barriers: Vec<u64>,
+}
+
+impl Start {
+    /// `None` if the file does not define them.
+    pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
+        if !names::may_hold(file, b"GOMP_barrier") {
+            return None;
+        }
+        let barriers: Vec<u64> = names::defined(file)
+            .filter(|symbol| matches!(symbol.name, b"GOMP_barrier" | b"GOMP_barrier_cancel"))
+            .map(|symbol| symbol.address())
+            .collect();
+        (!barriers.is_empty()).then_some(Self { barriers })
+    }
+}
+
+/// The address to which a function goes after it has counted the thread.
+fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64, u64)> {
+    let mut function = function;
+    // GOMP_barrier, gomp_team_barrier_wait.
+    for _ in 0..3 {
+        let (start, end) = frames.function(function)?;
+        let mut counted = false;
+        let mut next = None;
+        for instruction in code.instructions(start, end).take(SHORT) {
+            counted |= counts(&instruction).is_some();
+            if let Some(go) = transfer(&instruction).filter(|go| !(start..end).contains(&go.to)) {
+                next = Some(go.to);
+                break;
+            }
+        }
+        if counted {
+            return Some((start, next?));
+        }
+        function = next?;
+    }
+    None
+}
+
+/// Where an instruction counts: base register and displacement of the word that
+/// it changes, atomically.
+fn counts(instruction: &Instruction) -> Option<(Register, u64)> {
+    let locked = instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xadd;
+    let counting = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Sub | Mnemonic::Add | Mnemonic::Dec | Mnemonic::Xadd
+    );
+    let plain = instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_index() == Register::None
+        && instruction.memory_base() != Register::RIP;
+    (locked && counting && plain).then(|| {
+        (
+            instruction.memory_base(),
+            instruction.memory_displacement64(),
+        )
+    })
+}
+
+/// The points of a runtime that this code is; empty if it is not understood.
+pub fn points(
+    start: &Start,
+    code: &Code<'_>,
+    frames: &Frames<'_>,
+    segments: &[Segment],
+) -> Vec<Point> {
+    let (mut waits, mut ends) = (Vec::new(), Vec::new());
+    for barrier in &start.barriers {
+        if let Some((wait, end)) = waits_at(code, frames, *barrier) {
+            waits.push((wait, false));
+            ends.push(end);
+        }
+    }
+    ends.sort_unstable();
+    ends.dedup();
+    let mut points = Vec::new();
+    // Whoever goes to where threads wait.
+    for instruction in code.all() {
+        let Some(go) = transfer(&instruction).filter(|go| ends.contains(&go.to)) else {
+            continue;
+        };
+        let Some(function) = frames.function(go.at) else {
+            continue;
+        };
+        match counted_in(code, function, go.at) {
+            // Its first argument is the barrier: those who call it are watched.
+            Some(Counted::Argument { last }) => waits.push((function.0, last)),
+            Some(Counted::Here { team, at }) => {
+                let moved = frames.stack_moved(at);
+                points.extend(moved.and_then(|moved| {
+                    point(
+                        Function::Team(team),
+                        "gomp_work_share_end",
+                        (code, at),
+                        moved,
+                        segments,
+                    )
+                }));
+            }
+            None => {}
+        }
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    for instruction in code.all() {
+        let Some(go) = transfer(&instruction) else {
+            continue;
+        };
+        let Some((_, ends)) = waits.iter().find(|(wait, _)| *wait == go.to) else {
+            continue;
+        };
+        let team = Team {
+            register: 1,
+            spilled: None,
+            displacement: 0,
+            has_count: true,
+            ends: *ends,
+        };
+        if let Some(moved) = frames.stack_moved(go.at) {
+            let symbol = "gomp_team_barrier_wait";
+            let at = (code, go.at);
+            points.extend(point(Function::Team(team), symbol, at, moved, segments));
+        }
+    }
+    if points.is_empty() {
+        return points;
+    }
+    for end in ends {
+        let symbol = "gomp_team_barrier_wait_end";
+        points.extend(leaves(symbol, end, code, frames, segments));
+    }
+    points
+}
+
+/// How a function that goes to where threads wait has counted its own.
+enum Counted {
+    /// In the object that is its first argument; `last`: that the thread has come to
+    /// the end of a region.
+    Argument { last: bool },
+    /// In one whose address it has found; where to put the probe.
+    Here { team: Team, at: u64 },
+}
+
+fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Counted> {
+    let instructions: Vec<Instruction> = code.instructions(start, until).collect();
+    let (index, base, displacement) =
+        instructions
+            .iter()
+            .enumerate()
+            .find_map(|(index, instruction)| {
+                let (base, displacement) = counts(instruction)?;
+                Some((index, base, displacement))
+            })?;
+    let writes = |instruction: &Instruction| writes(instruction, base);
+    let Some(written) = instructions[..index].iter().rposition(writes) else {
+        let last = displacement == AWAITED_FINAL;
+        return (base == Register::RDI).then_some(Counted::Argument { last });
+    };
+    let team = Team {
+        register: number(base)?,
+        spilled: None,
+        displacement: i32::from(i16::try_from(displacement.checked_sub(AWAITED)?).ok()?),
+        has_count: true,
+        ends: false,
+    };
+    // Before the thread is counted; or else right after.
+    let stands = |instruction: &&Instruction| is_emulated(code.bytes_of(instruction));
+    let before = instructions[written + 1..index].iter().find(stands);
+    let mut kept = instructions[index + 1..]
+        .iter()
+        .take_while(|instruction| !writes(instruction));
+    let at = before.or_else(|| kept.find(stands))?.ip();
+    Some(Counted::Here { team, at })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use crate::{
+        elf::{Function, load_segments},
+        runtimes,
+    };
+
+    /// The compiler that builds the test programs comes with one.
+    #[test]
+    fn the_barriers_of_this_machines_library_are_found() {
+        let output = Command::new("gcc")
+            .arg("-print-file-name=libgomp.so.1")
+            .output()
+            .unwrap();
+        let path = String::from_utf8(output.stdout).unwrap();
+        let image = fs::read(path.trim_end()).unwrap();
+        let points = runtimes::points(&image, &load_segments(&image).unwrap());
+        let teams: Vec<_> = points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Team(_)))
+            .collect();
+        // GOMP_barrier, the two ends of a region, and that of loops.
+        assert!(teams.len() >= 4, "{points:#?}");
+        let is_argument = |function| matches!(function, Function::Team(team) if team.register == 1);
+        assert!(teams.iter().any(|point| is_argument(point.function)));
+        assert!(teams.iter().any(|point| !is_argument(point.function)));
+        // The thread that began a region and the others come to its end.
+        let ends = |function| matches!(function, Function::Team(team) if team.ends);
+        assert!(teams.iter().filter(|point| ends(point.function)).count() >= 2);
+        let begins: Vec<_> = points
+            .iter()
+            .filter(|point| point.function == Function::Region)
+            .collect();
+        assert!(begins.iter().any(|point| point.symbol == "GOMP_parallel"));
+        let leaves = points
+            .iter()
+            .filter(|point| point.function == Function::TeamEnd);
+        assert!(leaves.count() >= 1, "{points:#?}");
+        for point in &points {
+            assert!(runtimes::stands_on_emulated(&image, point), "{point:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_has_no_points() {
+        let image = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let segments = load_segments(&image).unwrap();
+        assert!(runtimes::points(&image, &segments).is_empty());
+        assert!(runtimes::points(b"\x7fELF", &[]).is_empty());
+    }
+}

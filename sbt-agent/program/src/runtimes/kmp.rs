@@ -1,0 +1,387 @@
+//! LLVM's OpenMP (libomp, also as libiomp5): a thread has a number, and
+//! `__kmp_threads[number]->th.th_team` is its team, which holds how many threads
+//! it has (`openmp/runtime/src/kmp.h`).
+//!
+//! `__kmpc_bound_num_threads` is exported and returns just that, so its last
+//! instructions tell where all of it lies. `__kmpc_barrier(loc, number)` calls
+//! `__kmp_barrier(bs_plain_barrier, number, FALSE, 0, NULL, NULL)`, in which all
+//! explicit barriers, reductions and the like wait: every call of that is an
+//! arrival (`kmp_barrier.cpp`). `__kmpc_fork_call`, which is a parallel region, ends
+//! with `__kmp_join_call(loc, number, fork_context_intel, FALSE)`: there the
+//! thread that began the region comes to its end. That calls, also through
+//! another function, `__kmp_join_barrier(number)`, and so do the other threads of
+//! the team in their loop, `__kmp_launch_thread`, after they have called the
+//! region's code by a pointer (`kmp_runtime.cpp`).
+//!
+//! Such calls are instructions that the kernel emulates.
+
+use std::collections::BTreeSet;
+
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+use object::{LittleEndian, read::elf::ElfFile64};
+use sbt_common::{
+    MAX_OUTER, Outer,
+    kmp::{HELD, SAVED},
+};
+
+use super::{
+    Kmp,
+    frames::{Caller, Frames, Saved},
+    leaves, point,
+    stubs::Stubs,
+    sweep::{Code, Transfer, transfer, writes},
+    values::{Value, Values},
+};
+use crate::elf::{Function, Point, Segment, names};
+
+/// In how many instructions of its beginning a function looks its thread up.
+const BEGINNING: usize = 64;
+
+/// More calls than any version has.
+const MAX_CALLS: usize = 96;
+
+/// The function in which whoever began a parallel region waits for its end.
+pub const JOIN: &str = "__kmp_join_call";
+
+/// From where the search starts: addresses of exported functions.
+pub struct Start {
+    barrier: u64,
+    fork: u64,
+    count: u64,
+    /// `__kmp_fork_call`, which `__kmpc_fork_call` calls likewise, but first.
+    begin: Option<u64>,
+}
+
+impl Start {
+    /// `None` if the file does not define them.
+    pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
+        if !names::may_hold(file, b"__kmpc_barrier") {
+            return None;
+        }
+        let address = |name: &str| {
+            names::defined(file)
+                .find(|symbol| symbol.name == name.as_bytes())
+                .map(|symbol| symbol.address())
+        };
+        Some(Self {
+            barrier: address("__kmpc_barrier")?,
+            fork: address("__kmpc_fork_call")?,
+            count: address("__kmpc_bound_num_threads")?,
+            begin: address("__kmp_fork_call"),
+        })
+    }
+}
+
+/// Where a thread's team is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    threads: u64,
+    team: u32,
+    count: u32,
+}
+
+/// The code, and where its functions are.
+struct Library<'a> {
+    code: &'a Code<'a>,
+    frames: &'a Frames<'a>,
+    transfers: Vec<Transfer>,
+    way: Way,
+}
+
+/// The points of the runtime that this code is; `None` if it is not understood.
+pub fn points(
+    start: &Start,
+    code: &Code<'_>,
+    frames: &Frames<'_>,
+    stubs: &Stubs,
+    segments: &[Segment],
+) -> Option<Vec<Point>> {
+    let library = Library {
+        code,
+        frames,
+        transfers: code
+            .all()
+            .filter_map(|instruction| transfer(&instruction))
+            .map(|go| Transfer {
+                to: stubs.behind(go.to),
+                ..go
+            })
+            .collect(),
+        way: way(code, frames, start.count)?,
+    };
+    let barrier = library.barrier(start.barrier)?;
+    let join = library.join(start)?;
+    let workers = library.workers_join(join)?;
+
+    let (number, first) = (Register::RSI, Register::RDI);
+    let mut points = Vec::new();
+    for at in library.calls_of(barrier) {
+        points.extend(library.point("__kmp_barrier", at, number, (false, false), segments));
+    }
+    for at in library.calls_of(join) {
+        // It is the other way that a league of teams ends by, without a barrier.
+        if library.at(at)?.of(Register::RCX) != Some(Value::Number(1)) {
+            points.extend(library.point(JOIN, at, number, (false, true), segments));
+        }
+    }
+    points.extend(library.point("__kmp_join_barrier", workers, first, (true, true), segments));
+    if points.len() > MAX_CALLS {
+        return None;
+    }
+    for (symbol, function) in [("__kmp_barrier", barrier), (JOIN, join)] {
+        points.extend(leaves(symbol, function, code, frames, segments));
+    }
+    Some(points)
+}
+
+/// What `__kmpc_bound_num_threads` returns.
+fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<Way> {
+    let (start, end) = frames.function(function)?;
+    let mut values = Values::at_entry();
+    for instruction in code.instructions(start, end) {
+        if instruction.flow_control() == FlowControl::Return
+            && let Some(Value::Leaf {
+                variable,
+                offset,
+                last,
+            }) = values.of(Register::RAX)
+        {
+            return Some(Way {
+                threads: variable,
+                team: offset,
+                count: last,
+            });
+        }
+        values.step(&instruction);
+    }
+    None
+}
+
+impl Library<'_> {
+    /// `__kmp_barrier`, as `__kmpc_barrier` calls it.
+    fn barrier(&self, function: u64) -> Option<u64> {
+        let zeros = [
+            Register::RDI,
+            Register::RDX,
+            Register::RCX,
+            Register::R8,
+            Register::R9,
+        ];
+        self.called(function, Register::RSI, |_, values| {
+            zeros
+                .iter()
+                .all(|register| values.of(*register) == Some(Value::Number(0)))
+        })
+    }
+
+    /// `__kmp_join_call`, as `__kmpc_fork_call` calls it. Some versions have the
+    /// last argument, which is zero here, and some do not.
+    fn join(&self, start: &Start) -> Option<u64> {
+        let also = |value| matches!(value, None | Some(Value::Number(0)));
+        self.called(start.fork, Register::RSI, |to, values| {
+            Some(to) != start.begin
+                && values.of(Register::RDX) == Some(Value::Number(1))
+                && also(values.of(Register::RCX))
+        })
+    }
+
+    /// The only function that is called so and takes the number of a thread in
+    /// that register.
+    fn called(
+        &self,
+        function: u64,
+        number: Register,
+        so: impl Fn(u64, &Values) -> bool,
+    ) -> Option<u64> {
+        let (start, end) = self.frames.function(function)?;
+        let mut values = Values::at_entry();
+        let mut found = BTreeSet::new();
+        for instruction in self.code.instructions(start, end) {
+            if let Some(go) = transfer(&instruction)
+                && !(start..end).contains(&go.to)
+                && so(go.to, &values)
+                && self.takes_number(go.to, number)
+            {
+                found.insert(go.to);
+            }
+            values.step(&instruction);
+        }
+        (found.len() == 1).then(|| found.first().copied())?
+    }
+
+    /// Whether a function looks up the thread whose number this argument is, or
+    /// the one to which it goes.
+    fn takes_number(&self, function: u64, number: Register) -> bool {
+        let wanted = Value::Element {
+            variable: self.way.threads,
+            number: Some(number),
+        };
+        let mut values = Values::at_entry();
+        let mut function = Some(function);
+        for _ in 0..2 {
+            let Some((start, end)) = function.take().and_then(|at| self.frames.function(at)) else {
+                return false;
+            };
+            for instruction in self.code.instructions(start, end).take(BEGINNING) {
+                values.step(&instruction);
+                if values.of(instruction.op0_register()) == Some(wanted) {
+                    return true;
+                }
+                if instruction.flow_control() == FlowControl::UnconditionalBranch {
+                    function = transfer(&instruction).map(|go| go.to);
+                    function = function.filter(|to| !(start..end).contains(to));
+                    if function.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Where `__kmp_launch_thread` calls `__kmp_join_barrier`, which is also
+    /// called on behalf of `__kmp_join_call`, and by nobody else.
+    fn workers_join(&self, join: u64) -> Option<u64> {
+        let near = self.callees(join);
+        let mut behind: BTreeSet<u64> = near.iter().copied().collect();
+        for function in &near {
+            behind.extend(self.callees(*function));
+        }
+        let mut found = BTreeSet::new();
+        for candidate in behind {
+            if !self.takes_number(candidate, Register::RDI) {
+                continue;
+            }
+            let calls = self.calls_of(candidate);
+            let own = |at: &u64| {
+                let holder = self.frames.function(*at).map(|(start, _)| start);
+                holder.is_some_and(|holder| holder == join || near.contains(&holder))
+            };
+            let (own, others): (Vec<u64>, Vec<u64>) = calls.into_iter().partition(own);
+            if let [other] = others[..]
+                && !own.is_empty()
+                && self.calls_region(other)
+            {
+                found.insert(other);
+            }
+        }
+        (found.len() == 1).then(|| found.first().copied())?
+    }
+
+    /// The functions that one calls.
+    fn callees(&self, function: u64) -> BTreeSet<u64> {
+        let Some((start, end)) = self.frames.function(function) else {
+            return BTreeSet::new();
+        };
+        let all = self.transfers.iter();
+        all.filter(|go| (start..end).contains(&go.at) && !(start..end).contains(&go.to))
+            .map(|go| go.to)
+            .collect()
+    }
+
+    /// Whether the function that holds this call of `__kmp_join_barrier(number)`
+    /// also calls `team->t.t_invoke(number)`.
+    fn calls_region(&self, join: u64) -> bool {
+        let Some((start, end)) = self.frames.function(join) else {
+            return false;
+        };
+        let instructions: Vec<Instruction> = self.code.instructions(start, end).collect();
+        let by_pointer = |instruction: &Instruction| {
+            instruction.flow_control() == FlowControl::IndirectCall
+                && instruction.op0_kind() == OpKind::Memory
+                && instruction.memory_displacement64() != 0
+        };
+        // What the last instruction before a call that writes to rdi puts there.
+        let number = |index: usize| {
+            let recent = instructions[index.saturating_sub(3)..index].iter();
+            let last = recent.rev().find(|it| writes(it, Register::RDI))?;
+            (last.mnemonic() == Mnemonic::Mov).then(|| {
+                let (base, displacement) = (last.memory_base(), last.memory_displacement64());
+                (last.op1_kind(), last.op1_register(), base, displacement)
+            })
+        };
+        let joins = instructions.iter().position(|it| it.ip() == join);
+        let Some(joins) = joins.and_then(number) else {
+            return false;
+        };
+        let mut all = instructions.iter().enumerate();
+        all.any(|(index, it)| by_pointer(it) && number(index) == Some(joins))
+    }
+
+    fn calls_of(&self, function: u64) -> Vec<u64> {
+        let all = self.transfers.iter();
+        all.filter(|go| go.to == function).map(|go| go.at).collect()
+    }
+
+    /// What registers hold before an instruction.
+    fn at(&self, vaddr: u64) -> Option<Values> {
+        let (start, _) = self.frames.function(vaddr)?;
+        let mut values = Values::at_entry();
+        for instruction in self.code.instructions(start, vaddr) {
+            values.step(&instruction);
+        }
+        Some(values)
+    }
+
+    /// The calls, elsewhere in the library, of the function in which a probe is.
+    /// Those that go on to it by a jump have the program's address on the stack.
+    fn outer(&self, at: u64) -> [Outer; MAX_OUTER] {
+        let mut outer = [Outer::default(); MAX_OUTER];
+        let Some((start, _)) = self.frames.function(at) else {
+            return outer;
+        };
+        let calls = self.transfers.iter().filter(|go| go.to == start);
+        let known = calls.filter_map(|go| {
+            let above = match self.frames.caller(go.at)? {
+                // Below it lies the other return address.
+                Caller::AboveStack(above) => u32::from(above) + 8,
+                Caller::AboveFrame(8) => match self.frames.callers_frame(at)? {
+                    Saved::Below => SAVED,
+                    Saved::Held => HELD,
+                },
+                Caller::AboveFrame(_) => return None,
+            };
+            let returns = go.returns?.wrapping_sub(at).cast_signed();
+            let returns = i32::try_from(returns).ok()?;
+            Some(Outer { returns, above })
+        });
+        for (place, known) in outer.iter_mut().zip(known) {
+            *place = known;
+        }
+        outer
+    }
+
+    fn point(
+        &self,
+        symbol: &str,
+        at: u64,
+        number: Register,
+        (passes, ends): (bool, bool),
+        segments: &[Segment],
+    ) -> Option<Point> {
+        let (from_frame, above) = match self.frames.caller(at)? {
+            Caller::AboveStack(above) => (false, above),
+            Caller::AboveFrame(above) => (true, above),
+        };
+        let threads = self.way.threads.wrapping_sub(at).cast_signed();
+        let kmp = Kmp {
+            register: if number == Register::RDI { 1 } else { 2 },
+            from_frame,
+            passes,
+            ends,
+            way: sbt_common::Kmp {
+                threads: i32::try_from(threads).ok()?,
+                team: self.way.team,
+                count: self.way.count,
+                reserved: 0,
+                outer: self.outer(at),
+            },
+        };
+        let at = (self.code, at);
+        point(Function::Kmp(kmp), symbol, at, above, segments)
+    }
+}
+
+#[cfg(test)]
+#[path = "kmp_tests.rs"]
+mod tests;

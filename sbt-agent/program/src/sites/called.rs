@@ -1,0 +1,224 @@
+//! What is known of one of the calls that a thread is in.
+
+use std::sync::Arc;
+
+use sbt_common::layout;
+
+use super::{Module, Resolver, stacks::Code, system::WAITING};
+use crate::{
+    elf::{Function, Point},
+    runtimes::KMP_JOIN,
+    syscalls,
+    walks::Owner,
+};
+use sbt_engine::place::{Frame, short};
+
+/// The longest call instruction, bytes.
+const LONGEST_CALL: u64 = 7;
+
+/// A call that a thread is in.
+#[derive(Clone, Debug)]
+pub struct Called {
+    /// The functions, the innermost first, with those into which it was inlined. Empty if
+    /// nothing is known of them.
+    pub frames: Vec<Frame>,
+    /// The program or library, by its last component.
+    pub binary: String,
+    /// Where the thread is, or will return to, in that file's own numbering.
+    pub offset: u64,
+    /// It belongs to the C library.
+    pub is_c: bool,
+    /// It belongs to a library of the system or of a language, or to the C library.
+    pub is_system: bool,
+    /// The function of another file that it calls there, if the code says so.
+    pub calls: Option<String>,
+    /// What it is of a runtime's barriers.
+    pub runtime: Option<Runtime>,
+}
+
+/// What code is of the barriers of a runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// The function of GNU's OpenMP in which the threads of a team wait.
+    Gomp,
+    /// Another function of GNU's OpenMP.
+    OfGomp,
+    /// The call of a function of LLVM's OpenMP in which threads wait.
+    Kmp {
+        /// How far above the address to which the call returns the variable lies that
+        /// points to the array of its threads, bytes.
+        threads: i64,
+        /// See [`sbt_common::Kmp::team`].
+        team: u32,
+        /// See [`sbt_common::Kmp::count`].
+        count: u32,
+        /// A parallel region ends there.
+        ends: bool,
+    },
+    /// Another function of LLVM's OpenMP.
+    OfKmp,
+    /// `Barrier::wait` of Rust.
+    Rust,
+}
+
+/// The C library of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CLibrary {
+    /// GNU's, and its version if it says so.
+    Glibc(Option<(u32, u32)>),
+    /// musl.
+    Musl,
+    /// Another, or one that proves nothing.
+    Unknown,
+}
+
+impl Resolver {
+    /// That of the process that it was told of last.
+    pub fn c_library(&self) -> CLibrary {
+        let mut layout = layout::OPAQUE;
+        let mut version = None;
+        let mut numbers: Vec<usize> = self.space.modules().collect();
+        numbers.dedup();
+        for number in numbers {
+            let Module { file, owner, .. } = &self.modules[number];
+            let is_wait = |point: &&Point| point.function == Function::BarrierWait;
+            let wait = file.points.iter().find(is_wait).map(|point| point.layout);
+            if wait.is_none() && *owner != Owner::C {
+                continue;
+            }
+            layout = wait.filter(|it| *it != layout::OPAQUE).unwrap_or(layout);
+            version = version.or_else(|| greeting(&file.image().ok()?));
+        }
+        match layout {
+            layout::GLIBC => CLibrary::Glibc(version),
+            layout::MUSL => CLibrary::Musl,
+            _ if version.is_some() => CLibrary::Glibc(version),
+            _ => CLibrary::Unknown,
+        }
+    }
+
+    /// What is known of code that a thread is in: that of a call by the address before
+    /// the one to which it returns.
+    pub(super) fn called(&mut self, (module, vaddr): Code, is_call: bool) -> Called {
+        let frames = if is_call {
+            self.frames_of_call(module, vaddr)
+        } else {
+            self.frames(module, vaddr)
+        };
+        let file = Arc::clone(&self.modules[module].file);
+        let name = frames.last().and_then(|frame| frame.function.as_deref());
+        let owner = self.modules[module].owner.of_function(name);
+        let is_linked = |name: &str| {
+            WAITING.iter().any(|begin| name.starts_with(begin)) || syscalls::is_wrapper(name)
+        };
+        let is_c = owner == Owner::C
+            || owner == Owner::User && name.is_some_and(|it| is_linked(it) && file.is_static());
+        let is_of_runtime =
+            file.is_runtime() && !is_c || name.is_some_and(|it| file.is_of_runtime(it));
+        let offset = vaddr + u64::from(is_call);
+        let calls = is_call
+            .then(|| self.modules[module].called_by(offset))
+            .flatten();
+        Called {
+            binary: short(&file.shown.to_string_lossy()).to_owned(),
+            offset,
+            is_c,
+            is_system: owner != Owner::User || is_c || is_of_runtime,
+            calls,
+            runtime: self.runtime(module, vaddr, offset),
+            frames,
+        }
+    }
+
+    fn runtime(&mut self, module: usize, vaddr: u64, offset: u64) -> Option<Runtime> {
+        let file = Arc::clone(&self.modules[module].file);
+        let unwind = self.walks.unwind(module, &file)?;
+        let function = unwind.function(vaddr).map(|it| it.start..it.end)?;
+        let place = |offset: u64| self.modules[module].vaddr(offset);
+        let is_inside =
+            |point: &&Point| place(point.entry_offset).is_some_and(|at| function.contains(&at));
+        let waits = file
+            .points
+            .iter()
+            .find(|it| it.function == Function::TeamEnd && is_inside(it));
+        let of = |kind: fn(&Point) -> bool| file.points.iter().filter(move |it| kind(it));
+        let mut kmp = of(|it| matches!(it.function, Function::Kmp(_))).filter_map(|point| {
+            let Function::Kmp(kmp) = point.function else {
+                return None;
+            };
+            let behind = offset.cast_signed() - place(point.entry_offset)?.cast_signed();
+            let threads = i64::from(kmp.way.threads) - behind;
+            Some((kmp, behind, threads))
+        });
+        let is_kmp = kmp.clone().next().is_some();
+        // The call's own probe stands on it. Its callers may be hidden by the one on its return.
+        let found = match waits {
+            Some(waits) => kmp
+                .next()
+                .map(|(it, _, threads)| (it, waits.symbol == KMP_JOIN, threads)),
+            None => kmp
+                .find(|(_, behind, _)| (1..=LONGEST_CALL.cast_signed()).contains(behind))
+                .map(|(it, _, threads)| (it, it.ends, threads)),
+        };
+        if let Some((kmp, ends, threads)) = found {
+            return Some(Runtime::Kmp {
+                threads,
+                team: kmp.way.team,
+                count: kmp.way.count,
+                ends,
+            });
+        }
+        if of(|it| it.layout == layout::RUST).any(|it| is_inside(&it)) {
+            return Some(Runtime::Rust);
+        }
+        if waits.is_some() {
+            return Some(Runtime::Gomp);
+        }
+        let is_user = self.modules[module].owner == Owner::User;
+        if is_user || !file.has_openmp() {
+            return None;
+        }
+        Some(if is_kmp {
+            Runtime::OfKmp
+        } else {
+            Runtime::OfGomp
+        })
+    }
+}
+
+/// The version that a C library's own greeting tells: "… release version 2.36.".
+fn greeting(image: &[u8]) -> Option<(u32, u32)> {
+    const GREETING: &[u8] = b"GNU C Library";
+    const BEFORE: &[u8] = b"release version ";
+    memchr::memmem::find_iter(image, GREETING).find_map(|at| {
+        let line = image.get(at..)?;
+        let line = &line[..line.len().min(160)];
+        let line = line.split(|byte| *byte == b'\n' || *byte == 0).next()?;
+        let behind = memchr::memmem::find(line, BEFORE)? + BEFORE.len();
+        let text = std::str::from_utf8(line.get(behind..)?).ok()?;
+        let mut parts = text.split('.');
+        let mut next = || parts.next()?.parse().ok();
+        Some((next()?, next()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_libraries_tell_their_greeting() {
+        let debian = b"\0GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.\nCopy";
+        assert_eq!(greeting(debian), Some((2, 36)));
+        let new = b"GNU C Library (GNU libc) development release version 2.41.9000.\n";
+        assert_eq!(greeting(new), Some((2, 41)));
+        for other in [
+            &b"GNU C Library"[..],
+            b"GNU C Library release version two.\n",
+            b"release version 2.36.\n",
+            b"",
+        ] {
+            assert_eq!(greeting(other), None);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! What lies where in the memory of each process.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use super::Resolver;
+use crate::clock;
+use crate::{
+    files::{FileId, ProbedFile},
+    process::{self, Mapping},
+    vdso,
+};
+
+/// How many mappings are remembered that are gone.
+const MAX_UNMAPPED: usize = 64;
+
+#[derive(Clone)]
+pub(super) struct Mapped {
+    start: u64,
+    end: u64,
+    offset: u64,
+    id: FileId,
+    module: usize,
+    /// Whether anything was called from there.
+    used: bool,
+}
+
+/// More processes than this are not remembered if they have ended unseen.
+const MAX_ENDED: usize = sbt_common::MAX_FOLLOWED as usize;
+
+/// Of so many programs executed, chains of callers are remembered in the kernel
+/// and in what reads its records.
+const EXECUTIONS_REMEMBERED: u32 = 256;
+
+/// What lies where in the memory of one process.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    pub(super) pid: u32,
+    pub(super) program: Option<PathBuf>,
+    pub(super) code_start: Option<u64>,
+    pub(super) executions: u32,
+    pub(super) mapped: Vec<Mapped>,
+    /// What is mapped no more, nor anything in its place, the latest last.
+    pub(super) unmapped: Vec<Mapped>,
+    /// When its mappings were last looked at, ns; 0 if never.
+    pub(super) looked_ns: u64,
+}
+
+impl Space {
+    /// The files that are mapped, some more than once.
+    pub(super) fn modules(&self) -> impl Iterator<Item = usize> {
+        self.mapped.iter().map(|mapped| mapped.module)
+    }
+}
+
+impl Resolver {
+    /// What is said from here on is of that process; 0 stands for the target.
+    pub fn turn_to(&mut self, process: u32) {
+        let process = if process == 0 { self.target } else { process };
+        if process == self.space.pid {
+            return;
+        }
+        let new = self.others.remove(&process).unwrap_or_else(|| Space {
+            pid: process,
+            // The program that the target was started from is known; whether this
+            // one has executed another since is not.
+            executions: 1,
+            ..Space::default()
+        });
+        let old = std::mem::replace(&mut self.space, new);
+        self.others.insert(old.pid, old);
+    }
+
+    /// A process has started another, whose memory is as its own.
+    pub fn forked(&mut self, process: u32, child: u32) {
+        self.turn_to(process);
+        if self.others.len() >= MAX_ENDED {
+            let target = self.target;
+            self.others
+                .retain(|pid, _| *pid == target || process::folder(*pid).exists());
+        }
+        let space = Space {
+            pid: child,
+            looked_ns: 0,
+            ..self.space.clone()
+        };
+        self.others.insert(child, space);
+    }
+
+    /// Where the program's code begins, for when the mappings are gone.
+    pub fn set_code_start(&mut self, address: Option<u64>) {
+        self.space.code_start = address.or(self.space.code_start);
+    }
+
+    /// The target has executed a program: the first time the one that it was
+    /// started from, later another.
+    pub fn executed(&mut self) {
+        self.space.mapped.clear();
+        self.space.unmapped.clear();
+        self.space.code_start = None;
+        self.space.looked_ns = 0;
+        if self.space.executions > 0 {
+            self.space.program = None;
+        }
+        self.space.executions += 1;
+        self.executions += 1;
+        if self.executions.is_multiple_of(EXECUTIONS_REMEMBERED) {
+            self.walks.renew();
+        }
+    }
+
+    /// A process has ended.
+    pub fn ended(&mut self, process: u32) {
+        if process == self.target {
+            return;
+        }
+        if process == self.space.pid {
+            self.turn_to(self.target);
+        }
+        self.others.remove(&process);
+    }
+
+    /// Looks at the process's mappings again, unless what has happened at a time (ns) was seen by
+    /// a look that began later: to read the mappings of a program with many libraries takes a
+    /// millisecond, and the dynamic linker tells twice of each.
+    pub fn refresh_since(&mut self, time_ns: u64) {
+        if self.space.looked_ns <= time_ns {
+            self.refresh();
+        }
+    }
+
+    /// Looks at the process's mappings again. A process that is gone leaves
+    /// things as they are.
+    pub fn refresh(&mut self) {
+        let now_ns = clock::now_ns();
+        // No two begin at one address.
+        let old = self.space.mapped.iter();
+        let by_start: HashMap<u64, &Mapped> = old.map(|old| (old.start, old)).collect();
+        let mappings = process::mappings_again(self.space.pid, |mapping| {
+            let old = by_start.get(&mapping.start)?;
+            let is_same =
+                (old.end, old.offset, old.id) == (mapping.end, mapping.offset, mapping.id);
+            is_same.then(|| self.modules[old.module].file.shown.clone())
+        });
+        if mappings.is_empty() {
+            return;
+        }
+        self.space.looked_ns = now_ns;
+        let old = std::mem::take(&mut self.space.mapped);
+        let by_start: HashMap<u64, &Mapped> = old.iter().map(|old| (old.start, old)).collect();
+        let mut mapped = Vec::new();
+        for mapping in &mappings {
+            let at_start = by_start.get(&mapping.start);
+            let known =
+                at_start.filter(|old| old.end == mapping.end && old.offset == mapping.offset);
+            let module =
+                match known.filter(|old| self.modules[old.module].file.shown == mapping.path) {
+                    Some(old) => Some(old.module),
+                    None if vdso::is(&mapping.path) => self.kernels_code(mapping),
+                    None => self.module(mapping),
+                };
+            if let Some(module) = module {
+                let used = at_start.is_some_and(|old| old.module == module && old.used);
+                mapped.push(Mapped {
+                    start: mapping.start,
+                    end: mapping.end,
+                    offset: mapping.offset,
+                    id: mapping.id,
+                    module,
+                    used,
+                });
+            }
+        }
+        mapped.sort_by_key(|mapped| mapped.start);
+        let first_from = |start: u64| mapped.partition_point(|new| new.start < start);
+        let is_gone = |old: &&Mapped| {
+            let new = mapped.get(first_from(old.start));
+            new.is_none_or(|new| new.start != old.start || new.module != old.module)
+        };
+        if old.iter().filter(is_gone).any(|old| old.used) {
+            self.walks.renew();
+        }
+        // What was called from there may come to be asked for later.
+        self.space.unmapped.extend(old);
+        let is_free = |old: &Mapped| {
+            let before = first_from(old.end).checked_sub(1);
+            before.is_none_or(|last| mapped[last].end <= old.start)
+        };
+        self.space.unmapped.retain(is_free);
+        let excess = self.space.unmapped.len().saturating_sub(MAX_UNMAPPED);
+        self.space.unmapped.drain(..excess);
+        self.space.mapped = mapped;
+    }
+
+    /// The code that the kernel puts into each process: nothing to put probes on.
+    fn kernels_code(&mut self, mapping: &Mapping) -> Option<usize> {
+        let mut known = self.modules.iter();
+        let known = known.position(|it| vdso::is(&it.file.shown));
+        known.or_else(|| Some(self.add_known(Arc::new(mapping.open(self.space.pid).ok()?))))
+    }
+
+    pub(super) fn find(&mut self, address: u64) -> Option<(usize, u64)> {
+        let holds = |mapped: &&mut Mapped| (mapped.start..mapped.end).contains(&address);
+        let mapped = self.space.mapped.iter_mut().find(holds);
+        let mapped = mapped.or_else(|| self.space.unmapped.iter_mut().rev().find(holds))?;
+        mapped.used = true;
+        let offset = address - mapped.start + mapped.offset;
+        Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
+    }
+
+    /// For a process that has ended unseen: the program's own code lies where
+    /// the kernel said it began.
+    pub(super) fn find_in_program(&mut self, address: u64) -> Option<(usize, u64)> {
+        let start = self.space.code_start?;
+        let Some(program) = self.space.program.clone() else {
+            return self.find_in_any_program(start, address);
+        };
+        let file = ProbedFile::open(&program, &program).ok()?;
+        let module = self.add(file);
+        Some((module, self.vaddr_in_program(module, start, address)?))
+    }
+
+    /// For a child of which it is not known what it executed: where there is a call in one
+    /// of the programs that others have. Of two that may be meant none is taken: a wrong
+    /// name is worse than none.
+    fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
+        let mut found = (0..self.modules.len()).filter_map(|module| {
+            if !self.modules[module].is_program_at(start) {
+                return None;
+            }
+            let vaddr = self.vaddr_in_program(module, start, address)?;
+            let is_call = self.modules[module].is_after_call(vaddr.checked_add(1)?);
+            is_call.then_some((module, vaddr))
+        });
+        let first = found.next()?;
+        // Copies of one program say the same.
+        let is_copy = |other: usize| self.modules[first.0].is_copy(&self.modules[other]);
+        found
+            .all(|(other, vaddr)| vaddr == first.1 && is_copy(other))
+            .then_some(first)
+    }
+
+    /// A program's own address, when its code begins at `start`.
+    fn vaddr_in_program(&self, module: usize, start: u64, address: u64) -> Option<u64> {
+        let mut segments = self.modules[module].segments.iter();
+        let first = segments.find(|segment| segment.executable)?;
+        let vaddr = address.checked_sub(start)?.checked_add(first.vaddr)?;
+        (vaddr - first.vaddr < first.memsz).then_some(vaddr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command};
+
+    use super::*;
+    use crate::{elf, wanted::Wanted};
+
+    /// The resolver of a process that has ended unseen, and where a call may have come from.
+    fn resolver(programs: &[&Path], start: u64) -> (Resolver, u64) {
+        let mut resolver = Resolver::new(0, None, Arc::new(Wanted::default()));
+        for program in programs {
+            let file = ProbedFile::open(program, program).unwrap();
+            resolver.add(file);
+        }
+        resolver.set_code_start(Some(start));
+        let image = std::fs::read(programs[0]).unwrap();
+        let segments = elf::load_segments(&image).unwrap();
+        let code = segments.iter().find(|segment| segment.executable).unwrap();
+        let mut calls = (code.vaddr..code.vaddr + code.memsz)
+            .filter(|vaddr| elf::is_after_call(&image, &segments, *vaddr));
+        let middle = calls.nth(500).unwrap();
+        (resolver, start + middle - 1 - code.vaddr)
+    }
+
+    #[test]
+    fn of_two_programs_that_may_be_meant_none_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let build = |name: &str, options: &[&str]| {
+            let path = folder.path().join(name);
+            let source = folder.path().join(format!("{name}.c"));
+            let calls = "__asm__(\".globl f\\nf: ret\\n.rept 1000\\ncall f\\n.endr\");";
+            std::fs::write(
+                &source,
+                format!("{calls} int main(void) {{ return VALUE; }}"),
+            )
+            .unwrap();
+            let mut gcc = Command::new("gcc");
+            gcc.args(options).arg("-o").arg(&path).arg(&source);
+            assert!(gcc.status().unwrap().success());
+            path
+        };
+        let one = build("one", &["-DVALUE=1"]);
+        let copy = folder.path().join("copy");
+        std::fs::copy(&one, &copy).unwrap();
+        let other = build("other", &["-DVALUE=2"]);
+        let fixed = build("fixed", &["-DVALUE=3", "-no-pie"]);
+        let moved = 0x5555_5555_6000;
+        let found = |programs: &[&Path], start| {
+            let (mut resolver, address) = resolver(programs, start);
+            resolver.find_in_program(address).map(|found| found.0)
+        };
+        assert_eq!(found(&[&one], moved), Some(0));
+        assert_eq!(found(&[&one, &copy], moved), Some(0));
+        assert_eq!(found(&[&one, &other], moved), None);
+        assert_eq!(found(&[&one, &copy, &other], moved), None);
+        // One that cannot be moved is not there.
+        assert_eq!(found(&[&one, &fixed], moved), Some(0));
+        assert_eq!(found(&[&fixed], moved), None);
+        assert_eq!(found(&[&fixed], 0x40_1000), Some(0));
+    }
+
+    #[test]
+    fn mappings_are_read_again_only_for_what_came_after_the_last_look() {
+        let mut resolver = Resolver::new(std::process::id(), None, Arc::default());
+        let before_ns = clock::now_ns();
+        resolver.refresh_since(before_ns);
+        let looked_ns = resolver.space.looked_ns;
+        assert!(looked_ns >= before_ns);
+        assert!(!resolver.space.mapped.is_empty());
+        resolver.refresh_since(before_ns.saturating_sub(1));
+        assert_eq!(resolver.space.looked_ns, looked_ns);
+        resolver.refresh_since(clock::now_ns());
+        assert!(resolver.space.looked_ns > looked_ns);
+        // A program that is executed, or a child, has mappings of its own.
+        resolver.executed();
+        assert_eq!(resolver.space.looked_ns, 0);
+        resolver.refresh();
+        resolver.forked(std::process::id(), 1);
+        resolver.turn_to(1);
+        assert_eq!(resolver.space.looked_ns, 0);
+    }
+}

@@ -1,0 +1,270 @@
+//! Where threads are → the loops of the program's own in which they wait.
+
+use memchr::memchr2_iter;
+use sbt_common::Cookie;
+
+use super::{Resolver, module::function_at, system::WAITING};
+use crate::{
+    debuginfo::Symbol,
+    elf::{Function, code_at},
+    spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
+    walks::Owner,
+};
+use sbt_engine::place::{Frame, NoFunction, SpinPlace, printable, short};
+
+/// So much of a function is read, bytes.
+const MAX_FUNCTION: u64 = 1 << 20;
+
+/// Which waiting of a program: by file and function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WaitId {
+    module: usize,
+    function: u64,
+}
+
+impl Resolver {
+    /// Whether an address is just behind a call in a file of the program's own.
+    pub fn is_return(&mut self, address: u64) -> bool {
+        let found = self.find(address.wrapping_sub(1));
+        found.is_some_and(|(module, vaddr)| {
+            self.modules[module].owner == Owner::User
+                && self.modules[module].is_after_call(vaddr.wrapping_add(1))
+        })
+    }
+
+    /// Whether an address is in code of the program's own.
+    pub fn is_own(&mut self, address: u64) -> bool {
+        let found = self.find(address);
+        found.is_some_and(|(module, _)| self.modules[module].owner == Owner::User)
+    }
+
+    /// Whether the call in front of a return address has called the function that the
+    /// instruction at an address belongs to.
+    pub fn has_called(&mut self, returns_to: u64, address: u64) -> bool {
+        let Some((module, vaddr)) = self.find(address) else {
+            return false;
+        };
+        let call = self.find(returns_to.wrapping_sub(Cookie::CALL.into()));
+        let Some((_, call)) = call.filter(|(caller, _)| *caller == module) else {
+            return false;
+        };
+        let file = std::sync::Arc::clone(&self.modules[module].file);
+        let Some(function) = self
+            .walks
+            .unwind(module, &file)
+            .and_then(|unwind| Some(unwind.function(vaddr)?.start))
+        else {
+            return false;
+        };
+        let segments = &self.modules[module].segments;
+        let code = code_at(
+            self.modules[module].image(),
+            segments,
+            call,
+            Cookie::CALL.into(),
+        );
+        let code = code.and_then(|code| <[u8; 5]>::try_from(code.bytes).ok());
+        let Some([0xe8, to @ ..]) = code else {
+            return false;
+        };
+        let next = call.wrapping_add(Cookie::CALL.into());
+        next.wrapping_add_signed(i32::from_le_bytes(to).into()) == function
+    }
+
+    /// Whether an address is in a function that is watched as a barrier already.
+    pub fn is_watched(&mut self, address: u64) -> bool {
+        let Some((module, vaddr)) = self.find(address) else {
+            return false;
+        };
+        let file = std::sync::Arc::clone(&self.modules[module].file);
+        let mut barriers = file
+            .points
+            .iter()
+            .filter(|point| matches!(point.function, Function::Call { .. }))
+            .peekable();
+        if barriers.peek().is_none() {
+            return false;
+        }
+        let Some(unwind) = self.walks.unwind(module, &file) else {
+            return false;
+        };
+        let start = |vaddr: u64| Some(unwind.function(vaddr)?.start);
+        let mine = start(vaddr);
+        let segments = &self.modules[module].segments;
+        mine.is_some()
+            && barriers.any(|point| {
+                let mut segments = segments.iter();
+                let vaddr = segments.find_map(|segment| segment.address(point.entry_offset));
+                vaddr.and_then(start) == mine
+            })
+    }
+
+    /// The waiting that the instruction at an address belongs to.
+    pub fn waits_at(&mut self, address: u64) -> Option<(WaitId, SpinPlace)> {
+        let (module, vaddr) = self.find(address)?;
+        let file = std::sync::Arc::clone(&self.modules[module].file);
+        if self.modules[module].owner != Owner::User || file.is_runtime() {
+            return None;
+        }
+        let unwind = self.walks.unwind(module, &file);
+        let image = self.modules[module].image();
+        let imports = self.modules[module].imports();
+        let segments = &self.modules[module].segments;
+        let debug = self.debug(module);
+        let function = |address: u64| function_at(debug, unwind.as_deref(), address);
+        let symbol = function(vaddr)?;
+        let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
+        if file.is_of_runtime(&symbol.name) || file.is_static() && is_waiting(&symbol.name) {
+            return None;
+        }
+        let callee = |target: Target| {
+            let imported = match target {
+                Target::At(to) => imports.at(image, segments, to),
+                Target::Through(word) => imports.through(image, word),
+                Target::Unknown => None,
+            };
+            let Target::At(to) = target else {
+                let gives_way = imported.is_some_and(|name| gives_way(&name));
+                return if gives_way {
+                    Callee::GivesWay
+                } else {
+                    Callee::Unknown
+                };
+            };
+            match (imported, function(to)) {
+                (Some(name), _) if gives_way(&name) => Callee::GivesWay,
+                (None, Some(symbol)) if gives_way(&symbol.name) => Callee::GivesWay,
+                (None, Some(symbol)) if symbol.start == to => {
+                    code_at(image, segments, to, symbol.size).map_or(Callee::Unknown, |code| {
+                        Callee::Code(to, code.bytes.to_vec())
+                    })
+                }
+                _ => Callee::Unknown,
+            }
+        };
+        let code = code_at(image, segments, symbol.start, symbol.size.min(MAX_FUNCTION))?;
+        let waiting = recognise(code.bytes, symbol.start, vaddr, &callee)?;
+        if waiting.purpose == Purpose::Lock {
+            return None;
+        }
+        let id = WaitId {
+            module,
+            function: symbol.start,
+        };
+        let place = self.spin_place(module, &symbol, &waiting, image)?;
+        Some((id, place))
+    }
+
+    /// `None` if a library of the language waits there.
+    fn spin_place(
+        &self,
+        module: usize,
+        symbol: &Symbol,
+        waiting: &Waiting,
+        image: &[u8],
+    ) -> Option<SpinPlace> {
+        let frames = self.frames(module, waiting.start);
+        let own = frames.iter().position(|frame| !frame.is_of_library());
+        let names = |frame: &Frame| frame.function.clone();
+        let (inner, own) = match own {
+            Some(own) => (&frames[..own], Some(&frames[own])),
+            None if frames.is_empty() => (&frames[..], None),
+            None => return None,
+        };
+        // A read of an atomic variable comes from a library too.
+        let mut inner = inner.iter().filter_map(names);
+        if inner.any(|name| name.contains("wait")) {
+            return None;
+        }
+        let shown = self.modules[module].file.shown.to_string_lossy();
+        let outer = frames.last().and_then(names);
+        let barrier = if symbol.name.is_empty() {
+            Err(NoFunction::NoSymbol)
+        } else if own.is_some_and(|frame| frame.inlined)
+            || waiting.works_between
+            || waiting.is_nested && !self.is_called(module, symbol, image)
+        {
+            Err(NoFunction::PartOf(
+                outer.unwrap_or_else(|| symbol.name.clone()),
+            ))
+        } else {
+            self.written(module, symbol, outer.as_deref(), waiting)
+        };
+        Some(SpinPlace {
+            function: own.and_then(names).map(|name| printable(&name)),
+            file: own.and_then(|frame| frame.file.clone()),
+            line: own.and_then(|frame| frame.line),
+            binary: printable(short(&shown)),
+            offset: waiting.start,
+            is_barrier: waiting.purpose == Purpose::Barrier,
+            is_nested: waiting.is_nested,
+            barrier,
+        })
+    }
+
+    /// How a user would name the function to be its barrier.
+    fn written(
+        &self,
+        module: usize,
+        symbol: &Symbol,
+        name: Option<&str>,
+        waiting: &Waiting,
+    ) -> Result<String, NoFunction> {
+        let debug = self.debug(module).ok_or(NoFunction::NoSymbol)?;
+        let means_it = |name: &&str| {
+            // Of several of that name `--barrier` would take all.
+            let found = debug.functions(name).unwrap_or_default();
+            found.len() == 1 && found[0].start == symbol.start
+        };
+        let names = [name, Some(symbol.name.as_str())];
+        let name = names.into_iter().flatten().find(means_it);
+        let name = printable(name.ok_or(NoFunction::NoSymbol)?);
+        let file = &self.modules[module];
+        let name = if file.is_program {
+            name
+        } else {
+            let file = file.file.shown.to_string_lossy();
+            format!("{}!{name}", printable(short(&file)))
+        };
+        // The barrier is no argument then, whatever else is one.
+        if waiting.is_fixed {
+            return Ok(format!("{name}:0"));
+        }
+        // Where nothing says whether it gets a barrier, a pointer is taken for one.
+        let is_told = debug.first_is_pointer(symbol.start).is_some();
+        if is_told || waiting.has_pointer {
+            Ok(name)
+        } else {
+            Ok(format!("{name}:0"))
+        }
+    }
+
+    /// Whether a call or a jump in the file leads to a function from outside of it, or
+    /// other files may call it.
+    fn is_called(&self, module: usize, symbol: &Symbol, image: &[u8]) -> bool {
+        let module = &self.modules[module];
+        if !module.is_program {
+            return true;
+        }
+        let own = symbol.start..symbol.start.saturating_add(symbol.size);
+        let segments = module.segments.iter().filter(|segment| segment.executable);
+        for segment in segments {
+            let Some(code) = code_at(image, &module.segments, segment.vaddr, segment.filesz) else {
+                continue;
+            };
+            let leads_there = |at: usize| {
+                let offset = code.bytes.get(at + 1..at + 5)?;
+                let offset = i32::from_le_bytes(offset.try_into().ok()?);
+                let next = segment.vaddr.wrapping_add(at as u64 + 5);
+                let is_it = next.wrapping_add_signed(offset.into()) == symbol.start;
+                (is_it && !own.contains(&next.wrapping_sub(5))).then_some(())
+            };
+            // `call` and `jmp`.
+            let mut places = memchr2_iter(0xe8, 0xe9, code.bytes);
+            if places.any(|at| leads_there(at).is_some()) {
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,373 @@
+//! A copy of a thread's stack → the functions that have called each other.
+
+use std::{collections::HashMap, sync::Arc};
+
+use sbt_common::{Rule, cfa, rbp};
+
+use super::{Resolver, called::Called};
+use crate::{clock, sample::Sample, walks::Owner};
+use sbt_engine::place::{NamedFunction, printable, short};
+
+/// Calls that are followed, at most.
+const MAX_DEPTH: usize = 256;
+
+/// Addresses whose rules and functions are remembered, at most.
+const MAX_KNOWN: usize = 1 << 17;
+
+/// A process's mappings are looked at again for an unknown address at most so often, ns.
+const REFRESH_NS: u64 = 100_000_000;
+
+/// How to get on from an address.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Rule(Rule),
+    /// A thread begins there.
+    Outermost,
+    /// A signal's handler returns there, to what it has interrupted.
+    Signal,
+    Unknown,
+}
+
+/// What a signal's handler returns to finds the registers of what was interrupted so far
+/// above rsp: `uc_mcontext` of `ucontext_t`, bytes.
+const INTERRUPTED: u64 = 40;
+/// There, words: rbp, rsp and the instruction pointer.
+const INTERRUPTED_BP: u64 = 10;
+const INTERRUPTED_SP: u64 = 15;
+const INTERRUPTED_AT: u64 = 16;
+
+/// Where a thread stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Its process; 0 stands for the target.
+    pub process: u32,
+    /// The instruction that it is at.
+    pub at: u64,
+    /// Its register rsp.
+    pub sp: u64,
+    /// Its register rbp, if known.
+    pub bp: Option<u64>,
+}
+
+/// How far its callers could be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// To the beginning of the thread.
+    Whole,
+    /// To one that can be left only by who knows rbp.
+    WantsBp,
+    /// To one that returns to an address at which there is no code of a file.
+    Nowhere(u64),
+    /// To one that cannot be left.
+    Broken,
+}
+
+/// A file's number and an address there.
+pub(super) type Code = (usize, u64);
+
+/// The code of a call, and whether it is known by where it returns to.
+type Place = (Code, bool);
+
+/// A call that a thread is in.
+#[derive(Clone, Debug)]
+pub struct CallAt {
+    /// Where the thread is or will return to.
+    pub address: u64,
+    /// What is known of the code there.
+    pub called: Arc<Called>,
+    /// A signal's handler is among the calls further in.
+    pub after_signal: bool,
+}
+
+/// The same by its code only.
+struct Spot {
+    address: u64,
+    place: Place,
+    after_signal: bool,
+}
+
+/// The way to the callers, and what is remembered of it.
+#[derive(Default)]
+pub struct Stacks {
+    steps: HashMap<(Code, bool), Step>,
+    /// Functions inlined into each other, the innermost first, and whether they are the
+    /// C library's, which begins programs and threads.
+    names: HashMap<Code, Arc<(Vec<NamedFunction>, bool)>>,
+    called: HashMap<Place, Arc<Called>>,
+    /// By process: when its mappings were last looked at.
+    refreshed: HashMap<u32, u64>,
+}
+
+impl Stacks {
+    /// The functions of a sample, the innermost first; whether they are known to the
+    /// beginning of the thread.
+    pub fn functions(
+        &mut self,
+        sample: &Sample,
+        resolver: &mut Resolver,
+    ) -> (Vec<NamedFunction>, bool) {
+        resolver.turn_to(sample.process);
+        let word = |address: u64| {
+            let at = usize::try_from(address.checked_sub(sample.sp)?).ok()?;
+            let bytes = sample.stack.get(at..at.checked_add(8)?)?;
+            Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let standing = Standing {
+            process: sample.process,
+            at: sample.at,
+            sp: sample.sp,
+            bp: Some(sample.bp),
+        };
+        let (places, ends) = self.follow(standing, &word, resolver);
+        let is_whole = ends == Ends::Whole;
+        if self.names.len() > MAX_KNOWN {
+            self.names.clear();
+        }
+        let mut all: Vec<_> = places
+            .into_iter()
+            .map(|spot| {
+                let code = spot.place.0;
+                let new = || Arc::new(resolver.functions_of(code));
+                Arc::clone(self.names.entry(code).or_insert_with(new))
+            })
+            .collect();
+        let is_c = |names: &Arc<(Vec<NamedFunction>, bool)>| names.1;
+        let is_start = |names: &Arc<(Vec<NamedFunction>, bool)>| {
+            let outer = names.0.last();
+            outer.is_some_and(|it| it.function.starts_with(START))
+        };
+        drop_start(&mut all, is_whole, is_c, is_start);
+        let named = all.iter().flat_map(|names| names.0.iter().cloned());
+        (named.collect(), is_whole)
+    }
+
+    /// The calls that a thread is in, the innermost first; how far they are known.
+    /// `word`: what the memory at an address holds.
+    pub fn calls(
+        &mut self,
+        standing: Standing,
+        word: &dyn Fn(u64) -> Option<u64>,
+        resolver: &mut Resolver,
+    ) -> (Vec<CallAt>, Ends) {
+        resolver.turn_to(standing.process);
+        let (places, ends) = self.follow(standing, word, resolver);
+        if self.called.len() > MAX_KNOWN {
+            self.called.clear();
+        }
+        let mut all: Vec<_> = places
+            .into_iter()
+            .map(|spot| {
+                let place = spot.place;
+                let new = || Arc::new(resolver.called(place.0, place.1));
+                let called = self.called.entry(place).or_insert_with(new);
+                CallAt {
+                    address: spot.address,
+                    called: Arc::clone(called),
+                    after_signal: spot.after_signal,
+                }
+            })
+            .collect();
+        let is_c = |it: &CallAt| it.called.is_c;
+        let is_start = |it: &CallAt| {
+            let outer = it
+                .called
+                .frames
+                .last()
+                .and_then(|it| it.function.as_deref());
+            outer.is_some_and(|it| it.starts_with(START))
+        };
+        drop_start(&mut all, ends == Ends::Whole, is_c, is_start);
+        (all, ends)
+    }
+
+    /// The code of each, the innermost first, and how it ends.
+    fn follow(
+        &mut self,
+        standing: Standing,
+        word: &dyn Fn(u64) -> Option<u64>,
+        resolver: &mut Resolver,
+    ) -> (Vec<Spot>, Ends) {
+        let mut codes = Vec::new();
+        let Standing {
+            process,
+            mut at,
+            mut sp,
+            mut bp,
+        } = standing;
+        // A return address is that of the next instruction, which may belong to
+        // another function: the call is before it.
+        let mut is_call = false;
+        let mut after_signal = false;
+        for _ in 0..MAX_DEPTH {
+            let Some(code) = self.find(at.wrapping_sub(is_call.into()), process, resolver) else {
+                return (codes, Ends::Nowhere(at));
+            };
+            let step = self.step(code, is_call, resolver);
+            if is_call && step.is_none() {
+                // Not behind a call: found by mistake.
+                return (codes, Ends::Broken);
+            }
+            if let Some(Step::Signal) = step {
+                let kept = |index: u64| word(sp.checked_add(INTERRUPTED + 8 * index)?);
+                let (Some(next), Some(above)) = (kept(INTERRUPTED_AT), kept(INTERRUPTED_SP)) else {
+                    return (codes, Ends::Broken);
+                };
+                (at, sp, bp) = (next, above, kept(INTERRUPTED_BP));
+                is_call = false;
+                after_signal = true;
+                continue;
+            }
+            codes.push(Spot {
+                address: at,
+                place: (code, is_call),
+                after_signal,
+            });
+            let rule = match step {
+                Some(Step::Rule(rule)) => rule,
+                Some(Step::Outermost) => return (codes, Ends::Whole),
+                _ => return (codes, Ends::Broken),
+            };
+            let by_bp = rule.cfa != cfa::RSP || rule.rbp == rbp::AT_RBP;
+            if by_bp && bp.is_none() {
+                return (codes, Ends::WantsBp);
+            }
+            let Some((next, above, rbp)) = go_on(rule, sp, bp, word) else {
+                return (codes, Ends::Broken);
+            };
+            if next == 0 {
+                return (codes, Ends::Whole);
+            }
+            if above <= sp {
+                return (codes, Ends::Broken);
+            }
+            (at, sp, bp) = (next, above, rbp);
+            is_call = true;
+        }
+        (codes, Ends::Broken)
+    }
+
+    fn find(&mut self, address: u64, process: u32, resolver: &mut Resolver) -> Option<Code> {
+        if let Some(found) = resolver.find(address) {
+            return Some(found);
+        }
+        let now_ns = clock::now_ns();
+        let last_ns = self.refreshed.get(&process).copied().unwrap_or(0);
+        if now_ns.saturating_sub(last_ns) >= REFRESH_NS {
+            if self.refreshed.len() > MAX_KNOWN {
+                self.refreshed.clear();
+            }
+            self.refreshed.insert(process, now_ns);
+            resolver.refresh();
+        }
+        resolver.find(address)
+    }
+
+    /// `None` if it is said to be a call and is none.
+    fn step(&mut self, code: Code, is_call: bool, resolver: &mut Resolver) -> Option<Step> {
+        if let Some(known) = self.steps.get(&(code, is_call)) {
+            return Some(*known);
+        }
+        let (module, vaddr) = code;
+        let file = Arc::clone(&resolver.modules[module].file);
+        let unwind = resolver.walks.unwind(module, &file);
+        let is_signal = unwind.as_ref().is_some_and(|it| it.is_signal(vaddr));
+        if is_call && !is_signal && !resolver.modules[module].is_after_call(vaddr + 1) {
+            return None;
+        }
+        let step = unwind.map_or(Step::Unknown, |unwind| {
+            let rule = if is_call {
+                unwind.rule(vaddr + 1)
+            } else {
+                unwind.rule_at(vaddr)
+            };
+            match rule {
+                _ if is_signal => Step::Signal,
+                Some(rule) => Step::Rule(rule),
+                None if unwind.is_outermost(vaddr) => Step::Outermost,
+                None => Step::Unknown,
+            }
+        });
+        if self.steps.len() > MAX_KNOWN {
+            self.steps.clear();
+        }
+        self.steps.insert((code, is_call), step);
+        Some(step)
+    }
+}
+
+/// How the C library's function is called that calls a program's `main`.
+const START: &str = "__libc_start_main";
+
+/// Drops the outermost calls that tell nobody anything: that the C library has called
+/// the program, and what has called the C library at the very beginning, which a
+/// stripped program has no name for.
+fn drop_start<T>(
+    all: &mut Vec<T>,
+    is_whole: bool,
+    is_c: impl Fn(&T) -> bool,
+    is_start: impl Fn(&T) -> bool,
+) {
+    if is_whole && all.len() > 2 && is_start(&all[all.len() - 2]) {
+        all.pop();
+    }
+    while is_whole && all.len() > 1 && all.last().is_some_and(&is_c) {
+        all.pop();
+    }
+}
+
+/// The return address of a function, and rsp and rbp of its caller.
+fn go_on(
+    rule: Rule,
+    sp: u64,
+    bp: Option<u64>,
+    word: &dyn Fn(u64) -> Option<u64>,
+) -> Option<(u64, u64, Option<u64>)> {
+    let offset = i64::from(rule.cfa_offset);
+    let above = match rule.cfa {
+        cfa::RSP => sp.checked_add_signed(offset)?,
+        cfa::RBP => bp?.checked_add_signed(offset)?,
+        cfa::AT_RBP => word(bp?.checked_add_signed(offset)?)?,
+        _ => return None,
+    };
+    let offset = i64::from(rule.rbp_offset);
+    let rbp = match rule.rbp {
+        rbp::SAME => bp,
+        rbp::AT_CFA => Some(word(above.checked_add_signed(offset)?)?),
+        rbp::AT_RBP => Some(word(bp?.checked_add_signed(offset)?)?),
+        _ => return None,
+    };
+    Some((word(above.checked_sub(8)?)?, above, rbp))
+}
+
+impl Resolver {
+    /// The functions at an address of a file, the innermost first, with those into which
+    /// it was inlined; whether they are the C library's.
+    fn functions_of(&mut self, (module, vaddr): Code) -> (Vec<NamedFunction>, bool) {
+        let frames = self.frames(module, vaddr);
+        let shown = self.modules[module].file.shown.to_string_lossy();
+        let binary = printable(short(&shown));
+        let outer = frames.last().and_then(|frame| frame.function.as_deref());
+        let is_c = self.modules[module].owner.of_function(outer) == Owner::C;
+        let mut names: Vec<NamedFunction> = frames
+            .iter()
+            .filter_map(|frame| {
+                Some(NamedFunction {
+                    function: printable(frame.function.as_deref()?),
+                    file: frame.file.as_deref().map(printable),
+                    binary: binary.clone(),
+                })
+            })
+            .collect();
+        if names.is_empty() {
+            let file = Arc::clone(&self.modules[module].file);
+            let unwind = self.walks.unwind(module, &file);
+            let start = unwind.and_then(|unwind| Some(unwind.function(vaddr)?.start));
+            names.push(NamedFunction {
+                function: format!("{binary}+{:#x}", start.unwrap_or(vaddr)),
+                file: None,
+                binary,
+            });
+        }
+        (names, is_c)
+    }
+}

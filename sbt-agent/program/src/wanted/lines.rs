@@ -1,0 +1,198 @@
+//! Lines: where a debugger would stop for them.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::find::MAX_FUNCTION;
+use super::{Binary, Offer};
+use crate::debuginfo::{Spot, Symbol};
+use crate::elf::{Function, Point};
+use crate::prologue::{Body, Refusal};
+
+/// A line that has been inlined into more places than this is not probed in
+/// each of them.
+const MAX_PLACES: usize = 256;
+
+/// How much code is decoded for a line, bytes.
+const MAX_DECODED: usize = 1 << 26;
+
+/// Some code of the line, and the function that it can be decoded in.
+struct Place<'a> {
+    spot: &'a Spot,
+    function: Symbol,
+}
+
+impl<'a> Place<'a> {
+    /// The functions that it is in, at most so many, outermost first.
+    fn scope(&self, depth: usize) -> Scope<'a> {
+        match &self.spot.scope[..] {
+            [] => Scope::Symbol(self.function.start),
+            chain => Scope::Chain(&chain[..depth.min(chain.len())]),
+        }
+    }
+
+    fn is_cold(&self) -> bool {
+        self.function.name.contains(".cold")
+    }
+
+    fn is_all_of_function(&self) -> bool {
+        !self.function.name.is_empty() && !self.is_cold()
+    }
+
+    /// The lower the better.
+    fn rank(&self) -> (bool, u64) {
+        (self.is_cold(), self.spot.start)
+    }
+}
+
+fn keep_first<'a>(first: &mut BTreeMap<Scope<'a>, Place<'a>>, scope: Scope<'a>, place: Place<'a>) {
+    match first.entry(scope) {
+        Entry::Occupied(mut old) if place.rank() < old.get().rank() => {
+            old.insert(place);
+        }
+        Entry::Occupied(_) => {}
+        Entry::Vacant(new) => {
+            new.insert(place);
+        }
+    }
+}
+
+/// What tells functions apart in which a line is: what DWARF knows of inlining,
+/// or the address of the function's first byte.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Scope<'a> {
+    Chain(&'a [(usize, usize)]),
+    Symbol(u64),
+}
+
+impl Binary<'_> {
+    /// The places of a line, one for each function that it is in.
+    pub(super) fn line(&self, file: &str, line: u32, number: u8) -> Offer {
+        let too_many = || {
+            Offer::Refused(format!(
+                "its code is in more than {MAX_PLACES} places of {}",
+                self.name()
+            ))
+        };
+        let Ok(found) = self.debug.line(file, line) else {
+            return too_many();
+        };
+        if found.spots.is_empty() {
+            return Offer::Nothing;
+        }
+        let places = self.first_of_each_function(&found.spots);
+        if places.len() > MAX_PLACES {
+            return too_many();
+        }
+        match self.line_points(&places, number) {
+            (points, Some(nop)) if points.is_empty() => Offer::Refused(nop),
+            (points, None) if points.is_empty() => Offer::Refused(format!(
+                "the kernel cannot probe the instructions of it in {}, or the debug information \
+                 does not fit them",
+                self.name()
+            )),
+            (points, _) => Offer::Points(points),
+        }
+    }
+
+    /// Of each function the lowest, but rather not in the part of it that is
+    /// seldom executed.
+    fn first_of_each_function<'a>(&self, spots: &'a [Spot]) -> Vec<Place<'a>> {
+        let (hidden, clear): (Vec<_>, Vec<_>) = spots
+            .iter()
+            .filter_map(|spot| self.place(spot, self.debug.spanning(spot.start)))
+            .partition(|place| place.spot.is_hidden);
+        let mut first: BTreeMap<Scope<'a>, Place<'a>> = BTreeMap::new();
+        let mut functions = BTreeSet::new();
+        for place in clear {
+            functions.insert(place.scope(1));
+            keep_first(&mut first, place.scope(usize::MAX), place);
+        }
+        // Such a place may be inside of what a later line has inlined: it
+        // counts for the function around it all, and only if there is no more.
+        for place in hidden {
+            let scope = place.scope(1);
+            if !functions.contains(&scope) {
+                keep_first(&mut first, scope, place);
+            }
+        }
+        first.into_values().collect()
+    }
+
+    /// `None` if there is no telling where instructions begin around it.
+    fn place<'a>(&self, spot: &'a Spot, symbol: Option<Symbol>) -> Option<Place<'a>> {
+        let described = || {
+            let (start, end) = spot.function?;
+            Some(Symbol {
+                name: String::new(),
+                start,
+                size: end.checked_sub(start)?,
+            })
+        };
+        self.code(spot.start, 1)?;
+        let function = symbol.or_else(described)?;
+        Some(Place { spot, function })
+    }
+
+    /// The points of a line, and why there is none in a place that begins with a nop on which
+    /// no probe may stand.
+    fn line_points(&self, places: &[Place<'_>], number: u8) -> (Vec<Point>, Option<String>) {
+        let names: HashSet<&str> = places
+            .iter()
+            .map(|place| &place.function.name[..])
+            .collect();
+        let cold: Vec<_> = self
+            .debug
+            .cold_parts(&names)
+            .iter()
+            .filter_map(|part| Some((part.start, self.code(part.start, part.size)?.bytes)))
+            .collect();
+        let mut left = MAX_DECODED;
+        let mut bodies: HashMap<u64, Option<Body<'_>>> = HashMap::new();
+        let (mut points, mut refused) = (Vec::new(), None);
+        for place in places {
+            let Place { spot, function } = place;
+            let body = bodies.entry(function.start).or_insert_with(|| {
+                let code = self.code(function.start, function.size.min(MAX_FUNCTION))?;
+                let elsewhere: Vec<_> = cold
+                    .iter()
+                    .map(|(start, code)| (start.wrapping_sub(function.start), *code))
+                    .collect();
+                let decoded = elsewhere.iter().map(|(_, code)| code.len());
+                left = left.checked_sub(decoded.sum::<usize>() + code.bytes.len())?;
+                Some(Body::new(code.bytes, &elsewhere))
+            });
+            // Into a part of a function that lies apart there are ways from the
+            // other parts.
+            let until = if place.is_all_of_function() {
+                spot.end
+            } else {
+                spot.start
+            };
+            let distance = |address: u64| address.saturating_sub(function.start);
+            let place = body
+                .as_ref()
+                .and_then(|body| body.choose(distance(spot.start), distance(until)));
+            if let (None, Some(body)) = (place, body)
+                && let (nop @ Refusal::Nop, next) = body.refusal(distance(spot.start))
+            {
+                let instead = next.map_or_else(String::new, |next| {
+                    let address = function.start.saturating_add(next.into());
+                    format!("; the next instruction is {}!{address:#x}", self.name())
+                });
+                refused = Some(format!("{nop}{instead}"));
+            }
+            let start = self.code(function.start, 1).map(|code| code.offset);
+            if let (Some(place), Some(start)) = (place, start) {
+                let at = start.saturating_add(place.offset.into());
+                points.push(Self::inside(
+                    Function::Mark(number),
+                    &function.name,
+                    at,
+                    place.emulated,
+                ));
+            }
+        }
+        (points, refused)
+    }
+}
