@@ -12,11 +12,11 @@ use crate::{
     output::{self, Color},
     record,
     settings::Gate,
-    usage::Usage,
-    views::{
+    show::{
         check::{annotate, junit, text},
         table::Style,
     },
+    usage::Usage,
 };
 use sbt_engine::{
     gate::{Asked, CheckReport, judge},

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{
     ci,
-    views::{table::Style, text},
+    show::{table::Style, text},
 };
 use sbt_engine::{place::printable, report::Report};
 use sbt_program::access::{Named, typed};

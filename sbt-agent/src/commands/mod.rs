@@ -10,15 +10,15 @@ use crate::{
     check::To,
     ci,
     cli::Command,
-    demo, doctor,
+    demo, doctor, inspect,
     kernel::{counting, privilege},
-    look, manual,
+    manual,
     output::{
         self, Destination, Exports,
         guard::{self, PROGRAM, READ},
     },
     record, replay,
-    views::text,
+    show::text,
 };
 use sbt_engine::{compare, hang, place::printable, report::Report};
 use sbt_program::{
@@ -174,11 +174,11 @@ fn look_at(pid: u32, children: bool, to: &Destination) -> anyhow::Result<u8> {
     }
     let pid = process::find(pid)?.pid;
     let all = if children {
-        look::family(pid)
+        inspect::family(pid)
     } else {
         vec![pid]
     };
-    let scene = look::at(&all, &look::Looks::default())?;
+    let scene = inspect::at(&all, &inspect::Looks::default())?;
     let report = hang::report(&scene, pid);
     output::deliver_asked(&report, to, text::look)?;
     Ok(0)

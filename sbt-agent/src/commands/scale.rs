@@ -12,9 +12,9 @@ use crate::{
     output::{self, guard::PROGRAM},
     session::{self, Narration, Target},
     settings::Environment,
+    show::{scale_html, text},
     signals,
     usage::Usage,
-    views::{scale_html, text},
 };
 use sbt_engine::{place::printable, scale::counts};
 use sbt_program::libraries;

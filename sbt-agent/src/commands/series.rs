@@ -24,9 +24,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     record,
+    show::table::{Style, duration},
     signals::{Heard, Signals},
     usage::Usage,
-    views::table::{Style, duration},
 };
 use sbt_engine::{
     place::printable,

@@ -7,7 +7,7 @@ use crate::{
     demo,
     settings::Settings,
     source::{
-        hardware::Hardware,
+        perf::Hardware,
         ptrace::{Process, Ptrace},
     },
 };

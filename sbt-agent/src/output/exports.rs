@@ -11,14 +11,14 @@ use anyhow::Context as _;
 
 use super::{guard::Named, progress::Progress, replace::Replacement};
 use crate::{
-    export::{
+    output::Exports,
+    record::{self, Replay, Source, Whole},
+    show::{
         Episode, Known, Numbers, csv,
         html::{self, Told},
         perfetto,
         timeline::Timeline,
     },
-    output::Exports,
-    record::{self, Replay, Source, Whole},
 };
 use sbt_engine::{
     place::printable,

@@ -14,9 +14,9 @@ use ratatui::{
 
 use super::{
     counters::chosen,
-    look::Look,
     words::{fit, left, put, rule, width},
 };
+use crate::screen::theme::Look;
 use sbt_engine::live::{Offer, Request, Snapshot};
 
 /// The longest text to look for, characters.

@@ -1,7 +1,7 @@
 //! Columns of counters, which scroll sideways.
 
 use super::grid::{Cells, Grid};
-use crate::views::table::UNKNOWN;
+use crate::show::table::UNKNOWN;
 use sbt_engine::{
     live::{CounterFigure, CounterFigures, Snapshot},
     report::counters::{CounterReport, Counts, derived},

@@ -3,11 +3,9 @@
 
 use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
-use super::{
-    look::Look,
-    words::{fit_middle, left, right, width},
-};
-use crate::views::table::{UNKNOWN, Unit, count, mean, percent};
+use super::words::{fit_middle, left, right, width};
+use crate::screen::theme::Look;
+use crate::show::table::{UNKNOWN, Unit, count, mean, percent};
 
 /// The cells of a column.
 #[derive(Clone, Debug)]

@@ -11,11 +11,11 @@ use ratatui::{
 use super::{
     ended,
     facts::{self, Motion},
-    look::Look,
     replay,
     words::{self, clock, fit, plural, put, since, site_name, width},
 };
-use crate::views::{
+use crate::screen::theme::Look;
+use crate::show::{
     table::{UNKNOWN, count, duration},
     text,
 };

@@ -2,11 +2,9 @@
 
 use ratatui::text::{Line, Span};
 
-use super::{
-    look::{Ink, Look},
-    words::{left, thread},
-};
-use crate::views::table::percent;
+use super::words::{left, thread};
+use crate::screen::theme::{Ink, Look};
+use crate::show::table::percent;
 use sbt_engine::{
     live::{Lane, Piece, Snapshot, Watching},
     report::Report,

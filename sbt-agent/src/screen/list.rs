@@ -11,9 +11,9 @@ use ratatui::{
 use super::{
     grid::{Grid, mark},
     keys::Move,
-    look::Look,
     words::{plural, put},
 };
+use crate::screen::theme::Look;
 
 /// Where the user is in a grid.
 #[derive(Clone, Debug, Default)]

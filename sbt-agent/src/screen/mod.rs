@@ -20,19 +20,19 @@ mod header;
 pub mod keys;
 mod lanes;
 mod list;
-pub mod look;
 mod pager;
 mod replay;
 mod tabs;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
+pub mod theme;
 mod words;
 
+pub use crate::screen::theme::Look;
 use chooser::Chooser;
 use footer::Dialog;
 use keys::{Action, Move};
-pub use look::Look;
 use replay::Meaning;
 use tabs::{HANG, HELP, Tab, View};
 pub use terminal::{Handle, Screen, restore};

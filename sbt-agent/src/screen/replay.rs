@@ -4,10 +4,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
     keys::{self, Action},
-    look::Look,
     tabs::Hint,
     words::clock,
 };
+use crate::screen::theme::Look;
 use sbt_engine::live::{Play, Playing, Replaying, Request};
 
 const SECOND: u64 = 1_000_000_000;

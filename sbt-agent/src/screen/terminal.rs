@@ -34,8 +34,9 @@ use ratatui::{
 };
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
-use super::{State, look::Look, program_size};
+use super::{State, program_size};
 use crate::panics;
+use crate::screen::theme::Look;
 use sbt_engine::live::{Request, Snapshot};
 use sbt_program::pty::GIVE_BACK;
 

@@ -12,7 +12,8 @@ use ratatui::{
     style::{Color, Modifier},
 };
 
-use super::{LEAST, State, look::Look, program_size};
+use super::{LEAST, State, program_size};
+use crate::screen::theme::Look;
 use sbt_engine::live::{Play, Playing, Request, Snapshot, Watching};
 use sbt_engine::samples;
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::look::Look;
-use crate::views::table::count;
+use crate::screen::theme::Look;
+use crate::show::table::count;
 use sbt_engine::{
     place::printable,
     report::{Report, SiteReport, ThreadReport},

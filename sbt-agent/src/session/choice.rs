@@ -7,7 +7,7 @@ use crate::{
     source::{
         Source,
         ebpf::Ebpf,
-        hardware::Hardware,
+        perf::Hardware,
         ptrace::{self, Ptrace},
     },
 };

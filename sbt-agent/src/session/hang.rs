@@ -16,7 +16,7 @@ use std::{
 
 use super::Session;
 use crate::{
-    look::{self, KnownBarrier, Looks},
+    inspect::{self, KnownBarrier, Looks},
     naming::Naming,
 };
 use looking::Looking;
@@ -388,7 +388,7 @@ fn since_then(model: &Model, unseen: Option<Still>, still: &Still) -> Since {
 
 /// Looks at processes; if that cannot be, why. `left_out`: so many more were too many.
 fn look(processes: &[u32], left_out: usize, how: &Looks) -> Scene {
-    let mut scene = look::at(processes, how).unwrap_or_else(|error| Scene {
+    let mut scene = inspect::at(processes, how).unwrap_or_else(|error| Scene {
         notes: vec![without_codes(&format!("{error:#}"))],
         partial: true,
         ..Scene::default()

@@ -8,9 +8,9 @@ use std::{
 use crate::{
     naming::Naming,
     settings::Settings,
-    views::{
-        episode::{self, Context},
+    show::{
         table::Style,
+        text::episode::{self, Context},
     },
 };
 use sbt_engine::{

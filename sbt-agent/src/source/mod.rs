@@ -18,14 +18,14 @@ use sbt_program::files::ProbedFile;
 
 pub mod ebpf;
 mod files;
-pub mod hardware;
-pub mod hits;
 pub mod measurement;
 mod outside;
+pub mod perf;
 pub mod profile;
 pub mod ptrace;
 mod refused;
 pub mod sampler;
+pub mod twin;
 
 pub use ebpf::decode::Baselines;
 use files::Files;

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use sbt::{
     record,
-    views::{table::Style, text},
+    show::{table::Style, text},
 };
 
 const STYLE: Style = Style {

@@ -339,7 +339,7 @@ fn events_that_the_facts_do_not_know_of_have_their_time() {
             "{}",
             report.wall_ns
         );
-        let text = crate::views::text::render(&report, crate::output::PLAIN);
+        let text = crate::show::text::render(&report, crate::output::PLAIN);
         assert!(
             text.contains("NOT COMPLETE: the recording has no end"),
             "{text}"
@@ -357,7 +357,7 @@ fn where_nothing_was_told_nobody_says_that_nothing_was_used() {
     drop(begun(&path, Some(KEPT)));
     let report = report(&path).unwrap();
     check_cut(&report, "empty");
-    let text = crate::views::text::render(&report, crate::output::PLAIN);
+    let text = crate::show::text::render(&report, crate::output::PLAIN);
     assert!(!text.contains("No barrier was used"), "{text}");
     assert!(text.contains("No barrier was seen"), "{text}");
 }

@@ -8,10 +8,10 @@ use crate::{
     screen::{
         counters,
         grid::{Grid, Shown},
-        look::{Ink, Look},
+        theme::{Ink, Look},
         words::{self, fit, left, right, thread},
     },
-    views::table::{UNKNOWN, Unit, count},
+    show::table::{UNKNOWN, Unit, count},
 };
 use sbt_engine::report::{SiteReport, SiteThreadReport, counters::Counts};
 

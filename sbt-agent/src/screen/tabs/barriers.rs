@@ -18,7 +18,7 @@ use crate::{
         pager::Pager,
         words::{self, printable_site, put, rule},
     },
-    views::{table::UNKNOWN, text},
+    show::{table::UNKNOWN, text},
 };
 use sbt_engine::{
     live::Request,

@@ -4,10 +4,10 @@ use ratatui::text::Line;
 
 use crate::{
     screen::{
-        look::Look,
+        theme::Look,
         words::{self, right},
     },
-    views::table::{Unit, percent},
+    show::table::{Unit, percent},
 };
 use sbt_engine::report::BusyReport;
 

@@ -9,7 +9,7 @@ use crate::{
         grid::{Cells, Grid},
         words::{left, right, thread, width},
     },
-    views::table::{count, duration, mean, percent},
+    show::table::{count, duration, mean, percent},
 };
 use sbt_engine::{
     live::CounterFigure,

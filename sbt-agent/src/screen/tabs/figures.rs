@@ -8,10 +8,10 @@ use ratatui::{
 use super::View;
 use crate::{
     screen::{
-        look::Look,
+        theme::Look,
         words::{self, left, right},
     },
-    views::{
+    show::{
         table::{UNKNOWN, Unit, count, duration},
         text::top,
     },

@@ -15,7 +15,7 @@ use crate::{
         pager::Pager,
         words::{rule, wrap},
     },
-    views::text::{
+    show::text::{
         sentence,
         standstill::{does, heading, missing},
     },

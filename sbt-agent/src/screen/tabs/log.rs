@@ -11,11 +11,11 @@ use super::{Tab, View, site};
 use crate::{
     screen::{
         keys::Action,
-        look::Look,
         pager::Pager,
+        theme::Look,
         words::{fit, plural, put, put_all, rule, since, wrap},
     },
-    views::{
+    show::{
         table::{count, duration},
         text,
     },

@@ -5,7 +5,8 @@ use ratatui::{
     layout::{Position, Rect},
 };
 
-use super::{keys::Action, look::Look};
+use super::keys::Action;
+use crate::screen::theme::Look;
 use sbt_engine::live::{Request, Snapshot};
 
 mod arrivals;

@@ -9,7 +9,7 @@ use crate::{
         pager::Pager,
         words::{put_all, rule, wrap},
     },
-    views::table::count,
+    show::table::count,
 };
 use sbt_engine::{live::Request, place::printable};
 

@@ -13,10 +13,10 @@ use crate::{
     screen::{
         grid::{Cells, Grid},
         keys::Action,
-        look::Look,
+        theme::Look,
         words::{self, printable_site, put, rule},
     },
-    views::table::{UNKNOWN, duration},
+    show::table::{UNKNOWN, duration},
 };
 use sbt_engine::{
     live::Request,

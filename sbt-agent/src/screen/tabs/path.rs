@@ -12,10 +12,10 @@ use crate::{
     screen::{
         grid::{Cells, Grid},
         keys::Action,
-        look::Look,
+        theme::Look,
         words::{self, left, printable_site, put, right, rule},
     },
-    views::table::{UNKNOWN, duration, percent},
+    show::table::{UNKNOWN, duration, percent},
 };
 use sbt_engine::{
     live::Request,

@@ -12,7 +12,7 @@ use crate::{
         pager::Pager,
         words::{self, plural, rule},
     },
-    views::table::count,
+    show::table::count,
 };
 use sbt_engine::{
     live::Request,

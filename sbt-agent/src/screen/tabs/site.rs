@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     screen::{
-        look::Look,
+        theme::Look,
         words::{self, left, right, since, thread},
     },
-    views::{
+    show::{
         table::{UNKNOWN, count},
         text,
     },

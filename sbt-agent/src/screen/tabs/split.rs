@@ -9,10 +9,10 @@ use ratatui::{
 use super::{View, strip};
 use crate::{
     screen::{
-        look::Ink,
+        theme::Ink,
         words::{self, left, rule, thread_name},
     },
-    views::table::{UNKNOWN, percent},
+    show::table::{UNKNOWN, percent},
 };
 use sbt_engine::report::ThreadReport;
 

@@ -15,7 +15,7 @@ use crate::{
         list::List,
         words::{self, put, rule, since},
     },
-    views::table::{UNKNOWN, Unit, count},
+    show::table::{UNKNOWN, Unit, count},
 };
 use sbt_engine::{
     live::{Doing, Request},

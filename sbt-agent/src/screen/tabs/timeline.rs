@@ -11,8 +11,8 @@ use super::{Hint, Tab, View, site};
 use crate::screen::{
     keys::{Action, Move},
     lanes::{self, Window},
-    look::Look,
     pager::Pager,
+    theme::Look,
     words::{self, plural, put, rule},
 };
 use sbt_engine::live::{Lane, Request, Snapshot};

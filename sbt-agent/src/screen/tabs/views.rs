@@ -10,8 +10,8 @@ use super::Hint;
 use crate::screen::{
     keys::{Action, Move},
     list::List,
-    look::Look,
     pager::Pager,
+    theme::Look,
     words::{plural, rule},
 };
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _};
 use procfs::process::Process;
 use sbt_common::{Clocks, UNKNOWN};
 
-use crate::source::hits::Told;
+use crate::source::twin::Told;
 use sbt_program::{clock, process, trace::Id};
 
 /// More of their files are not kept open.

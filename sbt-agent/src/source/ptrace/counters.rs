@@ -8,7 +8,7 @@ use sbt_common::{Counts, MAX_EVENTS, Reading, Sums, UNKNOWN, kind};
 use super::clocks::now_ns;
 use crate::{
     kernel::counting,
-    source::hits::{Records, head},
+    source::twin::{Records, head},
 };
 use sbt_engine::counters::{Counter, Kept, Plan, Source, What};
 use sbt_program::{process, trace::Id};
@@ -202,7 +202,7 @@ mod tests {
         room[0] = 1;
         counters.tell((std::process::id(), own), 3, 7, &mut out);
         let mut told = Vec::new();
-        crate::source::hits::each(&out.bytes, |record| told.push(record.to_vec()));
+        crate::source::twin::each(&out.bytes, |record| told.push(record.to_vec()));
         let counts: Counts = sbt_common::read(&told[0]).unwrap();
         assert_eq!((counts.seq, counts.time_ns, told.len()), (3, 7, 1));
         assert!(counts.values[0] > 0 && counts.values[0] != UNKNOWN);
@@ -222,7 +222,7 @@ mod tests {
         let mut out = Records::default();
         counters.tell((std::process::id(), own), 3, 7, &mut out);
         let mut told = Vec::new();
-        crate::source::hits::each(&out.bytes, |record| told.push(record.to_vec()));
+        crate::source::twin::each(&out.bytes, |record| told.push(record.to_vec()));
         let sums: Sums = sbt_common::read(&told[1]).unwrap();
         assert_eq!((sums.seq, sums.time_ns, sums.whole), (3, 7, 1));
         let Reading {
@@ -236,7 +236,7 @@ mod tests {
         out.bytes.clear();
         counters.tell((std::process::id(), own), 4, 8, &mut out);
         let mut kinds = 0;
-        crate::source::hits::each(&out.bytes, |_| kinds += 1);
+        crate::source::twin::each(&out.bytes, |_| kinds += 1);
         assert_eq!(kinds, 1, "a thread that is gone has no events");
     }
 }

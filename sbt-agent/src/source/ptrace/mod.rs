@@ -31,6 +31,7 @@ pub(super) mod clocks;
 mod closed;
 mod counters;
 mod displaced;
+mod foreign;
 mod gap;
 mod inject;
 mod mapped;
@@ -38,7 +39,6 @@ mod space;
 mod standing;
 pub(super) mod stop;
 mod tracer;
-mod twin;
 mod wire;
 mod witness;
 
@@ -56,10 +56,10 @@ use super::{
         drain::hand_over,
         raw::Raw,
     },
-    hits::{self, places},
     outside::{Outside, set_futexes},
 };
 use crate::settings::Settings;
+use crate::source::twin::{self, places};
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
@@ -347,7 +347,7 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
         let is_last = count == 0;
         bytes.extend_from_slice(&room[..count]);
         decoder.choose();
-        let taken = hits::each(&bytes, |record| {
+        let taken = twin::each(&bytes, |record| {
             if let Ok(number) = <[u8; 8]>::try_from(record) {
                 lost.store(u64::from_ne_bytes(number), Ordering::Relaxed);
             } else if let Some(raw) = Raw::parse(record) {

@@ -16,14 +16,14 @@ use iced_x86::Instruction;
 
 use super::{
     displaced::{self, LONGEST, ROOM, Words},
+    foreign::Foreign,
     inject::Failed,
     mapped::{self, Mapped},
     stop::Stop,
-    twin::Twins,
     wire::Watched,
     witness::Witnesses,
 };
-use crate::source::hits::{Program, is_counted};
+use crate::source::twin::{Program, is_counted};
 use sbt_program::{process, rights::Writing, trace::Registers};
 
 mod copies;
@@ -89,7 +89,7 @@ pub struct Wanted {
     /// Nothing, for a while.
     pub paused: bool,
     /// What tells the kernel's probes from breakpoints of ours.
-    pub twins: Twins,
+    pub foreign: Foreign,
 }
 
 impl Wanted {
@@ -209,7 +209,7 @@ impl Space {
                     continue;
                 }
                 let is_on = wanted.is_on(place.program, place.for_departures);
-                let instead = self.instead_of(at, &wanted.twins);
+                let instead = self.instead_of(at, &wanted.foreign);
                 self.misses_libraries |= instead.is_none() && place.program == Program::Mapped;
                 let ours = self.points.contains_key(&at).then_some(at);
                 let both = ours
@@ -233,16 +233,16 @@ impl Space {
             .map(|(at, it)| (*at, is_on(*at, it)))
             .collect();
         for (at, is_on) in all {
-            self.turn(at, is_on, &wanted.twins)?;
+            self.turn(at, is_on, &wanted.foreign)?;
         }
         Ok(())
     }
 
     /// Turns one on or off. The byte stays if it is the kernel's as well: who has its probe there
     /// takes that away, and a byte of ours with it.
-    fn turn(&mut self, at: u64, on: bool, twins: &Twins) -> io::Result<()> {
-        let stays =
-            self.points.get(&at).is_some_and(|point| point.on && !on) && self.is_theirs(at, twins);
+    fn turn(&mut self, at: u64, on: bool, foreign: &Foreign) -> io::Result<()> {
+        let stays = self.points.get(&at).is_some_and(|point| point.on && !on)
+            && self.is_theirs(at, foreign);
         self.disturbed |= stays;
         let Some(point) = self.points.get_mut(&at) else {
             return Ok(());
@@ -307,14 +307,14 @@ impl Space {
     }
 
     /// Takes all away that is ours.
-    pub fn clean(&mut self, twins: &Twins) -> io::Result<()> {
+    pub fn clean(&mut self, foreign: &Foreign) -> io::Result<()> {
         let mut result = Ok(());
         let all: Vec<u64> = self.points.keys().copied().collect();
         for at in all {
             let original = self.points.get(&at).filter(|point| point.on);
             let original = original.map(Breakpoint::original);
             self.disturbed |= original.is_some_and(|byte| is_at(&self.memory, at, byte));
-            if let Err(error) = self.turn(at, false, twins) {
+            if let Err(error) = self.turn(at, false, foreign) {
                 result = Err(error);
             }
         }
@@ -487,9 +487,9 @@ impl Space {
     }
 
     /// Takes one away for good, since the thread that has hit it could not get past it.
-    pub fn give_up(&mut self, at: u64, twins: &Twins) {
+    pub fn give_up(&mut self, at: u64, foreign: &Foreign) {
         self.given_up.insert(at);
-        let _gone = self.turn(at, false, twins);
+        let _gone = self.turn(at, false, foreign);
         self.retire(at);
     }
 

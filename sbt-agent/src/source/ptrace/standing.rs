@@ -1,7 +1,7 @@
 //! A thread of the target, as what is done at a breakpoint looks at it.
 
 use super::{counters::Counters, space::Space};
-use crate::source::hits::{Machine, Records};
+use crate::source::twin::{Machine, Records};
 use sbt_program::{
     memory::Memory,
     trace::{Id, Registers},

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     kernel::privilege,
-    source::hits::{Programs, Records, Slot},
+    source::twin::{Programs, Records, Slot},
 };
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
@@ -495,7 +495,7 @@ impl Tracer {
         self.left.get_or_insert_with(Instant::now);
         for space in self.spaces.values_mut() {
             // Where that fails nobody is left.
-            let _gone = space.clean(&self.wanted.twins);
+            let _gone = space.clean(&self.wanted.foreign);
         }
         self.notice_others();
         let gone: Vec<Id> = self

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::source::hits::Place;
+use crate::source::twin::Place;
 use sbt_engine::counters::Plan;
 
 /// What is to be done.

@@ -8,8 +8,8 @@ use std::{cell::RefCell, collections::BTreeMap, fs::File, io, os::unix::fs::File
 use super::{
     super::{
         displaced::{self, ROOM},
+        foreign::Foreign,
         mapped::{self, Mapped},
-        twin::Twins,
     },
     Breakpoint, INT3, LONGEST, MOST, PAGE, Space, Witnesses, is_at, open,
 };
@@ -83,12 +83,12 @@ impl Space {
     ///
     /// # Errors
     /// The kernel forbids that too.
-    pub fn clean_copy(&self, id: Id, theirs: &[Mapped], twins: &Twins) -> io::Result<()> {
+    pub fn clean_copy(&self, id: Id, theirs: &[Mapped], foreign: &Foreign) -> io::Result<()> {
         let mut some = false;
         let mut forbidden = None;
         let all = self.former.iter().chain(&self.points);
         for (at, point) in all.filter(|(_, point)| point.was_on) {
-            if !mapped::is_alike(&self.mapped, theirs, *at) || self.has_probe(*at, twins) {
+            if !mapped::is_alike(&self.mapped, theirs, *at) || self.has_probe(*at, foreign) {
                 continue;
             }
             match clean_word(id, *at, point.original()) {

@@ -8,10 +8,10 @@
 use std::os::unix::fs::FileExt as _;
 
 use super::{
-    super::{displaced, twin::Twins, witness::Held},
+    super::{displaced, foreign::Foreign, witness::Held},
     Breakpoint, INT3, PAGE, Space, Wanted, is_at, mapped,
 };
-use crate::source::hits::Program;
+use crate::source::twin::Program;
 use sbt_program::{files::FileId, process, prologue};
 
 /// At most so many places are watched at two instructions each.
@@ -71,12 +71,12 @@ pub struct Found {
 impl Space {
     /// Where the place at `at` is to be watched: at the next instruction if another tool's probe
     /// stands there; `None` if neither does.
-    pub(super) fn instead_of(&mut self, at: u64, twins: &Twins) -> Option<u64> {
+    pub(super) fn instead_of(&mut self, at: u64, foreign: &Foreign) -> Option<u64> {
         if let Some((behind, _)) = self.behind_of(at) {
             return Some(behind);
         }
         let is_ours = self.points.get(&at).is_some_and(|point| point.on);
-        let is_theirs = self.has_probe(at, twins) || !is_ours && is_at(&self.memory, at, INT3);
+        let is_theirs = self.has_probe(at, foreign) || !is_ours && is_at(&self.memory, at, INT3);
         if !is_theirs {
             return Some(at);
         }
@@ -84,7 +84,7 @@ impl Space {
         if !self.points.get(&at).is_some_and(|point| point.is_blind) {
             self.may_have_missed(at);
         }
-        let behind = self.watch_behind(at, false, twins);
+        let behind = self.watch_behind(at, false, foreign);
         self.blind |= behind.is_none();
         if let Some(point) = self.points.get_mut(&at) {
             point.is_blind = behind.is_none();
@@ -105,11 +105,11 @@ impl Space {
     }
 
     /// Begins to watch the instruction behind the one at `at`: the address.
-    fn watch_behind(&mut self, at: u64, asks: bool, twins: &Twins) -> Option<u64> {
+    fn watch_behind(&mut self, at: u64, asks: bool, foreign: &Foreign) -> Option<u64> {
         if self.behind.len() >= MOST {
             return None;
         }
-        let code = self.code_at(at, twins)?;
+        let code = self.code_at(at, foreign)?;
         let (length, moved) = prologue::beyond(&code)?;
         let place = at + length;
         let is_taken = self.points.contains_key(&place) || is_at(&self.memory, place, INT3);
@@ -134,11 +134,11 @@ impl Space {
     }
 
     /// The program's code from an address on, whatever stands in memory.
-    fn code_at(&self, at: u64, twins: &Twins) -> Option<Vec<u8>> {
+    fn code_at(&self, at: u64, foreign: &Foreign) -> Option<Vec<u8>> {
         let mut code = vec![0; LOOKED_THROUGH];
         let from_file = self.file_at(at).map(|(id, offset)| {
-            let _opened = self.has_probe(at, twins);
-            twins.read(id, offset, &mut code)
+            let _opened = self.has_probe(at, foreign);
+            foreign.read(id, offset, &mut code)
         });
         let count = match from_file {
             Some(count @ 1..) => count,
@@ -154,7 +154,7 @@ impl Space {
     }
 
     /// Whether the kernel has a probe there that is meant for everybody.
-    pub(super) fn has_probe(&self, at: u64, twins: &Twins) -> bool {
+    pub(super) fn has_probe(&self, at: u64, foreign: &Foreign) -> bool {
         let Some((id, offset)) = self.file_at(at) else {
             return false;
         };
@@ -165,13 +165,13 @@ impl Space {
                 .find(|it| (it.start..it.end).contains(&at))?;
             mapping.file(self.process).ok()
         };
-        twins.has_probe(id, offset, open)
+        foreign.has_probe(id, offset, open)
     }
 
     /// Whether the byte at a breakpoint is the kernel's, too: then it is not for us to take away.
-    pub(super) fn is_theirs(&self, at: u64, twins: &Twins) -> bool {
+    pub(super) fn is_theirs(&self, at: u64, foreign: &Foreign) -> bool {
         let certain = |(_, behind): (u64, Behind)| behind.unannounced >= CERTAIN;
-        self.has_probe(at, twins) || self.behind_of(at).is_some_and(certain)
+        self.has_probe(at, foreign) || self.behind_of(at).is_some_and(certain)
     }
 
     /// A thread has stopped at a breakpoint: how the programs are to see the stop, and whether they
@@ -236,7 +236,7 @@ impl Space {
             is_changed: self.misses_libraries,
         };
         for place in std::mem::take(&mut self.over) {
-            let _gone = self.turn(place, false, &wanted.twins);
+            let _gone = self.turn(place, false, &wanted.foreign);
             found.is_changed |= self.behind.contains_key(&place);
             self.retire(place);
         }
@@ -245,13 +245,13 @@ impl Space {
         }
         let all: Vec<u64> = self.points.keys().copied().collect();
         for at in all {
-            found.is_changed |= self.look_at(at, &wanted.twins);
+            found.is_changed |= self.look_at(at, &wanted.foreign);
         }
         found
     }
 
     /// Whether something is to be done about one.
-    fn look_at(&mut self, at: u64, twins: &Twins) -> bool {
+    fn look_at(&mut self, at: u64, foreign: &Foreign) -> bool {
         let Some(point) = self.points.get_mut(&at).filter(|point| point.on) else {
             return false;
         };
@@ -275,7 +275,7 @@ impl Space {
             return false;
         }
         let (is_alone, was_blind) = point.map_or((false, false), |it| (it.is_alone, it.is_blind));
-        let is_probed = self.has_probe(at, twins);
+        let is_probed = self.has_probe(at, foreign);
         // One that only asks needs no page for its instruction, as another may.
         let is_known = was_hit || is_alone;
         if is_probed && was_blind || !is_probed && !was_blind && is_known {
@@ -285,7 +285,7 @@ impl Space {
             self.disturbed = true;
             self.may_have_missed(at);
         }
-        let behind = self.watch_behind(at, !is_probed, twins);
+        let behind = self.watch_behind(at, !is_probed, foreign);
         let is_blind = is_probed && behind.is_none();
         self.blind |= is_blind;
         if let Some(point) = self.points.get_mut(&at) {

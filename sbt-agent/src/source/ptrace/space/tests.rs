@@ -7,7 +7,7 @@ use super::{
     others::{CERTAIN, Found, Seen},
     *,
 };
-use crate::source::hits::Place;
+use crate::source::twin::Place;
 use sbt_program::{
     files::FileId,
     trace::{self, Id},
@@ -99,7 +99,7 @@ fn a_copy_is_cleaned_beyond_what_is_not_there_any_more() {
     assert!(
         target
             .space
-            .clean_copy(target.id(), &[], &Twins::default())
+            .clean_copy(target.id(), &[], &Foreign::default())
             .is_err()
     );
     // The last byte of a mapping, too: there may be none behind it.
@@ -107,7 +107,7 @@ fn a_copy_is_cleaned_beyond_what_is_not_there_any_more() {
     target.point(last, true);
     target
         .space
-        .clean_copy(target.id(), &[], &Twins::default())
+        .clean_copy(target.id(), &[], &Foreign::default())
         .unwrap();
     for at in [start, last] {
         let original = target.space.points[&at].original();
@@ -128,15 +128,15 @@ fn nobody_is_cleaned_by_what_another_program_has() {
     let copied = |target: &Target| target.space.copied(target.child.id()).unwrap();
     target
         .space
-        .clean_copy(target.id(), &theirs, &Twins::default())
+        .clean_copy(target.id(), &theirs, &Foreign::default())
         .unwrap();
     let mut other = copied(&target);
     other.forget_others(&theirs);
-    other.clean(&Twins::default()).unwrap();
+    other.clean(&Foreign::default()).unwrap();
     assert_eq!(target.bytes(at)[0], INT3);
     let mut same = copied(&target);
     same.forget_others(&target.space.mapped);
-    same.clean(&Twins::default()).unwrap();
+    same.clean(&Foreign::default()).unwrap();
     assert_eq!(target.bytes(at)[0], target.space.points[&at].original());
 }
 
@@ -195,7 +195,7 @@ fn a_copy_has_what_was_taken_away_after_it_was_made() {
     let mut copy = target.space.copied(target.child.id()).unwrap();
     assert_eq!(copy.hits(at), Some(vec![]));
     assert_eq!(copy.hits(other), Some(vec![(Program::Arrive, 0)]));
-    copy.clean(&Twins::default()).unwrap();
+    copy.clean(&Foreign::default()).unwrap();
     assert_eq!(target.bytes(at)[0], original);
     // One that was forked after that has none.
     let copy = target.space.copied(target.child.id()).unwrap();
@@ -204,7 +204,7 @@ fn a_copy_has_what_was_taken_away_after_it_was_made() {
     target.space.memory.write_all_at(&[INT3], at).unwrap();
     target
         .space
-        .clean_copy(target.id(), &[], &Twins::default())
+        .clean_copy(target.id(), &[], &Foreign::default())
         .unwrap();
     assert_eq!(target.bytes(at)[0], original);
 }
@@ -276,7 +276,7 @@ fn what_others_take_away_comes_back_and_may_have_missed_something() {
     assert_eq!(target.bytes(at)[0], INT3);
     assert_eq!(target.space.missing(), 1);
     assert_eq!(target.space.missing(), 0);
-    target.space.clean(&wanted.twins).unwrap();
+    target.space.clean(&wanted.foreign).unwrap();
     assert_eq!(target.bytes(at)[..2], [0x55, 0x53]);
 }
 
@@ -296,20 +296,20 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
             assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
         }
         assert!(!target.space.is_disturbed());
-        assert!(!target.space.is_theirs(at, &wanted.twins));
+        assert!(!target.space.is_theirs(at, &wanted.foreign));
         target.space.has_heard_all();
         for _ in 0..CERTAIN {
             assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
         }
         assert!(target.space.is_disturbed());
-        assert!(target.space.is_theirs(at, &wanted.twins));
+        assert!(target.space.is_theirs(at, &wanted.foreign));
         if stops {
             let mut passed = None;
             let here = Seen { at, moved: 0 };
             assert_eq!(target.space.see(at, &mut passed), (here, false));
             assert_eq!(target.space.see(at + 1, &mut passed), (behind, true));
         }
-        target.space.clean(&wanted.twins).unwrap();
+        target.space.clean(&wanted.foreign).unwrap();
         assert_eq!(target.bytes(at)[..2], [left, 0x53], "{stops}");
     }
 }
@@ -325,13 +325,13 @@ fn a_byte_that_is_put_back_is_ours_again() {
     for _ in 0..CERTAIN {
         target.space.see(at + 1, &mut None);
     }
-    assert!(target.space.is_theirs(at, &wanted.twins));
+    assert!(target.space.is_theirs(at, &wanted.foreign));
     // The other tool goes, and takes the byte with it.
     target.space.memory.write_all_at(&[0x55], at).unwrap();
     target.space.look_for_others(&wanted);
     target.space.refresh(&wanted).unwrap();
     assert_eq!(target.bytes(at)[0], INT3);
-    target.space.clean(&wanted.twins).unwrap();
+    target.space.clean(&wanted.foreign).unwrap();
     assert_eq!(target.bytes(at)[..2], [0x55, 0x53]);
 }
 

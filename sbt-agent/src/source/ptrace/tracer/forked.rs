@@ -43,7 +43,7 @@ impl Tracer {
                 let copied = space.copied(process).map(Some);
                 copied
                     .or_else(|_| {
-                        let cleaned = space.clean_copy(new, &[], &self.wanted.twins);
+                        let cleaned = space.clean_copy(new, &[], &self.wanted.foreign);
                         cleaned.map(|()| None)
                     })
                     .ok()
@@ -62,7 +62,7 @@ impl Tracer {
         let mut copy = copy?;
         if self.leaving {
             // Nobody will serve what it has a copy of.
-            let _gone = copy.clean(&self.wanted.twins);
+            let _gone = copy.clean(&self.wanted.foreign);
         }
         Some(self.keep(copy))
     }
@@ -95,7 +95,7 @@ impl Tracer {
     /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
     pub(super) fn release_child(&mut self, id: Id, space: Option<u32>) {
         if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
-            let _gone = space.clean(&self.wanted.twins);
+            let _gone = space.clean(&self.wanted.foreign);
         }
         match self.first_stop(id) {
             Some(stop) => {
@@ -161,9 +161,9 @@ impl Tracer {
                 match space.copied(process) {
                     Ok(mut copy) => {
                         copy.forget_others(&theirs);
-                        let _gone = copy.clean(&self.wanted.twins);
+                        let _gone = copy.clean(&self.wanted.foreign);
                     }
-                    Err(_) => drop(space.clean_copy(id, &theirs, &self.wanted.twins)),
+                    Err(_) => drop(space.clean_copy(id, &theirs, &self.wanted.foreign)),
                 }
             }
         };

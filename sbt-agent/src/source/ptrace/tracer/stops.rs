@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     kernel::privilege,
-    source::hits::{self, Hit, Machine as _, Program},
+    source::twin::{self, Hit, Machine as _, Program},
 };
 use sbt_engine::place::printable;
 use sbt_program::{
@@ -194,7 +194,7 @@ impl Tracer {
                     // Only departures would be missing.
                     let _unwatched = space.watch_return(to);
                 }
-                if hits::is_counted(hit.0, hit.1) {
+                if twin::is_counted(hit.0, hit.1) {
                     missing += space.witness(as_seen.rdi);
                 }
                 if hit.0 == Program::Mapped
@@ -205,7 +205,7 @@ impl Tracer {
             }
             // What nobody reads is not kept for ever.
             if before - self.written > MOST_PENDING {
-                hits::each(&self.out.bytes[before..], |_| self.lost += 1);
+                twin::each(&self.out.bytes[before..], |_| self.lost += 1);
                 self.out.bytes.truncate(before);
                 self.programs.walks.repeat();
             }
@@ -213,7 +213,7 @@ impl Tracer {
         let stop = match space.pass(stop, &mut registers, at) {
             Ok(stop) => stop,
             Err((stop, why)) => {
-                space.give_up(at, &self.wanted.twins);
+                space.give_up(at, &self.wanted.foreign);
                 self.taken_away += 1;
                 if self.taken_away <= TOLD_APART {
                     self.notes.push(format!(
@@ -275,7 +275,7 @@ impl Tracer {
                 self.counters.begin(new, true);
                 let now = self.usage.at(process, parent, time_ns);
                 if let Some(traced) = self.threads.get(&parent) {
-                    hits::tell_mapping(kind::FORK, false, its, &traced.slot, now, &mut self.out);
+                    twin::tell_mapping(kind::FORK, false, its, &traced.slot, now, &mut self.out);
                 }
             }
             if !self.children && !shared {
@@ -347,7 +347,7 @@ impl Tracer {
             // It may have taken the number of the first thread, which has.
             traced.ended = false;
             let replaced = former != id;
-            hits::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
+            twin::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
         }
         self.go_on(stop, true);
     }
@@ -420,7 +420,7 @@ impl Tracer {
                 counters: Some(&self.counters),
                 process,
             };
-            hits::tell_end(&mut Hit {
+            twin::tell_end(&mut Hit {
                 machine: &machine,
                 slot: &mut traced.slot,
                 now,
@@ -451,7 +451,7 @@ impl Tracer {
                 time_ns: now_ns(),
                 ..Clocks::default()
             };
-            hits::tell_mapping(kind::END, false, 0, &traced.slot, now, &mut self.out);
+            twin::tell_mapping(kind::END, false, 0, &traced.slot, now, &mut self.out);
         }
     }
 }

@@ -1,0 +1,302 @@
+//! What counters counted in the work before barriers: at sites, in phases, of threads.
+
+use maud::{Markup, html};
+
+use super::{
+    MOST_ROWS, PLAIN, count, further, scrolling, section, td, time, unbroken, usage::phase_name,
+};
+use crate::show::{
+    table::{self, UNKNOWN, Unit},
+    text::gap_texts,
+};
+use sbt_engine::report::{
+    Report, SiteReport,
+    counters::{CounterReport, Counts, DerivedReport, derived},
+};
+
+/// A column of figures: of each row what is shown, and what it is sorted by.
+pub struct Column {
+    title: String,
+    unit: &'static str,
+    cells: Vec<(String, Option<f64>)>,
+}
+
+impl Column {
+    /// The title of the column.
+    pub fn th(&self) -> Markup {
+        html! {
+            th scope="col" class="n" {
+                (self.title)
+                @if !self.unit.is_empty() { " " span class="unit" { (self.unit) } }
+            }
+        }
+    }
+
+    /// The cell of the column in a row.
+    pub fn td(&self, row: usize) -> Markup {
+        match self.cells.get(row) {
+            Some((shown, value)) => td(&unbroken(shown), *value),
+            None => td(UNKNOWN, None),
+        }
+    }
+
+    fn times(title: String, values: &[Option<u64>]) -> Self {
+        let unit = Unit::fitting(values.iter().copied());
+        let cell = |ns: &Option<u64>| (unit.write(*ns), ns.map(|ns| ns as f64));
+        Self {
+            title,
+            unit: unit.label(PLAIN),
+            cells: values.iter().map(cell).collect(),
+        }
+    }
+
+    fn counts(title: String, values: &[Option<u64>]) -> Self {
+        let cell = |value: &Option<u64>| {
+            let shown = value.map_or_else(|| UNKNOWN.into(), count);
+            (shown, value.map(|value| value as f64))
+        };
+        Self {
+            title,
+            unit: "",
+            cells: values.iter().map(cell).collect(),
+        }
+    }
+}
+
+fn value(counts: &Counts, counter: &CounterReport) -> Option<u64> {
+    counts.get(&counter.name).copied().flatten()
+}
+
+/// The sums of all counters in these rows, and what follows from several of them. `what` is
+/// added to the title of a sum.
+pub fn columns(report: &Report, rows: &[&Counts], what: &str) -> Vec<Column> {
+    let sum = |counter: &CounterReport| sum(counter, rows, what);
+    let sums: Vec<Column> = report.counters.iter().map(sum).collect();
+    with_ratios(sums, rows)
+}
+
+fn sum(counter: &CounterReport, rows: &[&Counts], what: &str) -> Column {
+    let values: Vec<_> = rows.iter().map(|counts| value(counts, counter)).collect();
+    let title = format!("{}{what}", counter.title());
+    match counter.unit {
+        "ns" => Column::times(title, &values),
+        _ => Column::counts(title, &values),
+    }
+}
+
+/// The mean of a phase, of which each row has so many. Where something is not known of some,
+/// the mean is not: the sum is too small.
+fn mean(counter: &CounterReport, rows: &[&Counts], phases: &[u64]) -> Column {
+    let title = format!("{}, a phase", counter.title());
+    let is_whole = counter.unknown == 0;
+    let means = rows.iter().zip(phases).map(|(counts, phases)| {
+        let sum = value(counts, counter).filter(|_| is_whole && *phases > 0);
+        (sum, *phases)
+    });
+    if counter.unit == "ns" {
+        let values: Vec<_> = means
+            .map(|(sum, phases)| sum.map(|sum| sum / phases))
+            .collect();
+        return Column::times(title, &values);
+    }
+    let cell = |(sum, phases): (Option<u64>, u64)| {
+        let mean = sum.map(|sum| sum as f64 / phases as f64);
+        (table::mean(mean), mean)
+    };
+    Column {
+        title,
+        unit: "",
+        cells: means.map(cell).collect(),
+    }
+}
+
+/// Adds a column for each figure that follows from two counters in any of these rows.
+fn with_ratios(mut columns: Vec<Column>, rows: &[&Counts]) -> Vec<Column> {
+    let all: Vec<_> = rows.iter().map(|counts| derived(counts)).collect();
+    let mut known: Vec<&DerivedReport> = Vec::new();
+    for figure in all.iter().flatten() {
+        if known.iter().all(|other| other.name != figure.name) {
+            known.push(figure);
+        }
+    }
+    for figure in known {
+        let cells = all.iter().map(|row| {
+            let found = row.iter().find(|other| other.name == figure.name);
+            let shown = found.map_or_else(|| UNKNOWN.into(), DerivedReport::text);
+            (shown, found.map(|found| found.value))
+        });
+        columns.push(Column {
+            title: figure.title(),
+            unit: "",
+            cells: cells.collect(),
+        });
+    }
+    columns
+}
+
+/// The section; nothing if nothing was asked for.
+pub fn counters(report: &Report) -> Markup {
+    if report.counters.is_empty() {
+        return html! {};
+    }
+    let body = html! {
+        p class="hint" {
+            "What was counted in the work of all threads before each barrier. A phase: the mean of one, of all its threads together."
+        }
+        dl class="facts" {
+            @for counter in &report.counters {
+                div {
+                    dt { (counter.title()) }
+                    dd { (written(counter, counter.work)) " in work, " (written(counter, counter.total)) " with barriers" }
+                }
+            }
+        }
+        (sites(report))
+        (phases(report))
+        (threads(report))
+        (named(report))
+        (intervals(report))
+        @let gaps = gap_texts(report);
+        @if !gaps.is_empty() {
+            ul class="notes" { @for gap in &gaps { li { (gap) "." } } }
+        }
+    };
+    section("counters", "Counters", &body)
+}
+
+fn written(counter: &CounterReport, value: Option<u64>) -> String {
+    match (counter.unit, value) {
+        ("ns", _) => time(value),
+        (_, Some(value)) => count(value),
+        (_, None) => UNKNOWN.into(),
+    }
+}
+
+/// A table; nothing without rows. `all`: how many rows there are, of which not all may be here.
+fn table(title: &str, what: &str, names: &[String], all: usize, columns: &[Column]) -> Markup {
+    if names.is_empty() {
+        return html! {};
+    }
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { (what) }
+                    @for column in columns { (column.th()) }
+                }
+            }
+            tbody {
+                @for (at, name) in names.iter().enumerate() {
+                    tr {
+                        th scope="row" class="site" { (name) }
+                        @for column in columns { (column.td(at)) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        h3 { (title) }
+        (scrolling(&format!("Counters, {title}"), &table))
+        (further(all, &format!("{what}s")))
+    }
+}
+
+/// Of each counter the sum and the mean of a phase.
+fn sums_and_means(report: &Report, rows: &[&Counts], phases: &[u64]) -> Vec<Column> {
+    let both = |counter| [sum(counter, rows, ", sum"), mean(counter, rows, phases)];
+    let columns = report.counters.iter().flat_map(both).collect();
+    with_ratios(columns, rows)
+}
+
+fn sites(report: &Report) -> Markup {
+    let rows = || report.sites.iter().take(MOST_ROWS);
+    let names: Vec<_> = rows().map(SiteReport::called).collect();
+    let counts: Vec<_> = rows().map(|site| &site.counters).collect();
+    let phases: Vec<_> = rows().map(|site| site.episodes).collect();
+    let columns = sums_and_means(report, &counts, &phases);
+    table("By site", "site", &names, report.sites.len(), &columns)
+}
+
+fn phases(report: &Report) -> Markup {
+    let rows = || report.phases.iter().take(MOST_ROWS);
+    let names: Vec<_> = rows().map(|phase| phase_name(report, phase)).collect();
+    let counts: Vec<_> = rows().map(|phase| &phase.counters).collect();
+    let phases: Vec<_> = rows().map(|phase| phase.episodes).collect();
+    let columns = sums_and_means(report, &counts, &phases);
+    table("By phase", "phase", &names, report.phases.len(), &columns)
+}
+
+fn threads(report: &Report) -> Markup {
+    let rows = || report.threads.iter().take(MOST_ROWS);
+    let names: Vec<_> = rows()
+        .map(|thread| format!("{} {}", thread.label, thread.name))
+        .collect();
+    let counts: Vec<_> = rows().map(|thread| &thread.counters).collect();
+    let columns = columns(report, &counts, ", sum");
+    table(
+        "By thread",
+        "thread",
+        &names,
+        report.threads.len(),
+        &columns,
+    )
+}
+
+/// Of the phases that the user has named.
+fn named(report: &Report) -> Markup {
+    let mut rows = Rows::default();
+    for phase in &report.conceptual_phases {
+        let threads = phase.threads.iter().map(|it| (it.thread, &it.counters));
+        rows.add(report, phase.name.clone(), &phase.counters, threads);
+    }
+    rows.table(report, "By named phase", "phase")
+}
+
+/// Of the time between marks.
+fn intervals(report: &Report) -> Markup {
+    let mark = |id: u32| {
+        let found = report.marks.iter().find(|mark| mark.id == id);
+        found.map_or(UNKNOWN, |mark| mark.name.as_str())
+    };
+    let mut rows = Rows::default();
+    for interval in &report.intervals {
+        let name = format!("{} → {}", mark(interval.from), mark(interval.to));
+        let threads = interval.threads.iter().map(|it| (it.thread, &it.counters));
+        rows.add(report, name, &interval.counters, threads);
+    }
+    rows.table(report, "Between marks", "interval")
+}
+
+/// Rows of which each is followed by those of its threads.
+#[derive(Default)]
+struct Rows<'a> {
+    names: Vec<String>,
+    counts: Vec<&'a Counts>,
+}
+
+impl<'a> Rows<'a> {
+    fn add(
+        &mut self,
+        report: &Report,
+        name: String,
+        counts: &'a Counts,
+        threads: impl Iterator<Item = (u32, &'a Counts)>,
+    ) {
+        self.counts.push(counts);
+        let first = self.names.len();
+        for (thread, counts) in threads {
+            self.names.push(format!("{name}: {}", report.label(thread)));
+            self.counts.push(counts);
+        }
+        self.names.insert(first, name);
+    }
+
+    fn table(mut self, report: &Report, title: &str, what: &str) -> Markup {
+        let all = self.names.len();
+        self.names.truncate(MOST_ROWS);
+        self.counts.truncate(MOST_ROWS);
+        let columns = columns(report, &self.counts, ", sum");
+        table(title, what, &self.names, all, &columns)
+    }
+}

@@ -1,0 +1,68 @@
+//! How many threads were seen at work, over the run: means over equal pieces of time.
+
+use crate::show::{Doing, Episode};
+
+/// Pieces, at most, and how short they may be, ns.
+const MOST: u64 = 50_000;
+const LEAST_NS: u64 = 1_000;
+
+/// Thread time by piece, ns.
+pub struct Busy {
+    from_ns: u64,
+    step_ns: u64,
+    work: Vec<f64>,
+}
+
+impl Busy {
+    /// Of a run that took so long, from `from_ns` on.
+    pub fn new(from_ns: u64, wall_ns: u64) -> Self {
+        let length_ns = wall_ns.saturating_sub(from_ns);
+        let step_ns = length_ns.div_ceil(MOST).max(LEAST_NS);
+        let steps = usize::try_from(length_ns.div_ceil(step_ns)).unwrap_or(0);
+        Self {
+            from_ns,
+            step_ns,
+            work: vec![0.0; steps],
+        }
+    }
+
+    /// How long a piece is, ns.
+    pub const fn step_ns(&self) -> u64 {
+        self.step_ns
+    }
+
+    /// Takes the work before an episode in: that of all its threads.
+    pub fn add(&mut self, episode: &Episode) {
+        let alone = episode.alone.iter();
+        let alone = alone.map(|it| (it.from_ns, it.to_ns));
+        let all = episode.seen.iter().filter_map(|seen| {
+            let piece = seen.pieces(episode.last_ns);
+            let mut work = piece.filter(|it| matches!(it.doing, Doing::Work(_)));
+            work.next().map(|it| (it.from_ns, it.to_ns))
+        });
+        let since = |time_ns: u64| time_ns.saturating_sub(self.from_ns);
+        for (from_ns, to_ns) in alone.chain(all) {
+            let (from_ns, to_ns) = (since(from_ns), since(to_ns));
+            let first = usize::try_from(from_ns / self.step_ns).unwrap_or(usize::MAX);
+            let pieces = self.work.get_mut(first..).unwrap_or_default();
+            for (at, work) in (first as u64..).zip(pieces) {
+                let begin_ns = at * self.step_ns;
+                if begin_ns >= to_ns {
+                    break;
+                }
+                let part_ns = to_ns.min(begin_ns + self.step_ns) - from_ns.max(begin_ns);
+                *work += part_ns as f64;
+            }
+        }
+    }
+
+    /// From when on (ns) how many were, where that changes; in hundredths.
+    pub fn steps(&self) -> impl Iterator<Item = (u64, f64)> {
+        let mut before = None;
+        (0_u64..).zip(&self.work).filter_map(move |(at, work)| {
+            let mean = (work / self.step_ns as f64 * 100.0).round() / 100.0;
+            let changed = before.replace(mean) != Some(mean);
+            changed.then_some((self.from_ns + at * self.step_ns, mean))
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! What threads did while they were on no CPU, in the text report.
+
+use super::{MOST_ROWS, count, duration, line, phases::title, rest, thread_name};
+use crate::show::table::Style;
+use sbt_engine::report::{BlockedReport, LateAwayReport, Report, TakerReport};
+
+/// Reasons or takers that are named.
+const NAMED: usize = 3;
+/// Those with a smaller share are not.
+const LEAST: f64 = 0.01;
+
+/// `page faults 3.0 ms, a futex (lock) 120 µs`
+fn blocked(all: &[BlockedReport], style: Style) -> Option<String> {
+    let sum: u64 = all.iter().map(|it| it.ns).sum();
+    let named: Vec<String> = all
+        .iter()
+        .filter(|it| it.ns as f64 >= LEAST * sum as f64)
+        .take(NAMED)
+        .map(|it| format!("{} {}", it.words(), duration(Some(it.ns), style)))
+        .collect();
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
+fn taken(all: &[TakerReport], style: Style) -> Option<String> {
+    let sum: u64 = all.iter().map(|it| it.ns).sum();
+    let named: Vec<String> = all
+        .iter()
+        .filter(|it| it.ns as f64 >= LEAST * sum as f64)
+        .take(NAMED)
+        .map(|it| format!("{} {}", it.called(), duration(Some(it.ns), style)))
+        .collect();
+    (!named.is_empty()).then(|| named.join("; "))
+}
+
+/// Of whoever comes last at a site, a line each.
+pub fn late(late: &LateAwayReport, style: Style) -> Vec<String> {
+    let blocked = blocked(&late.last, style)
+        .map(|text| format!("whoever came last was blocked before that: {text}"));
+    let taken = taken(&late.taken_by, style).map(|text| format!("its CPU was taken by {text}"));
+    blocked.into_iter().chain(taken).collect()
+}
+
+/// By thread.
+pub fn away(out: &mut String, report: &Report, style: Style) {
+    let threads = report.threads.iter();
+    let mut all: Vec<(u64, String)> = threads
+        .filter_map(|thread| {
+            let away = thread.away.as_ref()?;
+            let parts = [
+                blocked(&away.blocked_on, style).map(|text| format!("blocked: {text}")),
+                taken(&away.taken_by, style).map(|text| format!("CPU taken by {text}")),
+            ];
+            let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+            let times = away.blocked_on.iter().map(|it| it.ns);
+            let ns = times.chain(away.taken_by.iter().map(|it| it.ns)).sum();
+            let name = thread_name(report, thread.id);
+            (!text.is_empty()).then(|| (ns, format!("{name}: {text}")))
+        })
+        .collect();
+    if all.is_empty() {
+        return;
+    }
+    title(out, "WITHOUT A CPU in their work, why", style);
+    if all.len() > MOST_ROWS {
+        all.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    }
+    for (_, text) in all.iter().take(MOST_ROWS) {
+        for (index, part) in super::wrapped(text, style.width - 4).iter().enumerate() {
+            let indent = if index == 0 { "" } else { "    " };
+            line(out, &format!("{indent}{part}"));
+        }
+    }
+    rest(out, all.len(), "thread", style);
+    if let Some(others) = report.states.other_episodes.filter(|others| *others > 0) {
+        let text = format!("  not each switch was seen of {} episodes", count(others));
+        line(out, &style.dim(&text));
+    }
+}

@@ -1,0 +1,232 @@
+//! Hangs as text: in a report, and what `sbt hang` prints.
+
+use std::fmt::Write as _;
+
+use super::{line, paragraph, plural, sentence, standstill::heading, wrapped};
+use crate::show::table::Style;
+use sbt_engine::{
+    report::{HangReport, HangThreadReport, LookReport, Report},
+    words::time,
+};
+
+/// Threads of a group that are named.
+const MOST_NAMES: usize = 12;
+/// Groups of a kind that are shown.
+const MOST_GROUPS: usize = 12;
+/// Calls of a thread that are shown.
+const MOST_CALLS: usize = 5;
+
+/// What `sbt hang` prints.
+pub fn look(report: &LookReport, style: Style) -> String {
+    let mut out = String::new();
+    let mut title = format!("sbt hang · pid {}", report.pid);
+    if let Some(looks) = report.looks {
+        let looks = plural(looks.into(), "look");
+        let _ = write!(title, " · {looks} in {}", time(report.looked_ns));
+    }
+    line(&mut out, &style.bold(&plain(&title, style)));
+    line(&mut out, "");
+    if let Some(hang) = &report.hang {
+        body(&mut out, hang, style);
+    } else {
+        verdict(&mut out, &report.text, style);
+        groups(&mut out, "threads", &report.threads, style);
+    }
+    // Those of a hang have these among them.
+    let notes = report.hang.as_ref().map_or(&report.notes, |it| &it.notes);
+    notes_of(&mut out, notes, style);
+    out
+}
+
+/// The part of a report that is about a hang, if there is one.
+pub fn hang(out: &mut String, report: &Report, style: Style) {
+    let Some(hang) = &report.hang else { return };
+    line(out, "");
+    line(out, &style.bold(&heading(hang)));
+    body(out, &hang.found, style);
+    notes_of(out, &hang.found.notes, style);
+    line(out, "");
+}
+
+fn notes_of(out: &mut String, notes: &[String], style: Style) {
+    if !notes.is_empty() {
+        line(out, "");
+    }
+    for note in notes {
+        paragraph(out, &format!("note: {}", sentence(note, style)), style);
+    }
+}
+
+fn body(out: &mut String, hang: &HangReport, style: Style) {
+    verdict(out, &hang.text, style);
+    for also in &hang.also {
+        verdict(out, &also.text, style);
+    }
+    if !hang.chain.is_empty() {
+        line(out, "");
+        line(out, &style.dim("who waits for whom"));
+        for chain in &hang.chain {
+            indented(out, &plain(chain, style), 2, 6, style);
+        }
+    }
+    let (there, missing) = match hang.barrier {
+        Some(_) => (
+            "there",
+            if hang.certain {
+                "missing"
+            } else {
+                "missing, probably"
+            },
+        ),
+        None => ("waiting", "missing"),
+    };
+    groups(out, there, &hang.arrived, style);
+    groups(out, missing, &hang.missing, style);
+    groups(out, "others", &hang.others, style);
+}
+
+fn verdict(out: &mut String, text: &str, style: Style) {
+    let mark = if style.unicode { '▶' } else { '>' };
+    let text = sentence(text, style);
+    for (index, part) in wrapped(&text, style.width - 2).iter().enumerate() {
+        let mark = if index == 0 { mark } else { ' ' };
+        line(out, &style.bold(&format!("{mark} {part}")));
+    }
+}
+
+/// Threads that do the same at the same place are one entry.
+fn groups(out: &mut String, title: &str, threads: &[HangThreadReport], style: Style) {
+    if threads.is_empty() {
+        return;
+    }
+    let mut groups: Vec<Vec<&HangThreadReport>> = Vec::new();
+    for thread in threads {
+        let is_alike =
+            |it: &&mut Vec<&HangThreadReport>| it[0].does == thread.does && it[0].at == thread.at;
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(thread),
+            None => groups.push(vec![thread]),
+        }
+    }
+    line(out, "");
+    let title = format!("{title}: {}", plural(threads.len() as u64, "thread"));
+    line(out, &style.dim(&title));
+    let more = groups.len().saturating_sub(MOST_GROUPS);
+    for threads in groups.iter().take(MOST_GROUPS) {
+        group(out, threads, style);
+    }
+    if more > 0 {
+        let more = format!("  and {more} more that do other things: see --json");
+        line(out, &style.dim(&more));
+    }
+}
+
+fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
+    let first = threads[0];
+    let names: Vec<&str> = threads.iter().map(|it| it.who.name.as_str()).collect();
+    let mut who = names[..names.len().min(MOST_NAMES)].join(", ");
+    if names.len() > MOST_NAMES {
+        let _ = write!(who, " and {} more", names.len() - MOST_NAMES);
+    }
+    let each = if names.len() > 1 { "each " } else { "" };
+    let what = sentence(&format!("{who}: {each}{}", first.does), style);
+    indented(out, &what, 2, 4, style);
+    // Those that they have in common.
+    let is_common = |at: &usize| {
+        threads
+            .iter()
+            .all(|it| it.stack.get(*at) == first.stack.get(*at))
+    };
+    let common = (0..first.stack.len()).take_while(is_common).count();
+    let mut calls: Vec<String> = first.stack[..common.min(MOST_CALLS)].to_vec();
+    if calls.is_empty() {
+        return;
+    }
+    if first.stack.len() > calls.len() {
+        calls.push("…".into());
+    }
+    let calls = format!("in {}", calls.join(" ← "));
+    indented(out, &plain(&sentence(&calls, style), style), 4, 7, style);
+}
+
+/// Text with one indentation for its first line and another for the rest.
+fn indented(out: &mut String, text: &str, first: usize, rest: usize, style: Style) {
+    let width = style.width.saturating_sub(rest).max(20);
+    for (index, part) in wrapped(text, width).iter().enumerate() {
+        let indent = if index == 0 { first } else { rest };
+        line(out, &format!("{:indent$}{part}", ""));
+    }
+}
+
+/// Signs that not every terminal has, as others.
+fn plain(text: &str, style: Style) -> String {
+    if style.unicode {
+        return text.to_owned();
+    }
+    text.replace('→', "->")
+        .replace('←', "<-")
+        .replace('·', "|")
+        .replace('…', "...")
+}
+
+#[cfg(test)]
+mod tests {
+    use sbt_engine::hang::{
+        report,
+        samples::{PROCESS, Seen, call, mutex},
+    };
+
+    use super::*;
+
+    const PLAIN: Style = Style {
+        width: 80,
+        color: false,
+        unicode: true,
+    };
+
+    #[test]
+    fn sixty_four_threads_that_wait_are_one_entry() {
+        let mut seen = Seen::new();
+        let workers: Vec<u32> = (1..=64).filter(|number| *number != 2).collect();
+        seen.barrier(64, 40, &workers)
+            .worker(2, mutex(0x5581, 1), "update hangs.c:52");
+        let text = look(&report(&seen.0, PROCESS), PLAIN);
+        assert!(text.lines().count() < 30, "{text}");
+        assert!(text.contains("there: 63 threads"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(text.contains("\nwho waits for whom\n  worker-2 → mutex 0x5581 held by worker-1"));
+        assert!(
+            text.contains("in update hangs.c:52 ← worker hangs.c:30"),
+            "{text}"
+        );
+        let ascii = look(
+            &report(&seen.0, PROCESS),
+            Style {
+                unicode: false,
+                ..PLAIN
+            },
+        );
+        assert!(ascii.is_ascii(), "{ascii}");
+    }
+
+    #[test]
+    fn what_the_target_is_called_does_not_drive_the_terminal() {
+        let mut seen = Seen::new();
+        seen.barrier(3, 40, &[1, 2]);
+        seen.thread(
+            3,
+            "evil\u{1b}[2J",
+            call("read", "\u{1b}]0;x\u{7}"),
+            "f\u{1b}x a\u{1b}.c:1",
+        );
+        seen.0.notes.push("a\u{1b}note".into());
+        let text = look(&report(&seen.0, PROCESS), PLAIN);
+        assert!(
+            text.chars().all(|c| c == '\n' || !c.is_control()),
+            "{text:?}"
+        );
+        assert!(text.contains("note: a?note"), "{text}");
+    }
+}

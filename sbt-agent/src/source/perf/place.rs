@@ -1,0 +1,366 @@
+//! Which places are watched: the processor has room for four addresses. Pure, but for
+//! [`groups`], which asks the files what they use of each other.
+
+use std::collections::{BTreeSet, HashSet};
+
+use sbt_common::layout;
+
+use crate::source::twin::{Place, Program};
+use sbt_engine::place::printable;
+use sbt_program::{
+    elf::{Function, Point},
+    files::ProbedFile,
+};
+
+/// Addresses that one thread can be watched at: the debug registers of x86.
+pub const ROOM: usize = 4;
+
+/// What is wanted most comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// What the user has named.
+    Named,
+    /// Barriers that the program uses, as far as that can be known.
+    Barrier,
+    /// Condition variables that it uses: barriers may be made of them.
+    Condvar,
+    /// What tells how many threads a barrier is for: its memory may be gone when it is read.
+    Init,
+    /// What is seldom a part of barriers made of condition variables.
+    CondvarRest,
+    /// Barriers of a library that nobody asks for by name.
+    Unused,
+}
+
+/// Places of a file that are watched all or not at all: who sees a part of them sees wrong
+/// episodes, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// See there.
+    pub rank: Rank,
+    /// What it is to the user, who may have to be told that it is not watched.
+    pub name: String,
+    /// Its number, if it is a mark.
+    pub mark: Option<u8>,
+    /// Which of the files.
+    pub file: usize,
+    /// The places.
+    pub places: Vec<Place>,
+}
+
+impl Group {
+    fn addresses(&self) -> BTreeSet<(usize, u64)> {
+        let places = self.places.iter();
+        places.map(|place| (self.file, place.offset)).collect()
+    }
+}
+
+/// Those that there is room for, and those for which there is none.
+pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
+    // Of those that are wanted alike the most.
+    groups.sort_by_key(|group| (group.rank, group.addresses().len()));
+    let mut taken = BTreeSet::new();
+    groups.into_iter().partition(|group| {
+        let more: BTreeSet<_> = taken.union(&group.addresses()).copied().collect();
+        let fits = more.len() <= room;
+        if fits {
+            taken = more;
+        }
+        fits
+    })
+}
+
+/// What is wanted and not watched, for want of room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    names: Vec<String>,
+    /// How much room others have taken, at most.
+    taken: usize,
+    /// Marks among them, by their numbers: nobody knows how often they were passed.
+    pub marks: BTreeSet<u8>,
+}
+
+impl Missed {
+    /// Of groups that found none, in so much. Some are missed by nobody.
+    pub fn of(left: &[Group], room: usize) -> Self {
+        let mut missed = Self::default();
+        for group in left {
+            if matches!(group.rank, Rank::Init | Rank::Unused) {
+                continue;
+            }
+            missed.marks.extend(group.mark);
+            if !missed.names.contains(&group.name) {
+                missed.names.push(group.name.clone());
+            }
+        }
+        if !missed.is_empty() {
+            missed.taken = ROOM.saturating_sub(room);
+        }
+        missed
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The same of another process, or of a later time.
+    pub fn add(&mut self, other: Self) {
+        self.taken = self.taken.max(other.taken);
+        self.marks.extend(other.marks);
+        for name in other.names {
+            if !self.names.contains(&name) {
+                self.names.push(name);
+            }
+        }
+    }
+
+    /// What to say of it.
+    pub fn told(&self) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let others = match self.taken {
+            0 => String::new(),
+            taken => format!(" (of which others use {taken}, a debugger or another sbt)"),
+        };
+        Some(format!(
+            "the processor watches {ROOM} addresses at once{others}, and there is no room for {}: \
+             not seen; --backend ptrace sees all",
+            self.names.join(", ")
+        ))
+    }
+}
+
+/// What there is to watch in files, which are those of one process. `places`: what is put
+/// where for a point.
+pub fn groups<'a>(
+    files: &'a [&'a ProbedFile],
+    condvars: bool,
+    mut places: impl FnMut(&'a Point) -> Vec<Place>,
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let others = files
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        let others: Vec<&ProbedFile> = others.map(|(_, other)| *other).collect();
+        // What is linked into a program is there because it uses it.
+        let is_used = |symbol: &str| {
+            let names = HashSet::from([symbol.to_owned()]);
+            !file.is_library() || others.iter().any(|other| other.imports_any(&names))
+        };
+        for point in &file.points {
+            let Some((rank, name)) = kind(point, &file.shown.to_string_lossy(), is_used) else {
+                continue;
+            };
+            if matches!(rank, Rank::Condvar | Rank::CondvarRest) && !condvars {
+                continue;
+            }
+            let new = places(point).into_iter().filter(|place| {
+                // Who leaves is not seen.
+                !place.for_departures && place.program != Program::CallExit
+            });
+            let same = |group: &&mut Group| group.file == index && group.name == name;
+            match groups.iter_mut().find(same) {
+                Some(group) => group.places.extend(new),
+                None => groups.push(Group {
+                    rank,
+                    name,
+                    mark: match point.function {
+                        Function::Mark(number) => Some(number),
+                        _ => None,
+                    },
+                    file: index,
+                    places: new.collect(),
+                }),
+            }
+        }
+    }
+    groups.retain(|group| !group.places.is_empty());
+    groups
+}
+
+/// How much a point is wanted, and what it belongs to by name. `None`: not at all.
+fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Rank, String)> {
+    let symbol = printable(&point.symbol);
+    let file = printable(file.rsplit('/').next().unwrap_or_default());
+    Some(match point.function {
+        Function::Call { .. } if point.layout == layout::MPI => {
+            // Each has a second name (MPI 3.1, section 14.2).
+            let is_used = is_used(&point.symbol) || is_used(&format!("P{}", point.symbol));
+            let rank = if is_used { Rank::Barrier } else { Rank::Unused };
+            (rank, symbol)
+        }
+        Function::Call { .. } => (Rank::Named, symbol),
+        Function::Mark(number) => {
+            let number = u32::from(number) + 1;
+            (Rank::Named, format!("mark {number} (in {symbol})"))
+        }
+        Function::BarrierWait | Function::BarrierInit if !is_used(&point.symbol) => {
+            (Rank::Unused, symbol)
+        }
+        Function::BarrierWait => (Rank::Barrier, symbol),
+        Function::Team(_) if point.layout == layout::RUST => {
+            (Rank::Barrier, format!("the barriers of Rust in {file}"))
+        }
+        Function::Team(_) if point.is_of_language() => {
+            (Rank::Barrier, format!("std::barrier in {file}"))
+        }
+        Function::Team(_) | Function::Kmp(_) => {
+            (Rank::Barrier, format!("the barriers of OpenMP in {file}"))
+        }
+        Function::CondWait | Function::CondWake { .. } if !is_used(&point.symbol) => return None,
+        Function::CondWake { most: 0 } => (Rank::Condvar, CONDVARS.into()),
+        Function::CondWait if point.symbol.ends_with("pthread_cond_wait") => {
+            (Rank::Condvar, CONDVARS.into())
+        }
+        Function::CondWait | Function::CondWake { .. } => (Rank::CondvarRest, symbol),
+        Function::BarrierInit => (Rank::Init, symbol),
+        Function::LinkerMapped | Function::CallExit | Function::TeamEnd | Function::Region => {
+            return None;
+        }
+    })
+}
+
+const CONDVARS: &str = "barriers made of condition variables";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(rank: Rank, name: &str, file: usize, offsets: &[u64]) -> Group {
+        let place = |offset: &u64| Place {
+            offset: *offset,
+            program: Program::Arrive,
+            cookie: 0,
+            for_departures: false,
+        };
+        Group {
+            rank,
+            name: name.into(),
+            mark: None,
+            file,
+            places: offsets.iter().map(place).collect(),
+        }
+    }
+
+    fn names(groups: &[Group]) -> Vec<&str> {
+        groups.iter().map(|group| group.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_wanted_most_comes_first_and_whole() {
+        let (taken, left) = choose(
+            vec![
+                group(Rank::Unused, "unused", 0, &[1]),
+                group(Rank::Barrier, "many", 1, &[1, 2, 3, 4, 5]),
+                group(Rank::Init, "init", 0, &[2]),
+                group(Rank::Condvar, "condvars", 0, &[3, 4]),
+                group(Rank::Barrier, "one", 0, &[5]),
+                group(Rank::Named, "named", 2, &[1]),
+            ],
+            ROOM,
+        );
+        assert_eq!(names(&taken), ["named", "one", "condvars"]);
+        assert_eq!(names(&left), ["many", "init", "unused"]);
+        let told = Missed::of(&left, ROOM).told().unwrap();
+        assert!(told.contains("at once, and"), "{told}");
+        assert!(told.contains("for many: not seen"), "{told}");
+        let told = Missed::of(&left, 1).told().unwrap();
+        assert!(told.contains("others use 3"), "{told}");
+        let rest = [group(Rank::CondvarRest, "rest", 0, &[1])];
+        assert!(!Missed::of(&rest, ROOM).is_empty());
+        let nobody = Missed::of(&left[1..], 1);
+        assert_eq!(nobody, Missed::default(), "nobody misses those");
+    }
+
+    #[test]
+    fn what_is_missed_here_and_there_is_told_once() {
+        let mark = |number: u8, name: &str| Group {
+            mark: Some(number),
+            ..group(Rank::Named, name, 0, &[u64::from(number)])
+        };
+        let mut all = Missed::of(&[mark(4, "e"), group(Rank::Condvar, "c", 0, &[1])], ROOM);
+        all.add(Missed::default());
+        all.add(Missed::of(&[mark(4, "e"), mark(5, "f")], 3));
+        let told = all.told().unwrap();
+        assert!(told.contains("no room for e, c, f: not"), "{told}");
+        assert!(told.contains("others use 1,"), "{told}");
+        assert_eq!(all.marks, [4, 5].into());
+    }
+
+    #[test]
+    fn an_address_counts_once() {
+        let (taken, left) = choose(
+            vec![
+                group(Rank::Barrier, "four", 0, &[1, 2, 3, 4]),
+                group(Rank::Condvar, "same", 0, &[3, 4]),
+                group(Rank::Condvar, "elsewhere", 1, &[3]),
+            ],
+            ROOM,
+        );
+        assert_eq!(names(&taken), ["four", "same"]);
+        assert_eq!(names(&left), ["elsewhere"]);
+    }
+
+    fn point(function: Function, symbol: &str) -> Point {
+        Point {
+            function,
+            symbol: symbol.into(),
+            entry_offset: 1,
+            stack_moved: 0,
+            return_offset: 1,
+            entry_emulated: true,
+            layout: layout::GLIBC,
+        }
+    }
+
+    #[test]
+    fn what_nobody_uses_is_wanted_last() {
+        let rank = |function, symbol: &str, used| {
+            kind(&point(function, symbol), "/lib/libc.so.6", |_| used).map(|(rank, _)| rank)
+        };
+        let wait = |used| rank(Function::BarrierWait, "pthread_barrier_wait", used);
+        assert_eq!(
+            [wait(true), wait(false)],
+            [Some(Rank::Barrier), Some(Rank::Unused)]
+        );
+        let collective = |imported: &str| {
+            let call = Function::Call {
+                object: 1,
+                count: 0,
+            };
+            let mut point = point(call, "MPI_Barrier");
+            point.layout = layout::MPI;
+            kind(&point, "/lib/libmpi.so.40", |symbol| symbol == imported).map(|(rank, _)| rank)
+        };
+        assert_eq!(
+            ["MPI_Barrier", "PMPI_Barrier", "MPI_Init"].map(collective),
+            [Some(Rank::Barrier), Some(Rank::Barrier), Some(Rank::Unused)]
+        );
+        let cond = |symbol: &str, used| rank(Function::CondWait, symbol, used);
+        assert_eq!(cond("pthread_cond_wait", true), Some(Rank::Condvar));
+        assert_eq!(
+            cond("pthread_cond_timedwait", true),
+            Some(Rank::CondvarRest)
+        );
+        assert_eq!(cond("pthread_cond_wait", false), None);
+        assert_eq!(
+            rank(Function::CallExit, "f", true),
+            None,
+            "who leaves is not seen"
+        );
+    }
+
+    #[test]
+    fn names_do_not_reach_the_terminal_as_they_are() {
+        let call = Function::Call {
+            object: 0,
+            count: 0,
+        };
+        let (_, name) = kind(&point(call, "f\x1b[2J"), "x", |_| true).unwrap();
+        assert!(!name.contains('\x1b'), "{name:?}");
+    }
+}

@@ -1,0 +1,448 @@
+//! What is known of the target, and what comes of the kernel's records: threads, processes,
+//! what lies where in their memories, and the records that programs make of hits.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sbt_common::{Clocks, UNKNOWN, kind};
+
+mod lives;
+mod placing;
+
+use super::{
+    events::Events,
+    place::Missed,
+    record::{Record, Sample, What},
+    run::Run,
+    space::{Sampled, Shared, Space},
+};
+use crate::source::{
+    Baselines, Files,
+    ptrace::clocks::told,
+    twin::{self, Hit, Programs, Records, Slot, Told},
+};
+use sbt_program::{clock, trace::no_registers};
+
+/// What stands for events that are of no address: of lives, and of switches.
+const LIFE: u64 = 0;
+/// See there.
+const SWITCHES: u64 = 1;
+
+/// Threads that have begun while events of lives were opened have inherited them by then.
+const ROUNDS: usize = 16;
+
+/// It takes a process so long to be forked, ns, and mostly much less: what it has inherited
+/// then nobody says.
+const FORK_NS: u64 = 10_000_000;
+
+/// What an event tells of, and on which CPU.
+type Of = (u64, u32);
+
+struct Thread {
+    slot: Slot,
+    run: Run,
+    /// Which event tells of an address on a CPU. A thread that has begun while events were
+    /// opened may have two.
+    tellers: Vec<(Of, u64)>,
+    /// It has executed a program, and has not been seen in there yet.
+    is_within_exec: bool,
+}
+
+impl Thread {
+    fn is_told_by(&mut self, of: Of, event: u64) -> bool {
+        let known = self.tellers.iter().find(|(other, _)| *other == of);
+        if let Some((_, teller)) = known {
+            return *teller == event;
+        }
+        self.tellers.push((of, event));
+        true
+    }
+}
+
+/// See above.
+pub struct Watch {
+    target: u32,
+    children: bool,
+    /// Gone when nothing is watched any more.
+    events: Option<Events>,
+    /// Of lives, by process; see [`Shared`].
+    lives: HashMap<u32, Shared>,
+    files: Files,
+    condvars: bool,
+    paused: bool,
+    programs: Programs,
+    threads: HashMap<u32, Thread>,
+    spaces: HashMap<u32, Space>,
+    last_space: u32,
+    /// A process that will stand still when it executes its program.
+    held: Option<u32>,
+    /// When watching began, ns.
+    begun_ns: u64,
+    /// Processes that have inherited nobody knows what.
+    partial: BTreeSet<u32>,
+    /// What programs have made of hits.
+    pub out: Records,
+    /// Records for which the kernel found no room.
+    pub lost: u64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// What has found no room, in any process.
+    pub missed: Missed,
+    /// Processes that have executed a program of which nobody knows yet.
+    pub executed: Vec<u32>,
+}
+
+impl Watch {
+    /// Of a process, to begin with.
+    pub fn new(target: u32, events: Events, children: bool) -> Self {
+        Self {
+            target,
+            children,
+            events: Some(events),
+            lives: HashMap::new(),
+            files: Files::default(),
+            condvars: true,
+            // Until somebody takes what has happened.
+            paused: true,
+            programs: Programs::reading_late(),
+            threads: HashMap::new(),
+            spaces: HashMap::new(),
+            last_space: 0,
+            held: None,
+            begun_ns: 0,
+            partial: BTreeSet::new(),
+            out: Records::default(),
+            lost: 0,
+            notes: Vec::new(),
+            missed: Missed::default(),
+            executed: Vec::new(),
+        }
+    }
+
+    /// Begins to look at what happens: at a time, ns, and what threads had used by then that
+    /// were there.
+    pub fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
+        self.begun_ns = time_ns;
+        self.lives.values().for_each(|lives| lives.switch(true));
+        self.pause(false);
+        for (tid, thread) in &mut self.threads {
+            if thread.run.is_unknown() {
+                let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
+                thread.run = Run::existing(run_ns, time_ns);
+            }
+        }
+    }
+
+    /// Learns how callers are found.
+    pub fn learn(&mut self, changes: &[(sbt_common::Code, Option<sbt_common::Rule>)]) {
+        self.programs.walks.learn(changes.iter().copied());
+    }
+
+    /// Leaves the target alone, for good: what has happened is still to be taken.
+    pub fn leave(&mut self) {
+        self.spaces.values_mut().for_each(Space::leave);
+        self.lives.clear();
+        // Nor will anything be put on again.
+        self.files = Files::default();
+    }
+
+    /// What becomes readable when it is time to look.
+    pub fn descriptors(&self) -> Vec<i32> {
+        self.events
+            .as_ref()
+            .map_or_else(Vec::new, Events::descriptors)
+    }
+
+    /// Takes what has happened; with `last` all of it, and nothing more will.
+    pub fn pass(&mut self, last: bool) {
+        self.listen(last);
+        if last && let Some(events) = self.events.take() {
+            // What found no room in the end is told of by no record.
+            let unheard = events.closed_lost().saturating_sub(self.lost);
+            self.lose(unheard);
+        }
+    }
+
+    /// Takes what has happened, and watches what has come with that. `all`: see
+    /// [`Events::take`].
+    fn listen(&mut self, all: bool) {
+        let records = self.events.as_mut().map(|events| events.take(all));
+        let mut changed = BTreeSet::new();
+        for record in records.into_iter().flatten() {
+            self.hear(record, &mut changed);
+        }
+        changed.extend(&self.partial);
+        for process in changed {
+            self.try_to_place(process);
+        }
+        self.partial.clear();
+    }
+
+    /// A process stands still in a program that it has not run yet, or not for long. Whether it
+    /// does: `stands` is asked when all has been heard that it did before.
+    pub fn begin_program(&mut self, process: u32, stands: impl FnOnce() -> bool) -> bool {
+        // What it has executed has a memory of its own by then; and if the kernel has ended its
+        // events, that was said.
+        self.listen(false);
+        if !stands() {
+            return false;
+        }
+        // Who has it stand looks after that.
+        self.executed.retain(|other| *other != process);
+        if self.held.take_if(|held| *held == process).is_some() {
+            self.new_space(process, clock::now_ns());
+        }
+        let known = told(process, process);
+        self.call(process, known);
+        self.try_to_place(process);
+        true
+    }
+
+    /// Keeps what the user should know, once.
+    pub fn note(&mut self, note: &str) {
+        if !self.notes.iter().any(|known| known == note) {
+            self.notes.push(note.to_owned());
+        }
+    }
+
+    fn next_space(&mut self) -> u32 {
+        self.last_space += 1;
+        self.last_space
+    }
+
+    fn new_space(&mut self, process: u32, since_ns: u64) {
+        let number = self.next_space();
+        let space = Space::new(number, since_ns);
+        self.spaces.insert(process, space);
+        self.programs.walks.renew();
+        for thread in self.threads.values_mut() {
+            if thread.slot.process == process {
+                thread.slot.space = number;
+            }
+        }
+    }
+
+    fn enlist(&mut self, tid: u32, process: u32, space: u32, (born_ns, run): (u64, Run)) {
+        let thread = Thread {
+            slot: Slot::new((process, tid, space), born_ns, told),
+            run,
+            tellers: Vec::new(),
+            is_within_exec: false,
+        };
+        self.threads.insert(tid, thread);
+    }
+
+    fn hear(&mut self, record: Record, changed: &mut BTreeSet<u32>) {
+        if let What::Lost(count) = record.what {
+            return self.lose(count);
+        }
+        let Record {
+            time_ns,
+            process,
+            thread: tid,
+            cpu,
+            event,
+            what,
+        } = record;
+        if process == 0 || tid == 0 {
+            // It has ended meanwhile, or is not to be seen from here.
+            return;
+        }
+        if let What::Hit(sample) = &what {
+            self.adopt(process, sample.registers.rip);
+        }
+        let number = self.spaces.get(&process).map_or(0, |space| space.number);
+        let known = self.threads.get(&tid);
+        if known.is_none_or(|thread| thread.slot.process != process) {
+            if matches!(what, What::Ended | What::Switched { .. }) {
+                return;
+            }
+            // What told of its beginning was lost, and of the end of who had its number.
+            self.enlist(tid, process, number, (0, Run::UNKNOWN));
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let of = match &what {
+            What::Hit(sample) => sample.registers.rip,
+            What::Switched { .. } => SWITCHES,
+            _ => LIFE,
+        };
+        let is_watched = |space: &Space| space.watches(of, time_ns);
+        if let What::Hit(_) = &what
+            && !self.spaces.get(&process).is_some_and(is_watched)
+        {
+            // It has been taken away meanwhile.
+            return;
+        }
+        if !thread.is_told_by((of, cpu), event) {
+            return;
+        }
+        let was_within_exec = thread.is_within_exec;
+        if !matches!(what, What::Switched { .. }) {
+            thread.is_within_exec = matches!(what, What::Named { executed: true, .. });
+        }
+        match what {
+            What::Hit(sample) => self.hit(tid, time_ns, &sample),
+            // What was before is in what it had used by then.
+            What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
+            What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
+            What::Ended => {
+                if !self.goes_on(tid, process, time_ns, was_within_exec) {
+                    self.ended(tid, time_ns);
+                }
+            }
+            What::Named { comm, executed } => {
+                thread.slot.known.comm = comm;
+                if executed {
+                    self.executed(tid, time_ns);
+                }
+            }
+            What::Mapped => {
+                if changed.insert(process) {
+                    self.programs.walks.renew();
+                    let (slot, now) = (&thread.slot, now(&thread.run, time_ns));
+                    twin::tell_mapping(kind::MAPPED, false, 0, slot, now, &mut self.out);
+                }
+            }
+            What::Lost(_) => {}
+        }
+    }
+
+    /// Nobody knows whose.
+    fn lose(&mut self, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.lost += count;
+        for thread in self.threads.values_mut() {
+            thread.slot.miss();
+            thread.run = Run::UNKNOWN;
+        }
+    }
+
+    fn hit(&mut self, tid: u32, time_ns: u64, sample: &Sample) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let space = self.spaces.get(&thread.slot.process);
+        let hits = space.and_then(|space| space.points.get(&sample.registers.rip));
+        let machine = Sampled {
+            sample,
+            threads: [tid, thread.slot.process],
+        };
+        let now = now(&thread.run, time_ns);
+        for hit in hits.into_iter().flatten() {
+            let how = &mut Hit {
+                machine: &machine,
+                slot: &mut thread.slot,
+                now,
+                out: &mut self.out,
+            };
+            self.programs.run(*hit, how);
+        }
+    }
+
+    fn started(&mut self, by: u32, (process, tid): (u32, u32), time_ns: u64) {
+        let known = self.threads.get(&tid);
+        if known.is_some_and(|thread| thread.slot.process == process) {
+            return;
+        }
+        let Some(parent) = self.threads.get(&by) else {
+            return;
+        };
+        let (of, space) = (parent.slot.process, parent.slot.space);
+        let known = parent.slot.known;
+        let born = (time_ns, Run::BORN);
+        if process == of {
+            self.enlist(tid, process, space, born);
+            return self.call(tid, known);
+        }
+        if !self.children {
+            return;
+        }
+        let now = now(&parent.run, time_ns);
+        twin::tell_mapping(kind::FORK, false, process, &parent.slot, now, &mut self.out);
+        let number = self.next_space();
+        self.copy(of, process, (number, time_ns));
+        let space = self.spaces.get(&process);
+        if space.is_some_and(|space| time_ns < space.put_ns.saturating_add(FORK_NS)) {
+            self.partial.insert(process);
+        }
+        self.enlist(tid, process, number, born);
+        self.call(tid, known);
+    }
+
+    /// What a thread has from who has started it.
+    fn call(&mut self, tid: u32, known: Told) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.slot.known = known;
+        }
+    }
+
+    fn ended(&mut self, tid: u32, time_ns: u64) {
+        let Some(mut thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        let process = thread.slot.process;
+        let now = now(&thread.run, time_ns);
+        // A child that has used no barrier is nobody's concern.
+        if process == self.target || thread.slot.announced {
+            let sample = Sample {
+                registers: no_registers(),
+                stack: Vec::new(),
+            };
+            let machine = Sampled {
+                sample: &sample,
+                threads: [tid, process],
+            };
+            twin::tell_end(&mut Hit {
+                machine: &machine,
+                slot: &mut thread.slot,
+                now,
+                out: &mut self.out,
+            });
+        }
+        let mut others = self.threads.values();
+        if others.any(|other| other.slot.process == process) {
+            return;
+        }
+        self.spaces.remove(&process);
+        self.lives.remove(&process);
+        if self.children && process != self.target {
+            twin::tell_mapping(kind::END, false, 0, &thread.slot, now, &mut self.out);
+        }
+    }
+
+    fn executed(&mut self, tid: u32, time_ns: u64) {
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        let process = thread.slot.process;
+        self.threads
+            .retain(|other, thread| *other == tid || thread.slot.process != process);
+        let space = self.spaces.get(&process);
+        // Else it stands still there, or somebody has looked around while it did.
+        let is_news = space.is_none_or(|space| space.since_ns < time_ns);
+        if is_news && self.held != Some(process) {
+            self.new_space(process, time_ns);
+            self.executed.push(process);
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.slot.begin_anew();
+            thread
+                .tellers
+                .retain(|((of, _), _)| [LIFE, SWITCHES].contains(of));
+            let now = now(&thread.run, time_ns);
+            twin::tell_mapping(kind::EXEC, false, 0, &thread.slot, now, &mut self.out);
+        }
+    }
+}
+
+/// For how long a thread waited for a CPU is not told.
+fn now(run: &Run, time_ns: u64) -> Clocks {
+    Clocks {
+        time_ns,
+        run_ns: run.at(time_ns),
+        delay_ns: UNKNOWN,
+    }
+}
