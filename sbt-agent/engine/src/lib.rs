@@ -17,6 +17,13 @@ pub mod place;
 pub mod recognise;
 pub mod report;
 #[cfg(any(test, feature = "samples"))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::new_without_default,
+    clippy::must_use_candidate,
+    reason = "for tests alone"
+)]
 pub mod samples;
 pub mod scale;
 pub mod value;

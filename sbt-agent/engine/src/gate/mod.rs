@@ -12,6 +12,13 @@ mod measure;
 mod outcome;
 pub mod rule;
 #[cfg(any(test, feature = "samples"))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::new_without_default,
+    clippy::must_use_candidate,
+    reason = "for tests alone"
+)]
 pub mod samples;
 mod sites;
 #[cfg(test)]

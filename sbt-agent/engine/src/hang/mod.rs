@@ -13,6 +13,13 @@ mod graph;
 mod judge;
 mod names;
 #[cfg(any(test, feature = "samples"))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::new_without_default,
+    clippy::must_use_candidate,
+    reason = "for tests alone"
+)]
 pub mod samples;
 pub mod scene;
 mod sentence;

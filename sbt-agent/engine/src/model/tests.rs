@@ -34,6 +34,7 @@ fn cases() -> proptest::test_runner::Config {
         failure_persistence: None,
         ..proptest::test_runner::Config::default()
     };
+    #[allow(clippy::disallowed_methods, reason = "of the test alone")]
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = 200;
     }

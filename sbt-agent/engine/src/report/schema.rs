@@ -18,6 +18,7 @@ pub fn is_that_of<T: JsonSchema>(name: &str) {
         .join("../../docs")
         .join(name);
     let schema = serde_json::to_string_pretty(&schema_for!(T)).unwrap() + "\n";
+    #[allow(clippy::disallowed_methods, reason = "of the test alone")]
     if std::env::var_os("SBT_WRITE_SCHEMA").is_some() {
         fs::write(&path, &schema).unwrap();
     }

@@ -1,6 +1,6 @@
 //! A program of which something is counted.
 
-use super::*;
+use super::{MS, Report, S, Snapshot, imbalanced};
 use crate::{
     live::{CounterFigure, CounterFigures},
     report::counters::{CounterReport, derived},

@@ -1,6 +1,10 @@
 //! What the snapshots are made of.
 
-use super::*;
+use super::{
+    Counts, Doing, EachReport, Histogram, Lane, Lanes, LockReport, MS, PhaseReport, Piece, S,
+    Share, SiteReport, SiteThreadReport, Snapshot, StatReport, StragglerReport, ThreadReport,
+    ThreadTimeReport, TrendReport, WaitsReport, WhatIfReport, empty,
+};
 
 /// A distribution around a mean, ns.
 pub(super) fn stat(count: u64, mean: u64) -> StatReport {

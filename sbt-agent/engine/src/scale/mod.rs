@@ -17,6 +17,13 @@ pub mod counts;
 mod doubt;
 mod limit;
 #[cfg(any(test, feature = "samples"))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::new_without_default,
+    clippy::must_use_candidate,
+    reason = "for tests alone"
+)]
 pub mod samples;
 #[cfg(test)]
 mod tests;
