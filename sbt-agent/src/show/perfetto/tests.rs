@@ -106,7 +106,7 @@ fn known(message: &DynamicMessage) {
 }
 
 fn read(bytes: &[u8]) -> Read {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/export/perfetto");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/show/perfetto");
     let files = protox::compile(["published.proto"], [folder]).unwrap();
     let pool = DescriptorPool::from_file_descriptor_set(files).unwrap();
     let trace = pool.get_message_by_name("perfetto.protos.Trace").unwrap();
