@@ -14,10 +14,7 @@ use sbt::{
 };
 use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
-    model::{
-        site::{PlaceId, Roles},
-        tape::Step,
-    },
+    model::{ids::PlaceId, site::Roles, tape::Step},
     place::{Frame, Place},
     report::{Run, SamplingReport},
 };

@@ -8,7 +8,8 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind, Round},
     model::{
         Model,
-        site::{PlaceId, Site, SiteId},
+        ids::{PlaceId, SiteId},
+        site::Site,
         thread::Row,
     },
 };

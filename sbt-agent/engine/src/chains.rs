@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{model::sampled::ChainId, place::NamedFunction};
+use crate::{model::ids::ChainId, place::NamedFunction};
 
 /// Functions and chains that are kept apart, at most.
 const MAX_FUNCTIONS: usize = 1 << 14;

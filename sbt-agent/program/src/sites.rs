@@ -39,7 +39,7 @@ use super::{
     wanted::Wanted,
 };
 use sbt_engine::{
-    model::site::PlaceId,
+    model::ids::PlaceId,
     place::{Call, Frame, Place, printable, short},
 };
 

@@ -6,8 +6,8 @@ use super::{ReadError, Reader, Row, bounds::Bounds, lately::Lately};
 use sbt_engine::{
     model::{
         Model, Present,
+        ids::ThreadId,
         tape::Step,
-        thread::ThreadId,
         told::{Telling, Told},
     },
     place::Place,

@@ -8,11 +8,7 @@ use super::clean;
 
 use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind, Round},
-    model::{
-        cost::Tariff,
-        site::{PlaceId, Roles},
-        tape::Step,
-    },
+    model::{cost::Tariff, ids::PlaceId, site::Roles, tape::Step},
     place::Place,
     report::{Report, Run},
 };

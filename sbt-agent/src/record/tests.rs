@@ -20,9 +20,9 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         Model, Present,
-        site::{PlaceId, Roles, SiteId},
+        ids::{PlaceId, SiteId, ThreadId},
+        site::Roles,
         tape::Step,
-        thread::ThreadId,
     },
     place::{Frame, Place},
     report::{Report, Run, order::Order, sound},

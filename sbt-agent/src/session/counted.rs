@@ -7,9 +7,9 @@ use sbt_engine::{
     model::{
         Model,
         counts::{Sum, Sums},
+        ids::{SiteId, ThreadId},
         rates::Rates,
-        site::{Site, SiteId},
-        thread::ThreadId,
+        site::Site,
     },
     report::{Report, order::Order},
 };

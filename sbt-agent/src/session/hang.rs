@@ -28,8 +28,7 @@ use sbt_engine::{
     },
     model::{
         Model,
-        barrier::BarrierId,
-        site::PlaceId,
+        ids::{BarrierId, PlaceId},
         still::{Known, Since, Still},
     },
     place::{Place, printable},

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
 use crate::source::Source;
-use sbt_engine::{event::CallersId, model::site::PlaceId, place::LockKind, report::locks::Found};
+use sbt_engine::{event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::Found};
 use sbt_program::{process, sites::Resolver};
 
 /// How often the counts are read, ns.

@@ -17,7 +17,7 @@ use sbt_engine::{
     counters::Plan,
     model::{
         Model,
-        site::SiteId,
+        ids::SiteId,
         told::{Telling, Told},
     },
     place::{Place, printable},
@@ -213,7 +213,7 @@ impl Names<'_> {
         }
     }
 
-    fn thread(&self, id: sbt_engine::model::thread::ThreadId) -> String {
+    fn thread(&self, id: sbt_engine::model::ids::ThreadId) -> String {
         let row = &self.model.threads().rows()[id.index()];
         if row.threads > 1 {
             return format!("one of {} further threads", row.threads);

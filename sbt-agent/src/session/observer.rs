@@ -9,10 +9,7 @@ use sbt_engine::{
         Doing, Histogram, LEVELS, Lane, Lanes, Offer, Output, PACE_STEP_NS, PACE_STEPS, PIECES,
         Piece, Snapshot, Watching,
     },
-    model::{
-        Model, Present, lanes,
-        thread::{Split, ThreadId},
-    },
+    model::{Model, Present, ids::ThreadId, lanes, parts::Split},
     place::Place,
     report::{Report, order::Order, place_names::name},
 };

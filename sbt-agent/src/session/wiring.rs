@@ -8,10 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::source::Source;
 use sbt_engine::{
     event::{CallersId, Event, Evidence, Kind, Tid},
-    model::{
-        Model,
-        site::{PlaceId, Roles},
-    },
+    model::{Model, ids::PlaceId, site::Roles},
     place::printable,
     recognise::{Code, Functions, Recogniser, Relation},
     words::command_line,

@@ -141,7 +141,7 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_engine::{model::thread::Split, samples};
+    use sbt_engine::{model::parts::Split, samples};
 
     /// The sample with its counters: page faults and what else.
     fn counted() -> Counted {

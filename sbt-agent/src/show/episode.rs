@@ -3,7 +3,8 @@
 use sbt_engine::{
     event::Count,
     model::{
-        thread::{Split, ThreadId},
+        ids::ThreadId,
+        parts::Split,
         told::{Arrival, Told},
     },
     report::{Report, order::Order},

@@ -193,7 +193,7 @@ impl Timeline {
 mod tests {
     use super::*;
     use crate::show::Seen;
-    use sbt_engine::model::thread::Split;
+    use sbt_engine::model::parts::Split;
 
     fn seen(thread: u32, work: (u64, u64), last_ns: u64) -> Seen {
         Seen {

@@ -2,19 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{episode::Episode, site::PlaceId, still::Rows, thread::ThreadId};
+use super::{
+    episode::Episode,
+    ids::{BarrierId, PlaceId, ThreadId},
+    rows::Rows,
+};
 use crate::event::{Kind, Recognition, Round};
-
-/// A barrier, in the order of first appearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BarrierId(pub u32);
-
-impl BarrierId {
-    /// Its place in the table of barriers.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Barriers kept apart. A program that makes new ones for ever reuses the
 /// entries of those that have been silent for long.

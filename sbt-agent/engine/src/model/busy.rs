@@ -6,7 +6,7 @@
 //! of busy threads: that of all of them is the time in which at least one was busy. From
 //! Jiang's thesis: the straggler's path counts the more the fewer work beside it.
 
-use super::{away::Work, episode::Member, sampled::whole, site::Alone, thread::ThreadId};
+use super::{away::Work, episode::Member, ids::ThreadId, parts::Alone};
 
 /// Numbers of busy threads up to this are kept apart; of more, so many together.
 const EXACT: usize = 64;
@@ -218,6 +218,15 @@ impl Sweep {
     }
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "durations in ns are positive and far below 2^63"
+)]
+pub(super) fn whole(ns: f64) -> u64 {
+    ns.round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,8 +234,8 @@ mod tests {
         event::{Away, Clocks, Why},
         model::{
             episode::Left,
-            site::PlaceId,
-            thread::{Before, Since},
+            ids::PlaceId,
+            parts::{Before, Since},
         },
     };
 

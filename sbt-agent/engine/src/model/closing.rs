@@ -6,16 +6,15 @@ use std::borrow::Cow;
 use super::{
     Model,
     away::Work,
-    barrier::{Barrier, BarrierId, round_after},
+    barrier::{Barrier, round_after},
     efficiency::Usage,
     episode::{Episode, Left, Member, Seat},
+    ids::{BarrierId, SiteId, ThreadId},
     lanes::Doing,
+    parts::{Before, Done, Part, Since, Split, Wait},
     sampled,
-    site::{Done, Part, SiteId},
-    thread::{Before, Since, Split, ThreadId},
     told::{Arrival, Told},
     virtual_time,
-    waits::Wait,
 };
 use crate::event::{Clocks, Kind};
 

@@ -16,9 +16,10 @@ use rustc_hash::FxHashMap;
 
 use super::{
     counts,
-    site::{Alone, Part, Roles},
+    ids::ThreadId,
+    parts::{Alone, Part},
+    site::Roles,
     stats::Stat,
-    thread::ThreadId,
     trend::{Bucket, Trend},
     within::{Progress, Within},
 };
@@ -377,7 +378,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::thread::Split;
+    use crate::model::parts::Split;
 
     const fn roles(begins: u64, ends: u64) -> Roles {
         Roles {

@@ -11,7 +11,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::thread::Split;
+use super::parts::Split;
 
 /// Of how many episodes more than one may be incomplete, before nothing can be said.
 pub const MOST_INCOMPLETE: u64 = 10;

@@ -2,12 +2,10 @@
 
 use super::{
     away::Work,
-    barrier::BarrierId,
     cost::Paid,
     efficiency::Chain,
-    regions::Begun,
-    site::{Alone, PlaceId, SiteId},
-    thread::{Before, Since, ThreadId},
+    ids::{BarrierId, PlaceId, SiteId, ThreadId},
+    parts::{Alone, Before, Begun, Since},
 };
 use crate::event::{Clocks, Reading, Tid};
 

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::thread::{Split, ThreadId};
+use super::{ids::ThreadId, parts::Split};
 
 /// The lengths of pieces that there are, ns: the zoom levels.
 pub const LEVELS: [u64; 6] = [

@@ -1,9 +1,6 @@
 //! What whoever came last did with its time, against the others: why it was late.
 
-use super::{
-    site::{Done, Part},
-    thread::Split,
-};
+use super::parts::{Done, Part, Split};
 
 /// Work, and how it splits up, ns, summed over episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -121,7 +118,7 @@ impl Late {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{site::SiteId, thread::ThreadId};
+    use crate::model::ids::{SiteId, ThreadId};
 
     fn part(row: u32, idle_ns: u64, times: [u64; 3]) -> Part {
         let [running, ready, blocked] = times;

@@ -4,8 +4,8 @@ use super::{
     Model,
     efficiency::{Chain, Usage},
     episode::Left,
+    parts::{Before, Since, Split},
     regions::Regions,
-    thread::{Before, Since, Split},
 };
 use crate::event::{Clocks, Tid};
 

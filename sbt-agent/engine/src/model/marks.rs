@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 
 use super::{
     counts::Sums,
+    ids::ThreadId,
+    parts::{Split, SplitSum},
     stats::Stat,
-    thread::{Split, SplitSum, ThreadId},
 };
 use crate::event::{Clocks, Count, MarkId};
 

@@ -3,13 +3,14 @@
 
 use super::{
     Model,
-    barrier::{Barrier, BarrierId, rounds_behind, running_round},
+    barrier::{Barrier, rounds_behind, running_round},
     closing::next_open,
     cost::Class,
     episode::{Episode, Left, Member, Seat},
+    ids::{BarrierId, PlaceId},
     key,
-    site::PlaceId,
-    thread::{Before, Hint, Since},
+    parts::{Before, Since},
+    thread::Hint,
 };
 use crate::event::{CallersId, Clocks, Kind, Tid};
 

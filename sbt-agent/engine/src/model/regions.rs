@@ -5,12 +5,12 @@
 
 use super::{
     Model,
-    barrier::{Barrier, BarrierId},
+    barrier::Barrier,
     cost::Class,
     efficiency::useful,
     episode::Episode,
-    site::Alone,
-    thread::{Before, Since, Split, ThreadId},
+    ids::{BarrierId, ThreadId},
+    parts::{Alone, Before, Begun, Met, Since, Split},
 };
 use crate::event::{Clocks, Tid};
 
@@ -38,24 +38,6 @@ pub struct Regions {
     pub ends_next: bool,
     /// It has been in one that is over, and has not begun it: it is kept for another.
     pub is_kept: bool,
-}
-
-/// What a thread that arrives has to do with a region that it has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
-    /// Which of the members of the episode it is.
-    pub index: usize,
-    /// Whether its threads have met before.
-    pub met: Met,
-}
-
-/// Whether the threads of a region have met in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
-    /// For the first time; it began then.
-    First(Clocks),
-    /// They had before.
-    Again,
 }
 
 /// Whether a stack that ends at `a` is as deep as one that ends at `b`, or deeper.

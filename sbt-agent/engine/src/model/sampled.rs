@@ -8,11 +8,11 @@ use std::{collections::VecDeque, ops::Range};
 
 use rustc_hash::FxHashMap;
 
-use super::{busy::Busy, site::SiteId, thread::Split};
-
-/// A chain of functions that called each other, by number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChainId(pub u32);
+use super::{
+    busy::{Busy, whole},
+    ids::{ChainId, SiteId},
+    parts::Split,
+};
 
 /// Samples that wait for their episode, of all threads together, at most about so many.
 const MAX_KEPT: usize = 1 << 18;
@@ -291,15 +291,6 @@ impl Samples {
 
 fn count(kept: &[Kept]) -> u64 {
     kept.iter().map(|kept| u64::from(kept.weight)).sum()
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "durations in ns are positive and far below 2^63"
-)]
-pub(super) fn whole(ns: f64) -> u64 {
-    ns.round() as u64
 }
 
 /// Leaves every second one, which stands for the other as well.

@@ -8,35 +8,18 @@ use rustc_hash::FxHashMap;
 
 use super::{
     away,
-    barrier::BarrierId,
     busy::Busy,
     counts::Sums,
     gains::Gains,
+    ids::{BarrierId, PlaceId, ThreadId},
     late::Late,
+    parts::{Done, Part, SplitSum},
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
-    thread::{Split, SplitSum, ThreadId},
     trend::Trend,
-    waits::{Wait, Waits},
+    waits::Waits,
 };
 use crate::event::Kind;
-
-/// One place in the program that calls a barrier: a source line with its chain
-/// of callers, however many addresses the compiler has made of it. Numbered by
-/// whoever resolves addresses; the model only compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PlaceId(pub u32);
-
-/// A site: the set of places from which the threads of an episode called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SiteId(pub u32);
-
-impl SiteId {
-    /// Its place in the table of sites.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// How many barriers a site names; it may have been used with more.
 const MAX_NAMED_BARRIERS: usize = 64;
@@ -369,68 +352,5 @@ impl Site {
     pub fn imbalance_pct(&self) -> Option<f64> {
         let (uneven, longest) = self.uneven;
         (longest > 0.0).then(|| uneven / longest * 100.0)
-    }
-}
-
-/// One thread's part in one episode.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    /// The thread.
-    pub row: ThreadId,
-    /// `a_i - start_i`, if the start is known.
-    pub work_ns: Option<u64>,
-    /// `L - a_i`.
-    pub idle_ns: u64,
-    /// `d_i - L`, if the departure was seen.
-    pub release_ns: Option<u64>,
-    /// How it waited, likewise.
-    pub wait: Option<Wait>,
-    /// How the work splits up.
-    pub split: Split,
-}
-
-/// A complete episode as a whole.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Done {
-    /// First arrival F, ns.
-    pub first_ns: u64,
-    /// Last arrival L, ns.
-    pub last_ns: u64,
-    /// After which site its phase began, and how long it was, ns; `None` if
-    /// that is unknown.
-    pub phase: Option<(Option<SiteId>, u64)>,
-    /// Who came last, and its lead a_(n) - a_(n-1), ns.
-    pub straggler: Option<(ThreadId, u64)>,
-    /// What one of its threads worked alone before, while the others were kept waiting
-    /// for a parallel region to begin.
-    pub alone: Option<Alone>,
-}
-
-/// What a thread works between two parallel regions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alone {
-    /// Which.
-    pub row: ThreadId,
-    /// From when, ns.
-    pub from_ns: u64,
-    /// How it splits up.
-    pub split: Split,
-    /// Until when, ns: where the next region begins.
-    pub to_ns: u64,
-    /// How long the others were kept waiting meanwhile, together, ns.
-    pub waited_ns: u64,
-}
-
-impl Alone {
-    /// How long.
-    pub const fn ns(&self) -> u64 {
-        self.to_ns.saturating_sub(self.from_ns)
-    }
-}
-
-impl Done {
-    /// L - F, ns.
-    pub const fn barrier_ns(&self) -> u64 {
-        self.last_ns - self.first_ns
     }
 }

@@ -5,9 +5,10 @@ use rustc_hash::FxHashMap;
 use super::{
     busy::{Busy, Share},
     counts::Sums,
-    site::{Done, Part, PlaceId, Roles, Site, SiteId},
+    ids::{PlaceId, SiteId, ThreadId},
+    parts::{Done, Part},
+    site::{Roles, Site},
     stats::Stat,
-    thread::ThreadId,
     trend,
 };
 use crate::event::{Count, Kind};

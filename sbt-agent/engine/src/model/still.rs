@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use super::{
     Model,
-    barrier::{Barrier, BarrierId},
+    barrier::Barrier,
     episode::Episode,
-    site::PlaceId,
-    thread::{MAX_ROWS, ThreadId},
+    ids::{BarrierId, PlaceId, ThreadId},
 };
 use crate::event::Kind;
 
@@ -17,34 +16,6 @@ const MOST: usize = 16;
 
 /// Members that are told of one of them at most.
 const MOST_MEMBERS: usize = 1024;
-
-/// Threads, a bit each: cheap to add to whenever one arrives.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rows(Vec<u64>);
-
-impl Rows {
-    /// Another one, or the same once more.
-    pub fn insert(&mut self, row: ThreadId) {
-        let word = row.index() / 64;
-        if word >= self.0.len() && word < MAX_ROWS.div_ceil(64) {
-            self.0.resize(word + 1, 0);
-        }
-        if let Some(word) = self.0.get_mut(word) {
-            *word |= 1 << (row.index() % 64);
-        }
-    }
-
-    /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = ThreadId> {
-        (0..)
-            .map(ThreadId)
-            .zip(0..64 * self.0.len())
-            .filter_map(|(row, at)| {
-                let word = self.0[at / 64];
-                (word >> (at % 64) & 1 == 1).then_some(row)
-            })
-    }
-}
 
 /// A barrier with threads that wait, to which nobody has come for long. All may have: that
 /// nobody leaves then is as much of a standstill, as where a thread of OpenMP that waits has

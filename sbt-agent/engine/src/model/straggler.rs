@@ -1,6 +1,6 @@
 //! Who comes last, and whether there is a pattern in it.
 
-use super::thread::ThreadId;
+use super::ids::ThreadId;
 
 /// Fewer episodes than this show no pattern.
 const FEW: u64 = 4;
@@ -173,10 +173,10 @@ mod tests {
     use crate::{
         event::Kind,
         model::{
-            site::{Done, Part, PlaceId},
+            ids::PlaceId,
+            parts::{Done, Part, Split},
             sites::Sites,
             tests::setup::Random,
-            thread::Split,
         },
     };
 

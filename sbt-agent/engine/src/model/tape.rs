@@ -1,7 +1,7 @@
 //! What goes into a model, kept so that it can be written down and go into another one.
 //! The same steps give the same model.
 
-use super::{Model, cost::Tariff, site::PlaceId, site::Roles};
+use super::{Model, cost::Tariff, ids::PlaceId, site::Roles};
 use crate::event::{CallersId, Event};
 
 /// One thing that a model was told.

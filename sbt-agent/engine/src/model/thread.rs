@@ -1,91 +1,20 @@
 //! Threads: what is kept while one lives, and the row that stays of it.
 
-use serde::{Deserialize, Serialize};
-
 use rustc_hash::FxHashMap;
 
 use super::{
     away,
-    barrier::BarrierId,
     cost::{Paid, Sum},
     counts::{Sums, Track},
     efficiency::Chain,
     episode::Seat,
+    ids::{BarrierId, MAX_ROWS, ThreadId},
+    parts::{Before, Since, SplitSum},
     regions::Regions,
-    site::SiteId,
     stats::KnownSum,
     waits::Waits,
 };
 use crate::event::{Clocks, MarkId, Round, Tid};
-
-/// A row of the thread table, in the order of first appearance.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct ThreadId(pub u32);
-
-impl ThreadId {
-    /// Its place in a table of threads.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// More rows than this are not kept apart: later threads share the last one.
-/// So memory does not grow with a program that starts threads for ever.
-pub const MAX_ROWS: usize = 4096;
-
-/// What a thread did with the time between two moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Split {
-    /// On a CPU, ns.
-    pub running_ns: Option<u64>,
-    /// Runnable, but without a CPU, ns.
-    pub ready_ns: Option<u64>,
-    /// Neither: asleep in the kernel, ns.
-    pub blocked_ns: Option<u64>,
-}
-
-impl Split {
-    /// From the clocks at both ends. The parts never exceed the whole, which
-    /// the kernel's own figures may do by the length of an interrupt.
-    pub fn between(from: Clocks, to: Clocks) -> Self {
-        let whole = to.time_ns.saturating_sub(from.time_ns);
-        let delta = |a: Option<u64>, b: Option<u64>| Some(b?.saturating_sub(a?));
-        let running_ns = delta(from.run_ns, to.run_ns).map(|run| run.min(whole));
-        let ready_ns = delta(from.delay_ns, to.delay_ns)
-            .map(|ready| ready.min(whole - running_ns.unwrap_or(0)));
-        let blocked_ns = match (running_ns, ready_ns) {
-            (Some(running), Some(ready)) => Some(whole - running - ready),
-            _ => None,
-        };
-        Self {
-            running_ns,
-            ready_ns,
-            blocked_ns,
-        }
-    }
-}
-
-/// Sums of [`Split`]s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SplitSum {
-    /// On a CPU.
-    pub running: KnownSum,
-    /// Runnable, but without a CPU.
-    pub ready: KnownSum,
-    /// Asleep in the kernel.
-    pub blocked: KnownSum,
-}
-
-impl SplitSum {
-    /// Takes one interval in.
-    pub fn add(&mut self, split: Split) {
-        self.running.add(split.running_ns);
-        self.ready.add(split.ready_ns);
-        self.blocked.add(split.blocked_ns);
-    }
-}
 
 /// What stays of a thread: sums over the whole run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,32 +70,6 @@ pub struct Row {
     pub away: away::Sum,
     /// It has ended; not told of a row that several share.
     pub ended: bool,
-}
-
-/// What a thread did before its present work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Before {
-    /// Nothing: it, or the watching, has only begun.
-    Start,
-    /// It was in an episode of which not all was seen.
-    Unknown,
-    /// It was in an episode.
-    Episode {
-        /// Last arrival L, ns.
-        last_ns: u64,
-        /// Where.
-        site: SiteId,
-    },
-}
-
-/// From where a thread's present work is reckoned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
-    /// When it began. The clocks may be those of the arrival before it, where
-    /// departures are not traced: a thread does not run in a barrier.
-    pub clocks: Clocks,
-    /// After what.
-    pub before: Before,
 }
 
 /// A thread that lives.

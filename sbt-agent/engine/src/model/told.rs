@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    site::{Done, PlaceId, SiteId},
-    thread::{Split, ThreadId},
+    ids::{PlaceId, SiteId, ThreadId},
+    parts::{Done, Split},
 };
 use crate::event::Reading;
 

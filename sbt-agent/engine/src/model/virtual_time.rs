@@ -9,8 +9,7 @@
 
 use super::{
     cost::{Paid, Tariff},
-    site::SiteId,
-    thread::ThreadId,
+    ids::{SiteId, ThreadId},
 };
 
 /// Members of episodes that are kept until it is known what probes cost.

@@ -2,29 +2,7 @@
 
 use std::iter::Sum;
 
-use super::thread::{Split, SplitSum};
-use crate::event::Clocks;
-
-/// One thread in one barrier, from its arrival to its departure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// Running: it spun, but for the few microseconds of the barrier's own code and
-    /// of the probes on it; with OpenMP it may have executed tasks. Ready: it spun
-    /// as well, or had been woken. Blocked: it slept.
-    pub split: Split,
-    /// Idle and release, ns.
-    pub whole_ns: u64,
-}
-
-impl Wait {
-    /// From the clocks at both ends.
-    pub fn between(arrived: Clocks, left: Clocks) -> Self {
-        Self {
-            split: Split::between(arrived, left),
-            whole_ns: left.time_ns.saturating_sub(arrived.time_ns),
-        }
-    }
-}
+use super::parts::{SplitSum, Wait};
 
 /// Sums of [`Wait`]s, with how much of the waiting they tell of: departures may be
 /// watched for a part of the run only.
@@ -66,6 +44,7 @@ impl Sum for Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Clocks;
 
     fn at(time_ns: u64, run_ns: u64) -> Clocks {
         Clocks {

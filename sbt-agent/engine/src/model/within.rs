@@ -4,8 +4,8 @@
 
 use super::{
     efficiency::{Efficiency, useful},
-    site::Part,
-    thread::{Split, ThreadId},
+    ids::ThreadId,
+    parts::{Part, Split},
 };
 
 /// How far a thread has come in the span that it is in.

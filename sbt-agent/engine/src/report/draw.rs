@@ -18,10 +18,10 @@ use crate::{
     event::address,
     model::{
         Model,
+        ids::ThreadId,
         site::MAX_PAIRS,
         sites::{MAX_PHASES, MAX_SITES, Sites},
         stats::Stat,
-        thread::ThreadId,
         trend::{Bucket, Trend},
     },
     place::Place,
@@ -57,14 +57,14 @@ fn stat(stat: &Stat) -> Option<StatReport> {
 /// Everything that the parts of a report are drawn from.
 struct Draw<'a> {
     model: &'a Model,
-    /// By [`crate::model::site::PlaceId`].
+    /// By [`crate::model::ids::PlaceId`].
     places: Vec<&'a Place>,
     order: Order,
     run: &'a Run,
 }
 
 impl Report {
-    /// Draws the report up. `places`: by [`crate::model::site::PlaceId`].
+    /// Draws the report up. `places`: by [`crate::model::ids::PlaceId`].
     pub fn new(model: &Model, places: &[Rc<Place>], run: Run) -> Self {
         let draw = Draw {
             model,

@@ -6,7 +6,7 @@ use super::Word;
 
 use super::place_names::{name, others};
 use crate::{
-    model::site::PlaceId,
+    model::ids::PlaceId,
     place::{LockKind, Place, printable},
 };
 

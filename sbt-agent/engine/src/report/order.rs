@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Report, SiteReport};
-use crate::model::{Model, site::SiteId, thread::ThreadId};
+use crate::model::{
+    Model,
+    ids::{SiteId, ThreadId},
+};
 
 /// Those that met a barrier or passed a mark, in the order of their birth,
 /// from 0; where they are of several processes, one process after the other. The row

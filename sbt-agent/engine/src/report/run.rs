@@ -10,7 +10,7 @@ use super::{
 use crate::{
     choices::States,
     counters::Plan,
-    model::{cost::Tariff, site::SiteId, told::Told},
+    model::{cost::Tariff, ids::SiteId, told::Told},
 };
 
 /// What the session knows and the model does not.

@@ -8,10 +8,7 @@ use std::rc::Rc;
 use super::*;
 use crate::{
     event::{CallersId, Clocks, Event, Kind},
-    model::{
-        Model,
-        site::{PlaceId, Roles},
-    },
+    model::{Model, ids::PlaceId, site::Roles},
     place::{Frame, LockKind, Place},
     report::{Run, counters::CounterReport, locks::Found},
 };

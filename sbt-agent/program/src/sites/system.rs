@@ -3,7 +3,7 @@
 use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
 use crate::{elf::Function, locks, walks::Owner};
 use sbt_engine::{
-    model::site::PlaceId,
+    model::ids::PlaceId,
     place::{Frame, LockKind},
 };
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sbt_engine::{
     event::{SHARED, address, space},
     hang::scene::{BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor},
-    model::{Model, site::PlaceId, still::Known, thread},
+    model::{Model, ids::PlaceId, still::Known, thread},
 };
 
 /// A barrier as the model knows it, in the words of a look. `site`: what users call a

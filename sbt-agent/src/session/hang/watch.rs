@@ -271,7 +271,7 @@ impl<R: Clone> Watch<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_engine::model::barrier::BarrierId;
+    use sbt_engine::model::ids::BarrierId;
 
     const S: u64 = 1_000_000_000;
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::show::{Episode, Seen};
-use sbt_engine::{live::Snapshot, model::thread::Split, samples};
+use sbt_engine::{live::Snapshot, model::parts::Split, samples};
 
 fn written(report: &Report, told: &Told<'_>) -> String {
     let mut out = Vec::new();

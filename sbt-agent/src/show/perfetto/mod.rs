@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{Doing, Episode, Known, Piece, Seen, rates::Rates};
-use sbt_engine::{model::thread::Split, report::Report};
+use sbt_engine::{model::parts::Split, report::Report};
 
 mod busy;
 mod packets;

@@ -8,7 +8,7 @@ use sbt_engine::{
     counters::{Counter, Source},
     event::Count,
     model::{
-        thread::ThreadId,
+        ids::ThreadId,
         told::{Arrival, Told},
     },
 };
@@ -133,8 +133,8 @@ pub fn phase(told: &Told, context: &Context<'_>) -> String {
 mod tests {
     use super::*;
     use sbt_engine::model::{
-        site::{Done, PlaceId, SiteId},
-        thread::Split,
+        ids::{PlaceId, SiteId},
+        parts::{Done, Split},
     };
 
     fn told() -> Told {

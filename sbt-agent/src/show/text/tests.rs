@@ -5,8 +5,8 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         Model,
-        site::{PlaceId, Roles},
-        thread::MAX_ROWS,
+        ids::{MAX_ROWS, PlaceId},
+        site::Roles,
     },
     place::{Frame, Place},
     report::Run,

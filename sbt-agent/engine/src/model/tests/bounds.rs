@@ -7,9 +7,9 @@ use crate::{
     model::{
         Model,
         barrier::MAX_BARRIERS,
-        site::{PlaceId, Roles},
+        ids::{MAX_ROWS, PlaceId, ThreadId},
+        site::Roles,
         sites::{MAX_PHASES, MAX_SITES},
-        thread::{MAX_ROWS, ThreadId},
     },
 };
 

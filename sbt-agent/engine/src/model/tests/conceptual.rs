@@ -15,12 +15,7 @@ use super::{
 };
 use crate::{
     event::{CallersId, Event},
-    model::{
-        Model,
-        conceptual::Spans,
-        site::{PlaceId, Roles},
-        told::Telling,
-    },
+    model::{Model, conceptual::Spans, ids::PlaceId, site::Roles, told::Telling},
 };
 
 /// Phase 0 begins at places 0 and 5 and ends at 1 and 6 (the last digit counts);

@@ -11,7 +11,7 @@ use super::{
     sim::{Run, run},
     truth::Truth,
 };
-use crate::model::{Model, episode::Episode as Counted, thread::Before};
+use crate::model::{Model, episode::Episode as Counted, parts::Before};
 
 fn arrivals_of(counted: &Counted) -> Vec<(u64, u32)> {
     let members = counted.members.iter();
@@ -55,7 +55,7 @@ fn details_are_true(
 ) -> Result<(), TestCaseError> {
     let truth = &run.truth;
     let episode = &truth.episodes[index];
-    let places = |site: crate::model::site::SiteId| -> Vec<u32> {
+    let places = |site: crate::model::ids::SiteId| -> Vec<u32> {
         let site = &model.sites().all()[site.index()];
         site.places.iter().map(|place| place.0).collect()
     };

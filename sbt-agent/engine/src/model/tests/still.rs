@@ -5,8 +5,8 @@ use crate::{
     event::{Clocks, Event, Kind},
     model::{
         Model,
+        ids::ThreadId,
         still::{Known, Member, Since},
-        thread::ThreadId,
     },
 };
 
@@ -45,7 +45,7 @@ fn member(row: u32, arrived_ns: Option<u64>, place: u32) -> Member {
     Member {
         row: ThreadId(row),
         arrived_ns,
-        place: Some(crate::model::site::PlaceId(place)),
+        place: Some(crate::model::ids::PlaceId(place)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     event::Clocks,
-    model::{Model, thread::Split},
+    model::{Model, parts::Split},
 };
 
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event::MarkId,
-    model::{site::SiteId, told::Told},
+    model::{ids::SiteId, told::Told},
 };
 
 impl Draw<'_> {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::model::{
     cost::{Class, Sum},
-    site::SiteId,
+    ids::SiteId,
     virtual_time::Sums,
 };
 

@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{sampled::Part, site::SiteId, thread::Split},
+        model::{ids::SiteId, parts::Split, sampled::Part},
         place::NamedFunction,
     };
 

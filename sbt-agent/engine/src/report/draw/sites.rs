@@ -14,9 +14,9 @@ use super::{
 use crate::{
     model::{
         away,
+        ids::{SiteId, ThreadId},
         late::{Late, Times},
-        site::{AtBarrier, Site, SiteId, SiteThread},
-        thread::ThreadId,
+        site::{AtBarrier, Site, SiteThread},
     },
     place::printable,
 };

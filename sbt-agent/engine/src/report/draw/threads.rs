@@ -10,11 +10,7 @@ use super::{
 };
 use crate::{
     event::Kind,
-    model::{
-        site::Site,
-        thread::{Row, SplitSum},
-        waits::Waits,
-    },
+    model::{parts::SplitSum, site::Site, thread::Row, waits::Waits},
     place::printable,
 };
 
