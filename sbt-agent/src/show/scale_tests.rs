@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sbt_engine::{
-    report::{VerdictReport, counters::CounterReport},
+    report::{VerdictKind, VerdictReport, counters::CounterReport},
     scale::{
         samples::{half_serial, of, run},
         scaling,
@@ -121,9 +121,9 @@ fn the_serial_phase_is_told_and_why() {
             evidence: BTreeMap::new(),
         };
         run.report.verdicts = Some(vec![
-            verdict(Some(0), "persistent-straggler", "another"),
-            verdict(Some(1), "serial-phase", "one thread works"),
-            verdict(None, "more-threads-than-cpus", "too many"),
+            verdict(Some(0), VerdictKind::PersistentStraggler, "another"),
+            verdict(Some(1), VerdictKind::SerialPhase, "one thread works"),
+            verdict(None, VerdictKind::MoreThreadsThanCpus, "too many"),
         ]);
     }
     let all = of(&runs);

@@ -18,6 +18,7 @@ mod functions;
 mod hang;
 mod identities;
 mod incomplete;
+mod kinds;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -46,6 +47,7 @@ pub use hang::{
     HangWho, LookReport,
 };
 pub use incomplete::IncompleteReport;
+pub use kinds::VerdictKind;
 pub use run::Run;
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,

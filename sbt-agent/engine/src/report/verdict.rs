@@ -4,19 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
+use super::{Word, kinds::VerdictKind};
 
 /// Why threads waited for each other: at a site, or in the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerdictReport {
-    /// What it is. In the whole run: `spinning-while-others-lack-cpus`,
-    /// `more-threads-than-cpus`, `serial-start`, `no-problem`. At a site:
-    /// `phase-too-short`, `straggler-blocked`, `straggler-lost-its-cpu`,
-    /// `serial-phase`, `persistent-straggler`, `alternating-stragglers`,
-    /// `rotating-straggler`. docs/verdicts.md has them all.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// What kind of verdict it is: in the whole run, or at a site.
+    pub kind: VerdictKind,
     /// Where; null if it is about the whole run.
     pub site: Option<u32>,
     /// Who, if it is one thread.

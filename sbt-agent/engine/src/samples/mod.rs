@@ -14,8 +14,8 @@ use crate::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
         OwnCost, PhaseReport, Reason, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
         StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
-        UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, Withheld, WithheldReport,
-        counters::Counts, locks::LockReport,
+        UnfinishedReport, VerdictKind, VerdictReport, WaitsReport, WhatIfReport, Withheld,
+        WithheldReport, counters::Counts, locks::LockReport,
     },
 };
 
@@ -197,7 +197,7 @@ pub fn imbalanced() -> Snapshot {
     );
     snapshot.report.sites[1].name = Some("diagonal".into());
     snapshot.report.verdicts = Some(vec![VerdictReport {
-        kind: "persistent-straggler",
+        kind: VerdictKind::PersistentStraggler,
         site: Some(1),
         thread: Some(3),
         text: "static imbalance at update_rows lu.c:715: T3 worker comes last in 65 % of 512 \
@@ -407,7 +407,7 @@ pub fn hostile() -> Snapshot {
     let mut snapshot = lossy();
     let report = &mut snapshot.report;
     report.verdicts = Some(vec![VerdictReport {
-        kind: "no-problem",
+        kind: VerdictKind::NoProblem,
         site: None,
         thread: None,
         text: "漢\x1b[2J\u{202e}µ ".repeat(60),

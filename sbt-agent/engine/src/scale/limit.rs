@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{AtCount, PhaseAt, PhaseScaling};
-use crate::report::{Report, SiteReport, VerdictReport};
+use crate::report::{Report, SiteReport, VerdictKind, VerdictReport};
 
 /// Efficiency against the ideal from which on a program scales. POP calls 0.8 acceptable.
 pub const GOOD: f64 = 0.8;
@@ -67,7 +67,7 @@ fn why(worst: &PhaseScaling, reference: &Report) -> Vec<VerdictReport> {
         worst.to.is_some() && site.map(SiteReport::called) == worst.to
     };
     let there: Vec<VerdictReport> = verdicts().filter(is_there).cloned().collect();
-    let whole = verdicts().filter(|it| it.site.is_none() && it.kind != "no-problem");
+    let whole = verdicts().filter(|it| it.site.is_none() && it.kind != VerdictKind::NoProblem);
     // What is wrong with the whole run may be why nothing gets faster anywhere.
     there.into_iter().chain(whole.cloned()).collect()
 }

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    report::{counters::CounterReport, schema::is_that_of},
+    report::{VerdictKind, counters::CounterReport, schema::is_that_of},
     samples,
 };
 
@@ -58,9 +58,9 @@ fn the_serial_phase_is_named_and_why() {
             evidence: BTreeMap::new(),
         };
         run.report.verdicts = Some(vec![
-            verdict(Some(0), "persistent-straggler", "another"),
-            verdict(Some(1), "serial-phase", "one thread works"),
-            verdict(None, "more-threads-than-cpus", "too many"),
+            verdict(Some(0), VerdictKind::PersistentStraggler, "another"),
+            verdict(Some(1), VerdictKind::SerialPhase, "one thread works"),
+            verdict(None, VerdictKind::MoreThreadsThanCpus, "too many"),
         ]);
     }
     let all = of(&runs);

@@ -5,7 +5,7 @@ use super::{
     late::for_want_of_a_cpu,
     words::{Cost, who},
 };
-use crate::report::{Figure, Report, SiteReport, SiteThreadReport, VerdictReport};
+use crate::report::{Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport};
 
 /// A difference below this is none: threads with the same code execute as many
 /// instructions but for a few.
@@ -79,7 +79,7 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     let name = who(report, straggler.thread);
     let (kind, text) = if more.ln() >= HALF * whole {
         (
-            "straggler-executes-more",
+            VerdictKind::StragglerExecutesMore,
             format!(
                 "more instructions at {}: {name} comes last in {:.0} % of {} episodes and \
                  executes {more:.1} times as many as the others, at {:.1} times their rate; {}: \
@@ -93,7 +93,7 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         )
     } else {
         (
-            "straggler-executes-slower",
+            VerdictKind::StragglerExecutesSlower,
             format!(
                 "slower instructions at {}: {name} comes last in {:.0} % of {} episodes, \
                  executes {more:.1} times as many as the others and takes {slower:.1} times as \

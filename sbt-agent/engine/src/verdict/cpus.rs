@@ -1,7 +1,7 @@
 //! More threads than CPUs.
 
 use super::words::whole;
-use crate::report::{Figure, Report, ThreadReport, VerdictReport};
+use crate::report::{Figure, Report, ThreadReport, VerdictKind, VerdictReport};
 
 /// Without a CPU for this share of the threads' time, per cent: the tenth that
 /// disturbances of a few per cent cannot be. Below it more threads than CPUs do no
@@ -112,7 +112,7 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
     let mut evidence: std::collections::BTreeMap<_, _> = evidence(&short).into();
     evidence.insert("spinning_pct", Figure::Real(spinning_pct));
     Some(VerdictReport {
-        kind: "spinning-while-others-lack-cpus",
+        kind: VerdictKind::SpinningWhileOthersLackCpus,
         site: None,
         thread: None,
         text,
@@ -136,7 +136,7 @@ pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
         short.cpus,
     );
     Some(VerdictReport {
-        kind: "more-threads-than-cpus",
+        kind: VerdictKind::MoreThreadsThanCpus,
         site: None,
         thread: None,
         text,

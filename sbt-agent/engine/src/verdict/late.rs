@@ -4,8 +4,12 @@ use super::{
     away, cpus,
     words::{Cost, who},
 };
-use crate::report::{Figure, LateReport, Report, SiteReport, VerdictReport, locks::LockReport};
-use crate::words::time;
+use crate::{
+    report::{
+        Figure, LateReport, Report, SiteReport, VerdictKind, VerdictReport, locks::LockReport,
+    },
+    words::time,
+};
 
 /// What explains at least half of the lateness is why: nothing else can explain more.
 const HALF: f64 = 0.5;
@@ -67,7 +71,7 @@ impl Part {
 }
 
 fn verdict(
-    kind: &'static str,
+    kind: VerdictKind,
     site: &SiteReport,
     text: String,
     cost: &Cost,
@@ -144,7 +148,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         cost.words(report),
     );
     Some(verdict(
-        "straggler-blocked",
+        VerdictKind::StragglerBlocked,
         site,
         text,
         &cost,
@@ -194,7 +198,7 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost.words(report),
     );
     Some(verdict(
-        "straggler-lost-its-cpu",
+        VerdictKind::StragglerLostItsCpu,
         site,
         text,
         &cost,

@@ -5,7 +5,9 @@
 //! it: a cause before a shape, since whoever sleeps or has no CPU looks like
 //! imbalance. Of all that is found, what explains most thread time comes first.
 
-use crate::report::{Figure, Report, SiteReport, StandstillReport, VerdictReport, WORTH, Withheld};
+use crate::report::{
+    Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
+};
 
 mod away;
 mod counted;
@@ -62,7 +64,7 @@ pub fn with(mut report: Report) -> Report {
 /// A report that was written before, perhaps by an older sbt: without the verdict that
 /// there is no problem, if its figures do not support that.
 pub fn again(mut report: Report) -> Report {
-    let denies = |verdict: &VerdictReport| verdict.kind == "no-problem";
+    let denies = |verdict: &VerdictReport| verdict.kind == VerdictKind::NoProblem;
     if report.verdicts.iter().flatten().any(denies)
         && let Err(because) = measured(&report).and_then(|()| no_problem(&report))
     {
@@ -142,7 +144,7 @@ fn no_problem(report: &Report) -> Result<VerdictReport, String> {
     }
     let waiting_pct = lost.waiting_pct();
     Ok(VerdictReport {
-        kind: "no-problem",
+        kind: VerdictKind::NoProblem,
         site: None,
         thread: None,
         text: format!(

@@ -4,7 +4,9 @@ use super::{
     late::for_want_of_a_cpu,
     words::{Cost, who},
 };
-use crate::report::{Figure, LateReport, Report, SiteReport, StragglerReport, VerdictReport};
+use crate::report::{
+    Figure, LateReport, Report, SiteReport, StragglerReport, VerdictKind, VerdictReport,
+};
 
 /// A phase is serial if whoever comes last works alone for this share of its work: then
 /// it is no more than 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS
@@ -18,7 +20,7 @@ const BALANCED: f64 = 0.8;
 const MOST_NAMES: usize = 4;
 
 fn verdict(
-    kind: &'static str,
+    kind: VerdictKind,
     site: &SiteReport,
     thread: Option<u32>,
     text: String,
@@ -113,7 +115,7 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost.words(report),
     );
     Some(verdict(
-        "serial-phase",
+        VerdictKind::SerialPhase,
         site,
         is_one.then_some(straggler.thread),
         text,
@@ -197,7 +199,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     }
     named.extend(most.map(|(_, times)| ("running_ratio", times)));
     Some(verdict(
-        "persistent-straggler",
+        VerdictKind::PersistentStraggler,
         site,
         thread,
         text,
@@ -235,7 +237,7 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
     );
     let figures = figures(late, straggler);
     Some(verdict(
-        "alternating-stragglers",
+        VerdictKind::AlternatingStragglers,
         site,
         None,
         text,
@@ -264,7 +266,7 @@ pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     );
     let figures = figures(late, straggler);
     Some(verdict(
-        "rotating-straggler",
+        VerdictKind::RotatingStraggler,
         site,
         None,
         text,

@@ -1,8 +1,10 @@
 //! Phases as short as the barrier takes.
 
 use super::{FEW, WORTH, cpus, words::Cost};
-use crate::report::{Figure, Report, SiteReport, VerdictReport};
-use crate::words::time;
+use crate::{
+    report::{Figure, Report, SiteReport, VerdictKind, VerdictReport},
+    words::time,
+};
 
 /// What it costs to wake a thread, ns, where that was not seen at the barrier: a
 /// sleeping thread goes on some 10 µs after it was woken, and in virtual machines
@@ -64,7 +66,7 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     .into();
     evidence.extend(release.map(|release| ("release_ns", Figure::Whole(release.p50))));
     Some(VerdictReport {
-        kind: "phase-too-short",
+        kind: VerdictKind::PhaseTooShort,
         site: Some(site.id),
         thread: None,
         text,

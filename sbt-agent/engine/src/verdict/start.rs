@@ -2,8 +2,10 @@
 //! parallel regions, and after the last barrier.
 
 use super::words::{who, whole};
-use crate::report::{Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictReport};
-use crate::words::time;
+use crate::{
+    report::{Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictKind, VerdictReport},
+    words::time,
+};
 
 /// Share of the wall time, per cent, from which on a serial start is told. Every
 /// program starts with one thread, and a tenth bounds what any number of threads can
@@ -46,7 +48,7 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
         idle_ns / phase_ns.max(1) as f64 * 100.0,
     );
     Some(VerdictReport {
-        kind: "serial-start",
+        kind: VerdictKind::SerialStart,
         site: None,
         thread: worker,
         text,
@@ -99,7 +101,7 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
         time(report.seen_ns()),
     );
     Some(VerdictReport {
-        kind: "serial-part",
+        kind: VerdictKind::SerialPart,
         site: Some(site.id),
         thread: Some(worker.thread),
         text,
@@ -152,7 +154,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
         who(report, thread),
     );
     Some(VerdictReport {
-        kind: "serial-end",
+        kind: VerdictKind::SerialEnd,
         site: None,
         thread: Some(thread),
         text,

@@ -10,7 +10,7 @@ use crate::{
     event::{CallersId, Clocks, Event, Kind},
     model::{Model, ids::PlaceId, site::Roles},
     place::{Frame, LockKind, Place},
-    report::{Run, counters::CounterReport, locks::Found},
+    report::{Run, VerdictKind, counters::CounterReport, locks::Found},
 };
 
 const US: u64 = 1_000;
@@ -177,7 +177,7 @@ impl Program {
         with(Report::new(&self.model, &places, run))
     }
 
-    fn kinds(&mut self) -> Vec<&'static str> {
+    fn kinds(&mut self) -> Vec<VerdictKind> {
         let report = self.report();
         let verdicts = report.verdicts.unwrap_or_default();
         verdicts.iter().map(|verdict| verdict.kind).collect()
@@ -193,7 +193,7 @@ impl Program {
 
     /// The only verdict.
     #[track_caller]
-    fn only(&mut self, kind: &str) -> VerdictReport {
+    fn only(&mut self, kind: VerdictKind) -> VerdictReport {
         let report = self.report();
         let mut verdicts = report.verdicts.unwrap_or_default();
         assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
@@ -220,7 +220,7 @@ fn but(threads: usize, other: usize, work: Work, all: Work) -> Vec<Work> {
 fn an_even_program_has_no_problem() {
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![runs(10); 4]);
-    let verdict = program.only("no-problem");
+    let verdict = program.only(VerdictKind::NoProblem);
     says(
         &verdict,
         &["no problem found: in 21 episodes the threads waited 0.2 %"],
@@ -232,7 +232,7 @@ fn an_even_program_has_no_problem() {
 fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), [300 * US, 0, 0]));
-    let verdict = program.only("serial-phase");
+    let verdict = program.only(VerdictKind::SerialPhase);
     assert_eq!((verdict.site, verdict.thread), (Some(1), Some(2)));
     says(
         &verdict,
@@ -241,20 +241,20 @@ fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
     // In turns it is serial all the same.
     let mut program = Program::new(4);
     program.rounds(20, |round| but(4, round % 4, runs(9), [300 * US, 0, 0]));
-    let verdict = program.only("serial-phase");
+    let verdict = program.only(VerdictKind::SerialPhase);
     assert_eq!(verdict.thread, None);
     says(&verdict, &["(now one, now another)"]);
     // One with twice the work of the others is not alone for most of the phase.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), runs(4)));
-    assert_eq!(program.kinds(), ["persistent-straggler"]);
+    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
 }
 
 #[test]
 fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![runs(2), runs(3), runs(4), runs(8)]);
-    let verdict = program.only("persistent-straggler");
+    let verdict = program.only(VerdictKind::PersistentStraggler);
     assert_eq!(verdict.thread, Some(3));
     says(
         &verdict,
@@ -269,7 +269,7 @@ fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
     // A hundredth of the time is not worth a word.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 3, [10_150 * US, 0, 0], runs(10)));
-    assert_eq!(program.kinds(), ["no-problem"]);
+    assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn any_thread_late_is_a_dynamic_imbalance() {
     let late = |round: usize| (round * 7 + round / 3) % 4;
     let mut program = Program::new(4);
     program.rounds(60, |round| but(4, late(round), runs(7), runs(4)));
-    let verdict = program.only("rotating-straggler");
+    let verdict = program.only(VerdictKind::RotatingStraggler);
     assert_eq!(verdict.thread, None);
     says(
         &verdict,
@@ -286,7 +286,7 @@ fn any_thread_late_is_a_dynamic_imbalance() {
     // Two of many in turns.
     let mut program = Program::new(8);
     program.rounds(60, |round| but(8, round % 2 * 5, runs(7), runs(4)));
-    let verdict = program.only("alternating-stragglers");
+    let verdict = program.only(VerdictKind::AlternatingStragglers);
     says(&verdict, &["(T0 50 %, T5 50 %), working 1.8 times as long"]);
 }
 
@@ -310,7 +310,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
     let work = |_| but(4, 1, [2 * MS, 0, 6 * MS], runs(3));
     let mut program = Program::new(4);
     program.rounds(20, work);
-    let verdict = program.only("straggler-blocked");
+    let verdict = program.only(VerdictKind::StragglerBlocked);
     assert_eq!(verdict.thread, Some(1));
     says(
         &verdict,
@@ -323,7 +323,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
     // Locks were looked at, and there was none.
     program.run.locks = Some(Vec::new());
     says(
-        &program.only("straggler-blocked"),
+        &program.only(VerdictKind::StragglerBlocked),
         &["no wait for a lock was seen"],
     );
     let lock = Found {
@@ -339,7 +339,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
     };
     program.run.locks = Some(vec![lock.clone()]);
     says(
-        &program.only("straggler-blocked"),
+        &program.only(VerdictKind::StragglerBlocked),
         &["probably for the mutex of step a.c:43, which T2 w had last"],
     );
     // For a hundredth of the sleep.
@@ -348,13 +348,13 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         ..lock
     }]);
     says(
-        &program.only("straggler-blocked"),
+        &program.only(VerdictKind::StragglerBlocked),
         &["no wait for a lock was seen"],
     );
     // All sleep alike: who is last is so for its work.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 1, [6 * MS, 0, 2 * MS], [3 * MS, 0, 2 * MS]));
-    assert_eq!(program.kinds(), ["persistent-straggler"]);
+    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
 }
 
 #[test]
@@ -362,14 +362,14 @@ fn who_had_no_cpu_is_late_for_that() {
     let work = |round: usize| but(4, round % 3, [4 * MS, 3 * MS, 0], runs(4));
     let mut program = Program::new(4);
     program.rounds(60, work);
-    let verdict = program.only("straggler-lost-its-cpu");
+    let verdict = program.only(VerdictKind::StragglerLostItsCpu);
     says(
         &verdict,
         &["whichever thread comes last is 3.00 ms late on average, 100 % of it ready to run"],
     );
     // With too few CPUs it is no wonder: the run has a verdict, its sites have none.
     program.run.cpus = Some(2);
-    let verdict = program.only("more-threads-than-cpus");
+    let verdict = program.only(VerdictKind::MoreThreadsThanCpus);
     assert_eq!(verdict.site, None);
     says(
         &verdict,
@@ -385,7 +385,13 @@ fn who_had_no_cpu_is_late_for_that() {
     let report = program.report();
     let verdicts = report.verdicts.unwrap();
     let kinds: Vec<_> = verdicts.iter().map(|verdict| verdict.kind).collect();
-    assert_eq!(kinds, ["persistent-straggler", "more-threads-than-cpus"]);
+    assert_eq!(
+        kinds,
+        [
+            VerdictKind::PersistentStraggler,
+            VerdictKind::MoreThreadsThanCpus
+        ]
+    );
     says(
         &verdicts[0],
         &["T3 w uses a CPU for 2.0 times as long as all do on average"],
@@ -397,7 +403,7 @@ fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
     let mut program = Program::new(4);
     program.run.cpus = Some(2);
     program.rounds(20, |_| vec![[5 * MS, 50 * US, 0]; 4]);
-    assert_eq!(program.kinds(), ["no-problem"]);
+    assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
     // Other programs take the CPUs from threads that hardly use them: who is late is so
     // for that, and no number of threads would help.
     let mut program = Program::new(4);
@@ -410,7 +416,7 @@ fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
             [2 * US, 500 * US, 5 * MS],
         )
     });
-    program.only("straggler-lost-its-cpu");
+    program.only(VerdictKind::StragglerLostItsCpu);
     // Nor is it known of how many CPUs.
     let mut program = Program::new(4);
     program.run.cpus = None;
@@ -435,18 +441,24 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
     program.rounds(20, work);
     let kinds = program.kinds();
     assert!(
-        kinds.contains(&"spinning-while-others-lack-cpus"),
+        kinds.contains(&VerdictKind::SpinningWhileOthersLackCpus),
         "{kinds:?}"
     );
-    assert!(!kinds.contains(&"more-threads-than-cpus"), "{kinds:?}");
+    assert!(
+        !kinds.contains(&VerdictKind::MoreThreadsThanCpus),
+        "{kinds:?}"
+    );
     // They sleep.
     let mut program = Program::new(4);
     program.run.cpus = Some(2);
     program.rounds(20, work);
     let kinds = program.kinds();
-    assert!(kinds.contains(&"more-threads-than-cpus"), "{kinds:?}");
     assert!(
-        !kinds.contains(&"spinning-while-others-lack-cpus"),
+        kinds.contains(&VerdictKind::MoreThreadsThanCpus),
+        "{kinds:?}"
+    );
+    assert!(
+        !kinds.contains(&VerdictKind::SpinningWhileOthersLackCpus),
         "{kinds:?}"
     );
     // There are enough.
@@ -454,7 +466,7 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
     program.run.cpus = Some(4);
     program.spins = 100;
     program.rounds(20, |_| vec![runs(4); 4]);
-    assert_eq!(program.kinds(), ["no-problem"]);
+    assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
 }
 
 #[test]
@@ -463,7 +475,7 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
     let mut program = Program::new(2);
     program.release_ns = 8 * US;
     program.rounds(1000, work);
-    let verdict = program.only("phase-too-short");
+    let verdict = program.only(VerdictKind::PhaseTooShort);
     says(
         &verdict,
         &[
@@ -474,21 +486,21 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
     );
     // Departures were never watched: what is known of others has to do.
     program.run.departures = Some(false);
-    program.only("phase-too-short");
+    program.only(VerdictKind::PhaseTooShort);
     // What threads lack to get going again is a CPU.
     program.run.departures = Some(true);
     program.rounds(1000, |_| vec![[2 * US, 18 * US, 0]; 2]);
     program.run.cpus = Some(1);
-    assert_eq!(program.kinds(), ["more-threads-than-cpus"]);
+    assert_eq!(program.kinds(), [VerdictKind::MoreThreadsThanCpus]);
     // The barrier is as fast as the phase is short.
     let mut program = Program::new(2);
     program.release_ns = 100;
     program.rounds(1000, |_| vec![[10 * US, 0, 0]; 2]);
-    assert_eq!(program.kinds(), ["no-problem"]);
+    assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
     // The other thread has work, and this one waits for it.
     let mut program = Program::new(3);
     program.rounds(1000, |_| but(3, 0, [900 * US, 0, 0], [2 * US, 0, 0]));
-    assert_eq!(program.kinds(), ["serial-phase"]);
+    assert_eq!(program.kinds(), [VerdictKind::SerialPhase]);
 }
 
 /// A thread that is always late, with counts of instructions: of it, and of the others.
@@ -524,14 +536,14 @@ fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() 
     let more = only(&counted(2_000_000, 1_000_000));
     assert_eq!(
         (more.kind, more.thread),
-        ("straggler-executes-more", Some(2))
+        (VerdictKind::StragglerExecutesMore, Some(2))
     );
     says(
         &more,
         &["T2 w comes last", "2.0 times as many", "give it less"],
     );
     let slower = only(&counted(1_000_000, 1_000_000));
-    assert_eq!(slower.kind, "straggler-executes-slower");
+    assert_eq!(slower.kind, VerdictKind::StragglerExecutesSlower);
     says(
         &slower,
         &["1.0 times as many", "2.0 times as long for each"],
@@ -539,7 +551,7 @@ fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() 
     // Without them it is only known who is late.
     let mut uncounted = counted(2_000_000, 1_000_000);
     uncounted.counters.clear();
-    assert_eq!(only(&uncounted).kind, "persistent-straggler");
+    assert_eq!(only(&uncounted).kind, VerdictKind::PersistentStraggler);
 }
 
 #[test]
@@ -592,7 +604,7 @@ fn one_site_used_with_several_barriers_blames_no_single_thread() {
             .define_place(CallersId(object), PlaceId(0), Roles::default());
         model.meet(object, &but(2, object as usize - 2, runs(9), runs(4)));
     }
-    let verdict = model.only("persistent-straggler");
+    let verdict = model.only(VerdictKind::PersistentStraggler);
     assert_eq!(verdict.thread, None);
     says(
         &verdict,

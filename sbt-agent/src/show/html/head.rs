@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::{count, marked, percent, section, time, unbroken};
 use sbt_engine::{
-    report::{EfficiencyReport, HangThreadReport, Report, StandstillReport},
+    report::{EfficiencyReport, HangThreadReport, Report, StandstillReport, VerdictKind},
     words::command_line,
 };
 
@@ -180,7 +180,7 @@ pub fn verdicts(report: &Report) -> Markup {
             @for verdict in all {
                 @let text = verdict.text.as_str();
                 @let (what, rest) = text.split_once(": ").unwrap_or((text, ""));
-                li class=(if verdict.kind == "no-problem" { "good" } else { "bad" }) {
+                li class=(if verdict.kind == VerdictKind::NoProblem { "good" } else { "bad" }) {
                     p {
                         strong { (marked(what)) }
                         @if !rest.is_empty() { ": " (marked(rest)) }

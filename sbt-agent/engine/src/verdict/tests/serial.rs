@@ -9,7 +9,7 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
     for _ in 0..20 {
         program.meet(0, &[runs(10); 4]);
     }
-    let verdict = program.only("serial-start");
+    let verdict = program.only(VerdictKind::SerialStart);
     assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
     says(
         &verdict,
@@ -31,7 +31,7 @@ fn one_thread_between_parallel_regions_is_a_serial_part() {
     let mut program = Program::new(4);
     program.alone_ns = Some(20 * MS);
     program.rounds(20, |_| vec![runs(10); 4]);
-    let verdict = program.only("serial-part");
+    let verdict = program.only(VerdictKind::SerialPart);
     assert_eq!((verdict.site, verdict.thread), (Some(1), Some(0)));
     // 20 of 30 ms each time, in which three of four wait.
     says(
@@ -77,7 +77,7 @@ fn ends(alone_ms: u64, ended: bool) -> Program {
 
 #[test]
 fn one_thread_that_goes_on_when_all_others_have_ended_is_a_serial_end() {
-    let verdict = ends(100, true).only("serial-end");
+    let verdict = ends(100, true).only(VerdictKind::SerialEnd);
     assert_eq!((verdict.site, verdict.thread), (None, Some(0)));
     says(
         &verdict,
@@ -94,7 +94,7 @@ fn one_thread_that_goes_on_when_all_others_have_ended_is_a_serial_end() {
         let because = program.none();
         assert!(because.contains("after the last"), "{because}");
     }
-    ends(4, true).only("no-problem");
+    ends(4, true).only(VerdictKind::NoProblem);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn hardly_any_work_between_regions_is_none() {
     let mut program = Program::new(4);
     program.alone_ns = Some(100 * US);
     program.rounds(20, |_| vec![runs(10); 4]);
-    program.only("no-problem");
+    program.only(VerdictKind::NoProblem);
     // And one that is late in the regions is told, not the little between them.
     let mut program = Program::new(4);
     program.alone_ns = Some(MS);

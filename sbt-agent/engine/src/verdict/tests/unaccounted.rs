@@ -37,7 +37,7 @@ fn asleep_in_the_work() {
     // A little of it is no problem.
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![[9_900 * US, 0, 100 * US]; 4]);
-    program.only("no-problem");
+    program.only(VerdictKind::NoProblem);
 }
 
 #[test]
