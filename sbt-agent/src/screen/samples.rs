@@ -14,7 +14,8 @@ use crate::{
         OwnCost, PhaseReport, Reason, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
         StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
         UnfinishedReport, VerdictReport, WaitsReport, WhatIfReport, Withheld, WithheldReport,
-        counters::Counts, locks::LockReport,
+        counters::{Counted, Counts},
+        locks::LockReport,
     },
     session::States,
 };

@@ -65,6 +65,7 @@ pub(super) fn site(
                 release_ns: Some(stat(episodes, share.2)),
             },
             counters: Counts::new(),
+            counted: Counted::new(),
         });
     let trend = (0..40).map(|at| TrendReport {
         episodes: episodes / 40,
@@ -110,6 +111,7 @@ pub(super) fn site(
         estimated: false,
         compensated: None,
         counters: Counts::new(),
+        counted: Counted::new(),
         derived: Vec::new(),
         straggler: Some(StragglerReport {
             pattern: match share {
@@ -209,6 +211,7 @@ pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             work_ns: site.work_ns.clone(),
             parallelism: None,
             counters: Counts::new(),
+            counted: Counted::new(),
         })
         .collect();
     snapshot.histograms = sites.iter().map(histogram).collect();
