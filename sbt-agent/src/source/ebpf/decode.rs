@@ -142,10 +142,10 @@ impl Decoder {
         }
     }
 
-    /// Takes over what has been chosen to be counted.
-    pub fn choose(&mut self) {
+    /// Takes over what has been chosen to be counted by a time, ns.
+    pub fn choose(&mut self, now_ns: u64) {
         if let Some(plan) = self.start.chosen.take() {
-            self.counting.choose(plan);
+            self.counting.choose(plan, now_ns);
         }
     }
 
