@@ -36,13 +36,13 @@ fn now_ns() -> u64 {
 }
 
 /// Whether all threads of a process have ended; it may not have been waited for.
-fn has_ended(pid: u32) -> bool {
+pub fn has_ended(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
 /// The process that sbt has started for its user.
 #[track_caller]
-fn target_of(sbt: &Started) -> u32 {
+pub fn target_of(sbt: &Started) -> u32 {
     let is_it = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
         // That is sbt's own.

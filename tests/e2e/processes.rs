@@ -1,13 +1,14 @@
 //! Processes that the program starts.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::{Value, json};
 
 use crate::{
+    ends::{has_ended, target_of},
     harness::{
-        Report, attach, command, folder, needs_root, number, run, sbt_with, start, watch,
-        watch_with,
+        LIMIT, Report, attach, command, eventually, folder, needs_root, number, run, sbt_with,
+        start, start_reading, watch, watch_with,
     },
     programs::{Build, line, program},
 };
@@ -102,6 +103,44 @@ fn children_are_seen_from_their_first_instruction() {
     for _ in 0..5 {
         is_of_three(&watch_three(&["us=0"]));
     }
+}
+
+/// A signal stops the thread that takes it first, and through it the others.
+fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat"));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    })
+}
+
+/// All processes come and go while sbt does not run: what lay where in their memory is gone then.
+#[test]
+fn processes_whose_memory_is_looked_at_too_late_still_meet() {
+    needs_root!();
+    let folder = folder();
+    let json = folder.path().join("report.json");
+    let mut command = sbt_with(&["run", "--budget=off", "--json", "--output"]);
+    let options = ["rounds=50", "processes=3", "us=0", "gate=1"];
+    command
+        .arg(&json)
+        .arg("--")
+        .arg(program("processes.c"))
+        .args(options);
+    let (input, mut gate) = std::io::pipe().unwrap();
+    let mut sbt = start_reading(command, input);
+    sbt.wait_for("ready");
+    let target = target_of(&sbt);
+    sbt.signal(libc::SIGSTOP);
+    eventually(LIMIT, || is_stopped(sbt.pid()).then_some(())).unwrap();
+    gate.write_all(b"\n").unwrap();
+    eventually(LIMIT, || has_ended(target).then_some(())).unwrap();
+    sbt.signal(libc::SIGCONT);
+    sbt.finish().expect(0);
+    let report = Report::read(&json);
+    is_of_three(&report);
+    let notes = report.0["notes"].to_string();
+    assert!(notes.contains("are taken to be one barrier"), "{report}");
 }
 
 #[test]

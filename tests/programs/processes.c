@@ -1,7 +1,7 @@
 // Processes that meet at one barrier in memory they share, each of them at one of
 // its own as well. With depth=2 a child's child is among them; with exec=1 each
 // child is the program again; with apart=1 they map the memory each for itself, at
-// addresses of their own.
+// addresses of their own. With gate=1 it says `ready` first, and waits for something to read.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -65,6 +65,11 @@ int main(int argc, char **argv)
         // A child that was executed.
         work(map(atoi(name)), us);
         return 0;
+    }
+    if (option(argc, argv, "gate", 0)) {
+        puts("ready");
+        fflush(stdout);
+        getchar();
     }
     int fd = path ? open(path, O_RDWR | O_CREAT | O_TRUNC, 0600) : memfd_create("shared", 0);
     if (fd < 0 || ftruncate(fd, sizeof(struct shared)) != 0)

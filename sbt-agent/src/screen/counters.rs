@@ -1,7 +1,7 @@
 //! Columns of counters, which scroll sideways.
 
 use super::grid::{Cells, Grid};
-use crate::show::table::UNKNOWN;
+use crate::show::table::{UNKNOWN, rounded};
 use sbt_engine::{
     live::{CounterFigure, CounterFigures, Snapshot},
     report::counters::{CounterReport, Counts, derived},
@@ -98,14 +98,4 @@ fn ratios(grid: &mut Grid, counts: &[&Counts]) {
         let cells = Cells::Ranked(cells.collect());
         grid.scrolling(title.unwrap_or_default(), cells);
     }
-}
-
-/// A mean as whole ns.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a time of a phase, in ns"
-)]
-pub fn rounded(ns: f64) -> u64 {
-    ns.round() as u64
 }

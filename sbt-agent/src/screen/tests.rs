@@ -249,6 +249,19 @@ fn a_counter_in_turns_tells_its_share_and_an_unknown_one_is_a_question() {
 }
 
 #[test]
+fn a_site_says_in_how_much_of_the_work_a_counter_is_known() {
+    let mut snapshot = samples::counted();
+    for site in &mut snapshot.report.sites {
+        site.counted.get_mut("page-faults").unwrap().known = 5;
+    }
+    let mut shown = Shown::new(snapshot, (200, 60), LOOK);
+    shown.code(KeyCode::Enter);
+    let text = shown.text();
+    assert!(text.contains("page-faults: known in 5 of "), "{text}");
+    assert!(!text.contains("instructions: known in"), "{text}");
+}
+
+#[test]
 fn a_recording_at_every_size() {
     let states = [
         ("on", Playing::On),

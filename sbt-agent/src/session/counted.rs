@@ -86,7 +86,7 @@ pub fn figures(
                     figure(
                         RowKey::Site(id),
                         site.counts.of(counter),
-                        of_site(site, counter),
+                        row.counter_per_phase(&report.counters[counter].name),
                     )
                 })
                 .collect(),
@@ -109,8 +109,7 @@ pub fn figures(
                     let key = (row.from.map(SiteId), SiteId(row.to));
                     let phase = model.sites().phases.get(&key);
                     let sum = phase.map_or_else(Sum::default, |phase| phase.counts.of(counter));
-                    let intervals = phase.map_or(0, |phase| phase.work.count());
-                    let per_phase = of_all(sum, intervals, row.episodes);
+                    let per_phase = row.counter_per_phase(&report.counters[counter].name);
                     figure(RowKey::Phase(key.0, key.1), sum, per_phase)
                 })
                 .collect(),
@@ -155,26 +154,6 @@ fn mean(sum: Sum) -> Option<f64> {
 /// phases, also those before the counter was chosen, of which `sum` knows nothing.
 fn of_all(sum: Sum, intervals: u64, phases: u64) -> Option<f64> {
     mean(sum).map(|mean| mean * intervals as f64 / phases as f64)
-}
-
-/// Each thread's mean, as often as it took part: what is not known of some intervals is taken
-/// to be as in the others of the same thread. `None` if nothing is known of a thread that was
-/// there.
-fn of_site(site: &Site, counter: usize) -> Option<f64> {
-    let parts = || site.threads.iter().filter(|thread| thread.episodes > 0);
-    let apart: u64 = parts()
-        .map(|thread| thread.counts.of(counter).known())
-        .sum();
-    let all = site.counts.of(counter);
-    if apart < all.known() {
-        // Not all threads are kept apart.
-        return of_all(all, site.work.count(), site.episodes);
-    }
-    let sum: Option<f64> = parts()
-        .map(|thread| Some(mean(thread.counts.of(counter))? * thread.episodes as f64))
-        .sum();
-    sum.filter(|_| site.episodes > 0)
-        .map(|sum| sum / site.episodes as f64)
 }
 
 fn of_threads(site: &Site, order: &Order, counter: usize) -> Vec<CounterFigure> {

@@ -189,6 +189,16 @@ fn grouped(number: &str) -> String {
     out
 }
 
+/// A mean as whole ns.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time of a phase, in ns"
+)]
+pub fn rounded(ns: f64) -> u64 {
+    ns.round() as u64
+}
+
 /// A share in per cent.
 pub fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.0} %"))

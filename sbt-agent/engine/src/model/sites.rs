@@ -49,7 +49,9 @@ pub struct Phase {
     pub work: Stat,
     /// Time by the number of busy threads.
     pub busy: Busy,
-    /// What counters said of it.
+    /// Intervals of work of a thread, with those of which the time is not known.
+    pub intervals: u64,
+    /// What counters said of them.
     pub counts: Sums,
 }
 
@@ -234,6 +236,7 @@ impl Sites {
         }
         let phase = self.phases.entry(key).or_default();
         phase.phase.add(phase_ns);
+        phase.intervals += parts.len() as u64;
         for part in parts {
             phase.work.add_known(part.work_ns);
         }

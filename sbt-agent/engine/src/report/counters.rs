@@ -12,6 +12,42 @@ use super::Word;
 /// there.
 pub type Counts = BTreeMap<String, Option<u64>>;
 
+/// Of how many intervals of work the sums of [`Counts`] tell, by name: those of the counters
+/// that were asked for.
+pub type Counted = BTreeMap<String, CountedReport>;
+
+/// How much of some work a counter's sum tells of. An interval of work is that of one thread
+/// before one episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CountedReport {
+    /// Intervals of work in which the counter is known: the sum is theirs.
+    pub known: u64,
+    /// All intervals of work, with those in which it is not.
+    pub intervals: u64,
+}
+
+impl CountedReport {
+    /// `sum`, scaled from the known intervals to all; `None` if none is known.
+    fn scaled(self, sum: u64) -> Option<f64> {
+        let share = self.intervals as f64 / self.known as f64;
+        (self.known > 0).then_some(sum as f64 * share)
+    }
+
+    /// The counter is unknown in some of the intervals.
+    pub const fn is_partial(self) -> bool {
+        self.known < self.intervals
+    }
+}
+
+/// What a counter counted in each of so many phases, mean: in the intervals of work in which
+/// it is not known, as much as in the others is assumed. `None` if it is known in none.
+pub fn per_phase(counts: &Counts, counted: &Counted, name: &str, phases: u64) -> Option<f64> {
+    let sum = counts.get(name).copied().flatten()?;
+    let all = counted.get(name)?.scaled(sum)?;
+    (phases > 0).then(|| all / phases as f64)
+}
+
 /// A counter that was asked for, over the whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -154,6 +190,22 @@ mod tests {
         values
             .map(|(name, value)| ((*name).into(), *value))
             .collect()
+    }
+
+    #[test]
+    fn a_mean_is_that_of_the_known_intervals() {
+        let all = counts(&[("faults", Some(80)), ("cycles", Some(0)), ("old", Some(7))]);
+        let intervals = 24;
+        let counted = [("faults", 8), ("cycles", 0), ("misses", 24)];
+        let counted =
+            counted.map(|(name, known)| (name.into(), CountedReport { known, intervals }));
+        let counted = Counted::from(counted);
+        // 4 threads that count 10 each, known in the last 2 of 6 phases.
+        assert_eq!(per_phase(&all, &counted, "faults", 6), Some(40.0));
+        for name in ["cycles", "misses", "old", "none"] {
+            assert_eq!(per_phase(&all, &counted, name, 6), None, "{name}");
+        }
+        assert_eq!(per_phase(&all, &counted, "faults", 0), None);
     }
 
     #[test]

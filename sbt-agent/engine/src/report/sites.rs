@@ -6,7 +6,7 @@ use super::Word;
 
 use super::{
     CompensatedReport, LateAwayReport, ParallelismReport, WaitsReport, WhatIfReport,
-    counters::{Counts, DerivedReport},
+    counters::{self, Counted, Counts, DerivedReport},
 };
 
 /// A site: from where a barrier is called.
@@ -98,6 +98,9 @@ pub struct SiteReport {
     pub compensated: Option<CompensatedReport>,
     /// What counters said of that work, of all threads together.
     pub counters: Counts,
+    /// Of how many intervals of that work.
+    #[serde(default)]
+    pub counted: Counted,
     /// What follows from them.
     pub derived: Vec<DerivedReport>,
     /// Who comes last; null without complete episodes, or if it is not known of
@@ -119,6 +122,25 @@ impl SiteReport {
         self.name
             .as_deref()
             .map_or_else(|| self.places.join(" | "), crate::place::printable)
+    }
+
+    /// What a counter counted before one episode, of all threads together, mean. In intervals
+    /// of work in which it is not known, as much is assumed as in the others of the same
+    /// thread. `None` if it is known in none of a thread.
+    pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
+        let counted = self.counted.get(name)?;
+        let parts = || self.threads.iter().filter(|thread| thread.episodes > 0);
+        let apart: u64 = parts().map(|thread| thread.episodes).sum();
+        if !counted.is_partial() || apart < counted.intervals {
+            // Of the latter not all threads are kept apart.
+            return counters::per_phase(&self.counters, &self.counted, name, self.episodes);
+        }
+        let each = |thread: &SiteThreadReport| {
+            let mean = counters::per_phase(&thread.counters, &thread.counted, name, 1);
+            mean.map(|sum| sum / self.episodes as f64)
+        };
+        let all: Option<f64> = parts().map(each).sum();
+        all.filter(|_| self.episodes > 0)
     }
 }
 
@@ -297,6 +319,9 @@ pub struct SiteThreadReport {
     pub each: EachReport,
     /// What counters said of its work in the phases that ended here.
     pub counters: Counts,
+    /// Of how many intervals of that work.
+    #[serde(default)]
+    pub counted: Counted,
 }
 
 /// A thread's times at a site: one value an episode.
@@ -329,4 +354,15 @@ pub struct PhaseReport {
     pub parallelism: Option<ParallelismReport>,
     /// What counters said of that work.
     pub counters: Counts,
+    /// Of how many intervals of that work.
+    #[serde(default)]
+    pub counted: Counted,
+}
+
+impl PhaseReport {
+    /// What a counter counted in one such phase, of all threads together, mean; `None` if
+    /// that is not known.
+    pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
+        counters::per_phase(&self.counters, &self.counted, name, self.episodes)
+    }
 }

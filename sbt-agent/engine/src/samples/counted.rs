@@ -3,7 +3,7 @@
 use super::{MS, Report, S, Snapshot, imbalanced};
 use crate::{
     live::{CounterFigure, CounterFigures},
-    report::counters::{CounterReport, derived},
+    report::counters::{CountedReport, CounterReport, derived},
 };
 
 /// What is counted: its name, its unit, for how much of the time, and how much of it comes in a
@@ -68,16 +68,22 @@ fn figures(report: &mut Report, name: &str, each: Option<[u64; 4]>) -> CounterFi
         ..CounterFigures::default()
     };
     let mut of_threads = [each.map(|_| 0); 4];
+    let counted = |intervals: u64| CountedReport {
+        known: each.map_or(0, |_| intervals),
+        intervals,
+    };
     for site in &mut report.sites {
         let mut mine = Vec::new();
         for (at, thread) in site.threads.iter_mut().enumerate() {
             let sum = each.map(|each| each[at] * thread.work_ns.unwrap_or(0) / MS);
             thread.counters.insert(name.into(), sum);
+            thread.counted.insert(name.into(), counted(thread.episodes));
             of_threads[at] = of_threads[at].zip(sum).map(|(all, sum)| all + sum);
             mine.push(figure(sum, thread.episodes));
         }
         let sum = mine.iter().map(|figure| figure.sum).sum();
         site.counters.insert(name.into(), sum);
+        site.counted.insert(name.into(), counted(4 * site.episodes));
         all.sites.push(figure(sum, site.episodes));
         all.site_threads.push(mine);
     }
@@ -89,6 +95,9 @@ fn figures(report: &mut Report, name: &str, each: Option<[u64; 4]>) -> CounterFi
         let to = report.sites.iter().position(|site| site.id == phase.to);
         let sum = to.and_then(|to| all.sites[to].sum);
         phase.counters.insert(name.into(), sum);
+        phase
+            .counted
+            .insert(name.into(), counted(4 * phase.episodes));
         all.phases.push(figure(sum, phase.episodes));
     }
     let known = each.map(|_| 0);

@@ -15,7 +15,9 @@ use crate::{
         OwnCost, PhaseReport, Reason, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
         StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
         UnfinishedReport, VerdictKind, VerdictReport, WaitsReport, WhatIfReport, Withheld,
-        WithheldReport, counters::Counts, locks::LockReport,
+        WithheldReport,
+        counters::{Counted, Counts},
+        locks::LockReport,
     },
 };
 

@@ -1,8 +1,8 @@
 //! What the snapshots are made of.
 
 use super::{
-    Counts, Doing, EachReport, Histogram, Lane, Lanes, LockReport, MS, PhaseReport, Piece, S,
-    Share, SiteReport, SiteThreadReport, Snapshot, StatReport, StragglerReport, ThreadReport,
+    Counted, Counts, Doing, EachReport, Histogram, Lane, Lanes, LockReport, MS, PhaseReport, Piece,
+    S, Share, SiteReport, SiteThreadReport, Snapshot, StatReport, StragglerReport, ThreadReport,
     ThreadTimeReport, TrendReport, WaitsReport, WhatIfReport, empty,
 };
 
@@ -69,6 +69,7 @@ pub(super) fn site(
                 release_ns: Some(stat(episodes, share.2)),
             },
             counters: Counts::new(),
+            counted: Counted::new(),
         });
     let trend = (0..40).map(|at| TrendReport {
         episodes: episodes / 40,
@@ -114,6 +115,7 @@ pub(super) fn site(
         estimated: false,
         compensated: None,
         counters: Counts::new(),
+        counted: Counted::new(),
         derived: Vec::new(),
         straggler: Some(StragglerReport {
             pattern: match share {
@@ -213,6 +215,7 @@ pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             work_ns: site.work_ns.clone(),
             parallelism: None,
             counters: Counts::new(),
+            counted: Counted::new(),
         })
         .collect();
     snapshot.histograms = sites.iter().map(histogram).collect();

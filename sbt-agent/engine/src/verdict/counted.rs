@@ -5,7 +5,9 @@ use super::{
     late::for_want_of_a_cpu,
     words::{Cost, who},
 };
-use crate::report::{Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport};
+use crate::report::{
+    Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport, counters::per_phase,
+};
 
 /// A difference below this is none: threads with the same code execute as many
 /// instructions but for a few.
@@ -23,9 +25,8 @@ struct Each {
 impl Each {
     fn of(thread: &SiteThreadReport, name: &str) -> Option<Self> {
         let episodes = thread.episodes.max(1) as f64;
-        let instructions = thread.counters.get(name).copied().flatten()?;
         Some(Self {
-            instructions: instructions as f64 / episodes,
+            instructions: per_phase(&thread.counters, &thread.counted, name, thread.episodes)?,
             running_ns: thread.running_ns? as f64 / episodes,
         })
     }

@@ -7,10 +7,15 @@ use std::rc::Rc;
 
 use super::*;
 use crate::{
-    event::{CallersId, Clocks, Event, Kind},
+    counters::{self, Plan, Source},
+    event::{CallersId, Clocks, Count, Event, Kind},
     model::{Model, ids::PlaceId, site::Roles},
     place::{Frame, LockKind, Place},
-    report::{Run, VerdictKind, counters::CounterReport, locks::Found},
+    report::{
+        Run, VerdictKind,
+        counters::{CountedReport, CounterReport},
+        locks::Found,
+    },
 };
 
 const US: u64 = 1_000;
@@ -38,6 +43,9 @@ pub(crate) struct Program {
     /// Its barriers end parallel regions, before each of which the first thread works so
     /// long, ns.
     pub(crate) alone_ns: Option<u64>,
+    /// What the one counter says of a thread by its number at a time, ns; `None` if that is
+    /// unknown.
+    counted: Option<fn(u32, u64) -> Option<u64>>,
     pub(crate) run: Run,
 }
 
@@ -75,6 +83,7 @@ impl Program {
             woken_late_ns: 0,
             spins: 0,
             alone_ns: None,
+            counted: None,
             run: Run {
                 cpus: Some(64),
                 departures: Some(true),
@@ -107,6 +116,7 @@ impl Program {
             if self.alone_ns.is_some() {
                 self.model.push(&Event::RegionEnd { tid: *tid });
             }
+            self.count(*tid, clocks.time_ns);
             self.model.push(&Event::Arrive {
                 tid: *tid,
                 clocks: *clocks,
@@ -124,10 +134,25 @@ impl Program {
                 run_ns: arrived.run_ns.map(|run| run + spun),
                 delay_ns: arrived.delay_ns,
             };
+            self.count(tid, time_ns);
             self.model.push(&Event::Depart { tid, clocks });
             self.clocks[tid as usize - 1] = clocks;
         }
         self
+    }
+
+    fn count(&mut self, tid: u32, time_ns: u64) {
+        if let Some(counted) = self.counted {
+            let value = counted(tid, time_ns).map(|value| Count {
+                value,
+                ..Count::default()
+            });
+            self.model.push(&Event::Counters {
+                tid,
+                time_ns,
+                reading: [value].into(),
+            });
+        }
     }
 
     fn begin_region(&mut self, alone_ns: u64) {
@@ -521,6 +546,11 @@ fn counted(late: u64, others: u64) -> Report {
             let each = if thread.thread == 2 { late } else { others };
             let count = Some(each * thread.episodes);
             thread.counters.insert("instructions:u".into(), count);
+            let all = CountedReport {
+                known: thread.episodes,
+                intervals: thread.episodes,
+            };
+            thread.counted.insert("instructions:u".into(), all);
         }
     }
     report
@@ -552,6 +582,35 @@ fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() 
     let mut uncounted = counted(2_000_000, 1_000_000);
     uncounted.counters.clear();
     assert_eq!(only(&uncounted).kind, VerdictKind::PersistentStraggler);
+}
+
+/// The late thread executes twice as many instructions as the others, at their rate, and the
+/// counter is not known of it in the first half of the run.
+#[test]
+fn a_mean_and_a_verdict_go_by_the_intervals_in_which_a_counter_is_known() {
+    let name = "instructions:u";
+    let mut program = Program::new(4);
+    let counters = counters::commas(name).unwrap().0;
+    let counters = counters.into_iter().map(|one| (one, Source::Event(0)));
+    program.run.counters = Plan(counters.collect());
+    program.counted = Some(|tid, time_ns| (tid != 3 || time_ns > 400 * MS).then_some(time_ns));
+    program.rounds(40, |_| but(4, 2, runs(20), runs(10)));
+    let report = program.report();
+    let site = report.sites.iter().find(|site| site.episodes == 40);
+    let site = site.unwrap();
+    let counted = |known, intervals| Some(CountedReport { known, intervals });
+    let of = |thread: usize| site.threads[thread].counted.get(name).copied();
+    assert_eq!((of(0), of(2)), (counted(40, 40), counted(20, 40)));
+    assert_eq!(site.counted.get(name).copied(), counted(140, 160));
+    let mean = site.counter_per_phase(name).unwrap();
+    assert!((mean - (50 * MS) as f64).abs() < 1.0, "{mean}");
+    let phase = report.phases.iter().find(|phase| phase.episodes == 39);
+    let phase = phase.unwrap();
+    assert_eq!(phase.counted.get(name).copied(), counted(137, 156));
+    assert_eq!(
+        report.verdicts.unwrap()[0].kind,
+        VerdictKind::StragglerExecutesMore
+    );
 }
 
 #[test]

@@ -5,11 +5,11 @@ use ratatui::text::Line;
 use super::View;
 use crate::{
     screen::{
-        counters::{self, chosen, rounded},
+        counters::{self, chosen},
         grid::{Cells, Grid},
         words::{left, right, thread, width},
     },
-    show::table::{count, duration, mean, percent},
+    show::table::{count, duration, mean, percent, rounded},
 };
 use sbt_engine::{
     live::CounterFigure,
@@ -65,8 +65,26 @@ pub fn of_site(
     for figure in &site.derived {
         lines.push(Line::raw(format!(" {} {}", figure.name, figure.text())));
     }
+    lines.extend(partial(site, view));
     lines.extend(of_threads(site, at, view, (columns, from)));
     lines
+}
+
+/// A line for each counter that is known in some intervals of the work, and not in all.
+fn partial(site: &SiteReport, view: &View) -> Vec<Line<'static>> {
+    let counters = chosen(view.snapshot).filter_map(|(counter, _)| {
+        let counted = site.counted.get(&counter.name)?;
+        let is_partial = counted.is_partial() && counted.known > 0;
+        is_partial.then(|| {
+            let [known, all] = [counted.known, counted.intervals].map(count);
+            let text = format!(
+                " {}: known in {known} of {all} intervals of work",
+                counter.name
+            );
+            Line::styled(text, view.look.dim())
+        })
+    });
+    counters.collect()
 }
 
 /// A row for each thread of a site, which has this place in the report: the mean of a phase.

@@ -6,12 +6,12 @@ use super::{
     MOST_ROWS, PLAIN, count, further, scrolling, section, td, time, unbroken, usage::phase_name,
 };
 use crate::show::{
-    table::{self, UNKNOWN, Unit},
+    table::{self, UNKNOWN, Unit, rounded},
     text::gap_texts,
 };
 use sbt_engine::report::{
     Report, SiteReport,
-    counters::{CounterReport, Counts, DerivedReport, derived},
+    counters::{Counted, CountedReport, CounterReport, Counts, DerivedReport, derived},
 };
 
 /// A column of figures: of each row what is shown, and what it is sorted by.
@@ -84,30 +84,32 @@ fn sum(counter: &CounterReport, rows: &[&Counts], what: &str) -> Column {
     }
 }
 
-/// The mean of a phase, of which each row has so many. Where something is not known of some,
-/// the mean is not: the sum is too small.
-fn mean(counter: &CounterReport, rows: &[&Counts], phases: &[u64]) -> Column {
+/// The mean of a phase; `at`: the counter's place in the report. Of a row in which the counter is
+/// not known in all intervals of work, the cell says in how many.
+fn mean(counter: &CounterReport, at: usize, rows: &[Row]) -> Column {
     let title = format!("{}, a phase", counter.title());
-    let is_whole = counter.unknown == 0;
-    let means = rows.iter().zip(phases).map(|(counts, phases)| {
-        let sum = value(counts, counter).filter(|_| is_whole && *phases > 0);
-        (sum, *phases)
-    });
-    if counter.unit == "ns" {
-        let values: Vec<_> = means
-            .map(|(sum, phases)| sum.map(|sum| sum / phases))
-            .collect();
-        return Column::times(title, &values);
-    }
-    let cell = |(sum, phases): (Option<u64>, u64)| {
-        let mean = sum.map(|sum| sum as f64 / phases as f64);
-        (table::mean(mean), mean)
+    let means: Vec<_> = rows.iter().map(|row| row.means[at]).collect();
+    let mut column = if counter.unit == "ns" {
+        let values: Vec<_> = means.iter().map(|mean| mean.map(rounded)).collect();
+        Column::times(title, &values)
+    } else {
+        Column {
+            title,
+            unit: "",
+            cells: means
+                .iter()
+                .map(|mean| (table::mean(*mean), *mean))
+                .collect(),
+        }
     };
-    Column {
-        title,
-        unit: "",
-        cells: means.map(cell).collect(),
+    for ((shown, value), row) in column.cells.iter_mut().zip(rows) {
+        let of_all = row.counted.get(&counter.name);
+        let partial = of_all.filter(|of_all| of_all.is_partial() && value.is_some());
+        if let Some(CountedReport { known, intervals }) = partial {
+            *shown = format!("{shown} ({} of {})", count(*known), count(*intervals));
+        }
     }
+    column
 }
 
 /// Adds a column for each figure that follows from two counters in any of these rows.
@@ -141,7 +143,7 @@ pub fn counters(report: &Report) -> Markup {
     }
     let body = html! {
         p class="hint" {
-            "What was counted in the work of all threads before each barrier. A phase: the mean of one, of all its threads together."
+            "What was counted in the work of all threads before each barrier. A phase: the mean of one, of all its threads together; where a counter is not known in all of their work, (3 of 4) says in how many intervals it is, and the others are taken to be like these."
         }
         dl class="facts" {
             @for counter in &report.counters {
@@ -202,28 +204,48 @@ fn table(title: &str, what: &str, names: &[String], all: usize, columns: &[Colum
     }
 }
 
+/// A row of a table with means of a phase.
+struct Row<'a> {
+    counts: &'a Counts,
+    counted: &'a Counted,
+    /// The mean of a phase, by counter.
+    means: Vec<Option<f64>>,
+}
+
 /// Of each counter the sum and the mean of a phase.
-fn sums_and_means(report: &Report, rows: &[&Counts], phases: &[u64]) -> Vec<Column> {
-    let both = |counter| [sum(counter, rows, ", sum"), mean(counter, rows, phases)];
-    let columns = report.counters.iter().flat_map(both).collect();
-    with_ratios(columns, rows)
+fn sums_and_means(report: &Report, rows: &[Row]) -> Vec<Column> {
+    let counts: Vec<&Counts> = rows.iter().map(|row| row.counts).collect();
+    let both = |(at, counter)| [sum(counter, &counts, ", sum"), mean(counter, at, rows)];
+    let columns = report.counters.iter().enumerate().flat_map(both).collect();
+    with_ratios(columns, &counts)
+}
+
+fn means(report: &Report, mean: impl Fn(&str) -> Option<f64>) -> Vec<Option<f64>> {
+    let counters = report.counters.iter();
+    counters.map(|counter| mean(&counter.name)).collect()
 }
 
 fn sites(report: &Report) -> Markup {
     let rows = || report.sites.iter().take(MOST_ROWS);
     let names: Vec<_> = rows().map(SiteReport::called).collect();
-    let counts: Vec<_> = rows().map(|site| &site.counters).collect();
-    let phases: Vec<_> = rows().map(|site| site.episodes).collect();
-    let columns = sums_and_means(report, &counts, &phases);
+    let all = rows().map(|site| Row {
+        counts: &site.counters,
+        counted: &site.counted,
+        means: means(report, |name| site.counter_per_phase(name)),
+    });
+    let columns = sums_and_means(report, &all.collect::<Vec<_>>());
     table("By site", "site", &names, report.sites.len(), &columns)
 }
 
 fn phases(report: &Report) -> Markup {
     let rows = || report.phases.iter().take(MOST_ROWS);
     let names: Vec<_> = rows().map(|phase| phase_name(report, phase)).collect();
-    let counts: Vec<_> = rows().map(|phase| &phase.counters).collect();
-    let phases: Vec<_> = rows().map(|phase| phase.episodes).collect();
-    let columns = sums_and_means(report, &counts, &phases);
+    let all = rows().map(|phase| Row {
+        counts: &phase.counters,
+        counted: &phase.counted,
+        means: means(report, |name| phase.counter_per_phase(name)),
+    });
+    let columns = sums_and_means(report, &all.collect::<Vec<_>>());
     table("By phase", "phase", &names, report.phases.len(), &columns)
 }
 

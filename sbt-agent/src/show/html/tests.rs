@@ -203,20 +203,61 @@ fn counters_have_tables_by_site_phase_and_thread() {
 }
 
 #[test]
-fn a_mean_of_which_a_part_is_unknown_is_unknown() {
+fn a_mean_is_that_of_the_known_intervals_and_says_of_how_many() {
     let mut snapshot = samples::counted();
     snapshot.report.counters.truncate(1);
     let section = |snapshot: &Snapshot| {
-        let page = from_report(snapshot);
-        page.split_once("<h3>By site</h3>").unwrap().1.to_owned()
+        let page = from_report(snapshot).replace('\u{a0}', " ");
+        let (_, section) = page.split_once("<h3>By site</h3>").unwrap();
+        section.split_once("</section>").unwrap().0.to_owned()
     };
-    let unknown = "<td class=\"n\">?</td>";
+    let mean = |report: &Report| {
+        let site = &report.sites[0];
+        (
+            site.counter_per_phase("page-faults").unwrap(),
+            site.episodes,
+        )
+    };
     let whole = section(&snapshot);
-    assert!(!whole.split_once("</table>").unwrap().0.contains(unknown));
-    snapshot.report.counters[0].unknown = 1;
+    assert!(!whole.contains(")</td>"), "{whole}");
+    let (before, episodes) = mean(&snapshot.report);
+    // A quarter of the intervals of the thread that faults is not known.
+    let unknown = episodes / 4;
+    let site = &mut snapshot.report.sites[0];
+    let phase = snapshot.report.phases.iter_mut();
+    let phase = phase.filter(|phase| phase.to == site.id).last().unwrap();
+    let thread = &mut site.threads[3];
+    for counted in [&mut site.counted, &mut thread.counted, &mut phase.counted] {
+        counted.get_mut("page-faults").unwrap().known -= unknown;
+    }
+    for counts in [
+        &mut site.counters,
+        &mut thread.counters,
+        &mut phase.counters,
+    ] {
+        let sum = counts.get_mut("page-faults").unwrap().as_mut().unwrap();
+        *sum -= *sum * unknown / episodes;
+    }
+    snapshot.report.counters[0].unknown = unknown;
+    let (after, _) = mean(&snapshot.report);
+    assert!(before > 0.0 && (after - before).abs() < 1e-3 * before);
     let partial = section(&snapshot);
-    assert!(partial.split_once("</table>").unwrap().0.contains(unknown));
+    let all = 4 * episodes;
+    let told = format!(" ({} of {})</td>", count(all - unknown), count(all));
+    // Of the site and of its phase, and nowhere else.
+    assert_eq!(partial.matches(&told).count(), 2, "{told}: {partial}");
+    assert_eq!(partial.matches(")</td>").count(), 2, "{partial}");
     assert!(partial.contains("a counter could not be read at both ends"));
+    // If nothing is known of a thread, as much as of the others is not assumed.
+    let site = &mut snapshot.report.sites[0];
+    site.threads[3]
+        .counted
+        .get_mut("page-faults")
+        .unwrap()
+        .known = 0;
+    site.threads[3].counters.insert("page-faults".into(), None);
+    assert_eq!(site.counter_per_phase("page-faults"), None);
+    assert!(section(&snapshot).contains("<td class=\"n\">?</td>"));
 }
 
 #[test]

@@ -33,7 +33,11 @@ struct Thread {
 #[derive(Default)]
 pub struct Counting {
     plan: Plan,
+    /// By counter of the plan: since when it is counted, ns; 0 of what was asked for at the start.
+    chosen_ns: Vec<u64>,
     start_ns: u64,
+    /// At the start sbt's own program began: there was nothing to count before.
+    is_first_exec: bool,
     threads: FxHashMap<Tid, Thread>,
 }
 
@@ -41,20 +45,31 @@ impl Counting {
     /// For these counters, from a time on, ns.
     pub fn new(plan: Plan, start_ns: u64) -> Self {
         Self {
+            chosen_ns: vec![0; plan.0.len()],
             plan,
             start_ns,
+            is_first_exec: false,
             threads: FxHashMap::default(),
         }
     }
 
-    /// From now on these are counted; what was counted before keeps its place among them.
-    pub fn choose(&mut self, plan: Plan) {
+    /// From now on, ns, these are counted; what was counted before keeps its place among them.
+    pub fn choose(&mut self, plan: Plan, now_ns: u64) {
+        let was = &self.plan.0;
+        let is_new = |at: usize| was.get(at).is_none_or(|(_, was)| *was == Source::Nowhere);
+        self.chosen_ns.resize(plan.0.len(), now_ns);
+        for (at, chosen_ns) in self.chosen_ns.iter_mut().enumerate() {
+            if is_new(at) {
+                *chosen_ns = now_ns;
+            }
+        }
         self.plan = plan;
     }
 
     /// The program that sbt has started begins only now, ns.
     pub fn begin_at(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
+        self.is_first_exec = true;
     }
 
     fn is_off(&self) -> bool {
@@ -108,17 +123,23 @@ impl Counting {
             reading,
         };
         if let Some((since, had)) = thread.begun.take() {
-            // Nothing was counted before it was there, or watched.
+            // The first sum is what the thread did from this moment on, if counting began no
+            // earlier, and before the thread ran.
+            let is_start = self.is_first_exec && since.time_ns == self.start_ns;
             let since_ns = sums
-                .filter(|sums| sums.whole != 0 && sums.since_ns >= begin_ns(self.start_ns, since))
+                .filter(|sums| sums.whole != 0 && (is_start || sums.since_ns >= since.time_ns))
                 .map(|sums| sums.since_ns);
-            let reading = self.plan.0.iter().map(|(_, source)| match source {
+            let counted = self.plan.0.iter().zip(&self.chosen_ns);
+            let reading = counted.map(|((_, source), chosen_ns)| match source {
                 Source::RunTime => since.run_ns.map(always),
                 Source::Task(from, to) => sum(*from..*to, |at| had[at]),
-                Source::Event(_) => since_ns.map(|since_ns| Count {
-                    since_ns,
-                    ..Count::default()
-                }),
+                Source::Event(_) => {
+                    let since_ns = since_ns.filter(|_| *chosen_ns <= since.time_ns);
+                    since_ns.map(|since_ns| Count {
+                        since_ns,
+                        ..Count::default()
+                    })
+                }
                 Source::Nowhere => None,
             });
             out.push(told(since, reading.collect()));
@@ -160,16 +181,6 @@ impl Counting {
     /// Of those that may have ended unseen, only these are left.
     pub fn retain(&mut self, lives: impl Fn(Tid) -> bool) {
         self.threads.retain(|tid, _| lives(*tid));
-    }
-}
-
-/// From when on everything of a thread is counted, if it is counted at all: its birth;
-/// of one that was there before us the program was attached a moment before the start.
-fn begin_ns(start_ns: u64, since: Clocks) -> u64 {
-    if since.time_ns > start_ns {
-        since.time_ns
-    } else {
-        0
     }
 }
 
@@ -253,15 +264,14 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_thread_that_is_born_begins_at_zero() {
-        let sources = [Source::Event(1)];
+    /// What a thread has counted since 150 ns.
+    fn sums(whole: u32) -> Sums {
         let mut sums = Sums {
             head: Head {
                 tid: 7,
                 ..Head::default()
             },
-            whole: 1,
+            whole,
             since_ns: 150,
             ..Sums::default()
         };
@@ -270,15 +280,61 @@ mod tests {
             enabled_ns: 4,
             running_ns: 2,
         };
+        sums
+    }
+
+    /// What such a thread had counted when it was first there.
+    fn had(mut counting: Counting, since_ns: u64, whole: u32) -> Option<u64> {
+        let mut out = Vec::new();
+        counting.introduce(7, Clocks::at(since_ns), None);
+        counting.sums(&sums(whole));
+        counting.at(7, 0, Clocks::at(200), &mut out);
+        assert_eq!(values(&out[1]), (200, vec![Some(12)]));
+        let (time_ns, had) = values(&out[0]);
+        assert_eq!((time_ns, had.len()), (since_ns, 1));
+        had[0]
+    }
+
+    fn ticks(start_ns: u64) -> Counting {
+        Counting::new(plan("msr/tsc/", &[Source::Event(1)]), start_ns)
+    }
+
+    #[test]
+    fn a_thread_that_is_born_begins_at_zero() {
         for (born_ns, whole, begun) in [(149, 1, Some(0)), (149, 0, None), (151, 1, None)] {
-            let mut counting = Counting::new(plan("msr/tsc/", &sources), 100);
-            let mut out = Vec::new();
-            counting.introduce(7, Clocks::at(born_ns), None);
-            counting.sums(&Sums { whole, ..sums });
-            counting.at(7, 0, Clocks::at(200), &mut out);
-            assert_eq!(values(&out[0]), (born_ns, vec![begun]));
-            assert_eq!(values(&out[1]), (200, vec![Some(12)]));
+            assert_eq!(had(ticks(100), born_ns, whole), begun, "{born_ns} {whole}");
         }
+    }
+
+    /// The programs are attached a moment before watching begins: what a thread counted in that
+    /// time is in its first sum.
+    #[test]
+    fn what_was_counted_before_watching_began_is_not_in_the_first_interval() {
+        for (start_ns, begun) in [(149, Some(0)), (150, Some(0)), (151, None)] {
+            assert_eq!(had(ticks(start_ns), start_ns, 1), begun, "{start_ns}");
+        }
+        // A program that sbt starts does nothing before its first exec.
+        let mut counting = ticks(100);
+        counting.begin_at(160);
+        assert_eq!(had(counting, 160, 1), Some(0));
+        // Of a thread that is born later, that says nothing.
+        let mut counting = ticks(100);
+        counting.begin_at(140);
+        assert_eq!(had(counting, 160, 1), None);
+    }
+
+    #[test]
+    fn what_a_thread_did_before_a_counter_was_chosen_is_not_in_the_first_interval() {
+        for (born_ns, begun) in [(120, None), (130, Some(0))] {
+            let mut counting = Counting::new(plan("msr/tsc/", &[Source::Nowhere]), 100);
+            counting.choose(plan("msr/tsc/", &[Source::Event(1)]), 130);
+            // Chosen a second time, it is counted as before.
+            counting.choose(plan("msr/tsc/", &[Source::Event(1)]), 190);
+            assert_eq!(had(counting, born_ns, 1), begun, "{born_ns}");
+        }
+        let mut counting = Counting::new(Plan::default(), 100);
+        counting.choose(plan("msr/tsc/", &[Source::Event(1)]), 130);
+        assert_eq!(had(counting, 120, 1), None);
     }
 
     #[test]

@@ -143,10 +143,10 @@ impl Decoder {
         }
     }
 
-    /// Takes over what has been chosen to be counted.
-    pub fn choose(&mut self) {
+    /// Takes over what has been chosen to be counted by a time, ns.
+    pub fn choose(&mut self, now_ns: u64) {
         if let Some(plan) = self.start.chosen.take() {
-            self.counting.choose(plan);
+            self.counting.choose(plan, now_ns);
         }
     }
 
@@ -289,7 +289,11 @@ impl Decoder {
 
     /// What the user should know.
     pub fn note(&self) -> Option<String> {
-        self.communicators.note()
+        let notes = [self.communicators.note(), self.spaces.note()];
+        notes
+            .into_iter()
+            .flatten()
+            .reduce(|one, two| one + "; " + &two)
     }
 
     /// Where it stands in the memory of Open MPI which communicator is meant, once that is
@@ -359,10 +363,11 @@ impl Decoder {
             Raw::Init(record) => {
                 let tid = record.head.tid;
                 let thread = self.check(tid, record.seq, Seen::Other, out);
-                self.spaces.forget(thread.space, record.object);
-                if record.head.detail != 0 {
+                if record.head.detail == 0 {
+                    self.spaces.forget(thread.space, record.object);
+                } else {
                     self.spaces
-                        .meet(thread.space, thread.process, record.object);
+                        .made(thread.space, thread.process, record.object);
                 }
                 out.push(Event::Init {
                     time_ns: record.time_ns,
@@ -529,13 +534,14 @@ impl Decoder {
             // The end of one that had its number before may have been lost.
             self.end(record.child, time_ns, out);
             self.late.begin(record.child);
+            self.spaces.forked(process, record.child);
         }
         out.push(match record.head.kind {
             kind::EXEC => {
                 // Addresses mean something else from here on.
                 let space = self.spaces.of(process);
                 self.forget(space);
-                self.spaces.executed(space);
+                self.spaces.executed(space, process);
                 if [0, self.start.pid].contains(&process) && self.threads.is_empty() {
                     // The program that sbt has started: its first thread begins here.
                     self.start.time_ns = self.start.time_ns.max(time_ns);

@@ -1,8 +1,9 @@
 //! Records go in, events come out.
 
-use sbt_common::{CHAIN, Callers, Head};
+use sbt_common::{CHAIN, Callers, Head, Init};
 
 use super::*;
+use sbt_engine::event::SHARED;
 use sbt_program::backing::Memory;
 
 fn arrive(tid: u32, seq: u32, time_ns: u64) -> Raw {
@@ -250,6 +251,79 @@ fn processes_that_come_and_go_leave_nothing() {
     out.clear();
     decoder.decode(&mapping(kind::END, 5, 0), &mut out);
     assert!(out.is_empty());
+}
+
+/// A process makes a barrier for three, forks two, and all end before their memory is looked at.
+#[test]
+fn a_barrier_of_processes_that_have_all_ended_is_one() {
+    let mut decoder = Decoder::new(Start {
+        pid: 5,
+        shared: Some(|_, _| Memory::Unknown),
+        ..Start::default()
+    });
+    let thread = |process| {
+        Raw::Thread(Thread {
+            head: Head {
+                kind: kind::THREAD,
+                tid: process,
+                ..Head::default()
+            },
+            ns_tid: process,
+            ns_tgid: process,
+            ..Thread::default()
+        })
+    };
+    let init = Raw::Init(Init {
+        head: Head {
+            kind: kind::INIT,
+            layout: layout::GLIBC,
+            detail: 1,
+            tid: 5,
+        },
+        object: 0x1000,
+        count: 3,
+        seq: 0,
+        ..Init::default()
+    });
+    let memory = |tid, seq, detail, count| {
+        Raw::Memory(sbt_common::Memory {
+            head: Head {
+                kind: kind::MEMORY,
+                layout: layout::GLIBC,
+                detail,
+                tid,
+            },
+            object: 0x1000,
+            count,
+            seq,
+            ..sbt_common::Memory::default()
+        })
+    };
+    let mut out = Vec::new();
+    for raw in [
+        thread(5),
+        init,
+        mapping(kind::FORK, 5, 6),
+        mapping(kind::FORK, 5, 7),
+        memory(5, 1, 1, 3),
+        arrive(5, 2, 10),
+        // A page that the process has not touched cannot be read.
+        thread(6),
+        memory(6, 0, 0, 0),
+        arrive(6, 1, 20),
+        thread(7),
+        memory(7, 0, 1, 3),
+        arrive(7, 1, 30),
+    ] {
+        decoder.decode(&raw, &mut out);
+    }
+    let object = |event: &Event| match event {
+        Event::Arrive { object, .. } => Some(*object),
+        _ => None,
+    };
+    let objects: Vec<u64> = out.iter().filter_map(object).collect();
+    assert_eq!(objects, [super::super::spaces::own(SHARED, 0x1000); 3]);
+    assert!(decoder.note().unwrap().contains("had ended before"));
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub fn run(
         if last {
             rings.drain_rest(&mut raws);
         }
-        decoder.choose();
+        decoder.choose(clock::now_ns());
         for chunk in raws.chunks(BATCH) {
             for raw in chunk {
                 decoder.decode(raw, &mut batch);

@@ -4,11 +4,14 @@
 //! and what several processes share may lie at another address in each.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sbt_engine::event::{SHARED, SPACE, address};
+use sbt_engine::event::{SHARED, SPACE, address, space as space_of};
 use sbt_program::backing::{Lookup, Memory, Shared};
 
 /// The last number that a process can have.
 const LAST: u16 = SHARED - 1;
+
+/// So many ancestors of a process are looked at.
+const MAX_ANCESTORS: usize = 64;
 
 /// More shared objects than this are not remembered that no process has any more.
 const MAX_SHARED: usize = 4096;
@@ -25,6 +28,42 @@ pub struct Spaces {
     /// What stands for an object that says of itself that it is shared.
     stands: FxHashMap<u64, u64>,
     shared: FxHashMap<Shared, u64>,
+    /// By process the one that forked it, if it has executed no other program since.
+    parents: FxHashMap<u32, u32>,
+    /// Processes that have executed a program.
+    executed: FxHashSet<u32>,
+    late: Late,
+}
+
+/// Objects in memory that was looked at too late in each of its processes.
+#[derive(Default)]
+struct Late {
+    /// All of them.
+    all: u64,
+    /// Of those, what a process had not made itself, and no other process was known to have.
+    apart: u64,
+    /// How often a process was taken to have the same object as another.
+    assumed: u64,
+}
+
+impl Late {
+    fn note(&self) -> Option<String> {
+        if self.all == 0 && self.assumed == 0 {
+            return None;
+        }
+        let end = if self.apart > 0 && self.all > 1 {
+            "whether barriers of different processes are the same barrier is not known"
+        } else if self.assumed > 0 {
+            "at the same address in processes forked from each other they are taken to be one \
+             barrier"
+        } else {
+            return None;
+        };
+        Some(format!(
+            "processes had ended before sbt could look where the memory of their barriers for \
+             several processes comes from: {end}"
+        ))
+    }
 }
 
 impl Spaces {
@@ -55,9 +94,25 @@ impl Spaces {
         number
     }
 
+    /// A process has forked another, which has everything where its parent has it.
+    pub fn forked(&mut self, parent: u32, child: u32) {
+        if self.lookup.is_some() {
+            self.executed.remove(&child);
+            self.parents.insert(child, parent);
+        }
+    }
+
     /// A process has ended; its number, which may become another's, if it had one
     /// of its own.
     pub fn ended(&mut self, process: u32) -> Option<u16> {
+        // Its children go on as those of its parent.
+        if let Some(parent) = self.parents.remove(&process) {
+            let children = self.parents.values_mut().filter(|of| **of == process);
+            children.for_each(|of| *of = parent);
+        }
+        if self.parents.values().all(|parent| *parent != process) {
+            self.executed.remove(&process);
+        }
         if self.numbers.get(&process) == Some(&0) {
             return None;
         }
@@ -65,7 +120,7 @@ impl Spaces {
         if number == LAST {
             return None;
         }
-        self.executed(number);
+        self.forget_all(number);
         self.free.push(number);
         Some(number)
     }
@@ -79,8 +134,19 @@ impl Spaces {
         self.stands.get(&own).copied().unwrap_or(own)
     }
 
-    /// An object says of itself that processes share it, or cannot be read yet.
+    /// An object says of itself that processes share it, or cannot be read yet: a page of
+    /// shared memory that the process has not touched since it was forked.
     pub fn meet(&mut self, space: u16, process: u32, at: u64) {
+        self.look(space, process, at, false);
+    }
+
+    /// An object is made anew that says of itself that processes share it.
+    pub fn made(&mut self, space: u16, process: u32, at: u64) {
+        self.forget(space, at);
+        self.look(space, process, at, true);
+    }
+
+    fn look(&mut self, space: u16, process: u32, at: u64, is_new: bool) {
         let Some(lookup) = self.lookup else {
             return;
         };
@@ -89,29 +155,99 @@ impl Spaces {
             return;
         }
         let stands = match lookup(process, at) {
-            Memory::Shared(memory) => self.shared(memory, at),
+            Memory::Shared(memory) => self.shared(memory, process, at),
             Memory::Own => own,
-            // One that was forked has it where its parent has, and nobody else has
-            // anything shared right there.
-            Memory::Unknown => {
-                let mut known = self.stands.iter();
-                let same = known.find(|(of, stands)| address(**of) == address(at) && of != stands);
-                same.map_or(own, |(_, stands)| *stands)
-            }
+            // The process has made it for others, of which none can have it yet.
+            Memory::Unknown if is_new => self.unknown(at),
+            Memory::Unknown => match self.relative(process, at) {
+                Some(known) if space_of(known) != SHARED => own,
+                Some(known) => {
+                    self.late.assumed += u64::from(!self.is_known(known));
+                    known
+                }
+                None => {
+                    self.late.apart += 1;
+                    self.unknown(at)
+                }
+            },
         };
         self.stands.insert(own, stands);
     }
 
+    /// The ancestors of a process that it has its memory from, its parent first.
+    fn ancestors(&self, process: u32) -> impl Iterator<Item = u32> {
+        let parent = |of: &u32| self.parents.get(of).copied();
+        std::iter::successors(parent(&process), parent).take(MAX_ANCESTORS)
+    }
+
+    /// What stands for the object at an address in the nearest ancestor that has met it.
+    fn inherited(&self, process: u32, at: u64) -> Option<u64> {
+        self.ancestors(process).find_map(|ancestor| {
+            let space = *self.numbers.get(&ancestor)?;
+            self.stands.get(&own(space, at)).copied()
+        })
+    }
+
+    /// Likewise in an ancestor, or else in another process that has been forked from the same one
+    /// and shares it.
+    fn relative(&self, process: u32, at: u64) -> Option<u64> {
+        let inherited = self.inherited(process, at);
+        inherited.or_else(|| {
+            let origin = self.origin(process);
+            let others = self.numbers.iter();
+            let shared = others.filter_map(|(other, space)| {
+                let stands = *self.stands.get(&own(*space, at))?;
+                (space_of(stands) == SHARED && self.origin(*other) == origin).then_some(stands)
+            });
+            shared.min()
+        })
+    }
+
+    /// It is known in which memory the object lies for which this stands.
+    fn is_known(&self, stands: u64) -> bool {
+        self.shared.values().any(|known| *known == stands)
+    }
+
+    /// The process whose program a process and all that were forked from it have, if its exec
+    /// was seen; all others are taken to be of one family.
+    fn origin(&self, process: u32) -> Option<u32> {
+        let first = self.ancestors(process).last().unwrap_or(process);
+        self.executed.contains(&first).then_some(first)
+    }
+
+    /// What stands for an object in memory of which it is not known where it comes from.
+    fn unknown(&mut self, at: u64) -> u64 {
+        self.late.all += 1;
+        self.new_object(at)
+    }
+
+    fn new_object(&self, at: u64) -> u64 {
+        shared(at, self.shared.values().chain(self.stands.values()))
+    }
+
+    /// What the user should know.
+    pub fn note(&self) -> Option<String> {
+        self.late.note()
+    }
+
     /// What stands for it in all processes.
-    fn shared(&mut self, memory: Shared, at: u64) -> u64 {
+    fn shared(&mut self, memory: Shared, process: u32, at: u64) -> u64 {
         if let Some(known) = self.shared.get(&memory) {
             return *known;
+        }
+        // A relative whose memory was looked at too late may have met it.
+        let met = self.relative(process, at);
+        let met = met.filter(|met| space_of(*met) == SHARED && !self.is_known(*met));
+        if let Some(met) = met {
+            self.late.assumed += 1;
+            self.shared.insert(memory, met);
+            return met;
         }
         if self.shared.len() >= MAX_SHARED {
             let used: FxHashSet<u64> = self.stands.values().copied().collect();
             self.shared.retain(|_, stands| used.contains(stands));
         }
-        let new = shared(at, self.shared.values());
+        let new = self.new_object(at);
         self.shared.insert(memory, new);
         new
     }
@@ -121,10 +257,17 @@ impl Spaces {
         self.stands.remove(&own(space, at));
     }
 
-    /// A process has executed another program.
-    pub fn executed(&mut self, space: u16) {
-        self.stands
-            .retain(|own, _| sbt_engine::event::space(*own) != space);
+    /// A process, which has this number, has executed another program.
+    pub fn executed(&mut self, space: u16, process: u32) {
+        self.forget_all(space);
+        if self.lookup.is_some() {
+            self.parents.remove(&process);
+            self.executed.insert(process);
+        }
+    }
+
+    fn forget_all(&mut self, space: u16) {
+        self.stands.retain(|own, _| space_of(*own) != space);
     }
 }
 
@@ -178,6 +321,79 @@ mod tests {
         assert_eq!(object(7, 0x1040), second);
         // A process that has ended has it where its parent had.
         assert_eq!(object(10, 0x1040), second);
+    }
+
+    /// What stands for the object at 0x1000 of processes of which each has ended.
+    fn late(spaces: &mut Spaces, processes: &[u32]) -> Vec<u64> {
+        let each = processes.iter().map(|process| {
+            let space = spaces.of(*process);
+            spaces.meet(space, *process, 0x1000);
+            spaces.object(space, 0x1000)
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn what_was_looked_at_too_late_everywhere_is_one_object_of_a_family() {
+        let mut spaces = Spaces::new(7, Some(|_, _| Memory::Unknown));
+        spaces.made(0, 7, 0x1000);
+        assert_eq!(spaces.note(), None);
+        spaces.forked(7, 8);
+        spaces.forked(8, 9);
+        let all = late(&mut spaces, &[7, 8, 9]);
+        assert_eq!(all, [own(SHARED, 0x1000); 3]);
+        let note = spaces.note().unwrap();
+        assert!(note.ends_with("are taken to be one barrier"), "{note}");
+        // Also if what the parent has is not known, and it has ended.
+        let mut spaces = Spaces::new(7, Some(|_, _| Memory::Unknown));
+        spaces.forked(7, 8);
+        spaces.forked(8, 9);
+        spaces.forked(8, 10);
+        spaces.ended(8);
+        assert_eq!(late(&mut spaces, &[9, 10]), [own(SHARED, 0x1000); 2]);
+    }
+
+    #[test]
+    fn what_processes_have_made_themselves_is_not_one_object() {
+        let mut spaces = Spaces::new(7, Some(|_, _| Memory::Unknown));
+        for (process, child) in [(8, 80), (9, 90)] {
+            spaces.forked(7, process);
+            let space = spaces.of(process);
+            spaces.made(space, process, 0x1000);
+            spaces.forked(process, child);
+        }
+        let all = late(&mut spaces, &[8, 80, 9, 90]);
+        assert!(all[0] == all[1] && all[2] == all[3], "{all:x?}");
+        assert_ne!(all[0], all[2]);
+    }
+
+    #[test]
+    fn what_another_program_has_at_an_address_is_another_object() {
+        let mut spaces = Spaces::new(7, Some(|_, _| Memory::Unknown));
+        for process in [8, 9] {
+            spaces.forked(7, process);
+            let space = spaces.of(process);
+            spaces.executed(space, process);
+        }
+        spaces.forked(9, 90);
+        let all = late(&mut spaces, &[8, 9, 90]);
+        assert!(all[0] != all[1] && all[1] == all[2], "{all:x?}");
+        let note = spaces.note().unwrap();
+        assert!(note.ends_with("same barrier is not known"), "{note}");
+    }
+
+    #[test]
+    fn what_one_process_still_shows_its_relatives_had() {
+        let mut spaces = Spaces::new(7, Some(lookup));
+        spaces.forked(10, 8);
+        // The parent has ended before its child.
+        let all = late(&mut spaces, &[10, 8]);
+        assert_eq!(all[0], all[1]);
+        // What a parent has for itself its child has not from it.
+        let mut spaces = Spaces::new(11, Some(lookup));
+        spaces.forked(11, 10);
+        let all = late(&mut spaces, &[11, 10]);
+        assert_eq!(all, [own(0, 0x1000), own(1, 0x1000)]);
     }
 
     #[test]

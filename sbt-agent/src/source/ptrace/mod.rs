@@ -346,7 +346,7 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
         };
         let is_last = count == 0;
         bytes.extend_from_slice(&room[..count]);
-        decoder.choose();
+        decoder.choose(sbt_program::clock::now_ns());
         let taken = twin::each(&bytes, |record| {
             if let Ok(number) = <[u8; 8]>::try_from(record) {
                 lost.store(u64::from_ne_bytes(number), Ordering::Relaxed);

@@ -1,7 +1,9 @@
 //! What counters said, by their names.
 
+use std::collections::BTreeMap;
+
 use super::{
-    super::counters::{CounterReport, Counts},
+    super::counters::{Counted, CountedReport, CounterReport, Counts},
     Draw,
 };
 use crate::{
@@ -53,7 +55,15 @@ impl Draw<'_> {
         self.named(|at| count(at).map(Count::scaled))
     }
 
-    fn named(&self, value: impl Fn(usize) -> Option<u64>) -> Counts {
+    /// Of how many of `intervals` of work the counters that were asked for are known.
+    pub(super) fn counted(&self, sums: &Sums, intervals: u64) -> Counted {
+        self.named(|at| CountedReport {
+            known: sums.of(at).known(),
+            intervals,
+        })
+    }
+
+    fn named<T>(&self, value: impl Fn(usize) -> T) -> BTreeMap<String, T> {
         let named = (0..).zip(&self.run.counters.0);
         named
             .map(|(at, (counter, _))| (counter.name.clone(), value(at)))

@@ -93,6 +93,7 @@ impl Draw<'_> {
             compensated: self.compensated_at(id),
             derived: derived(&counters),
             counters,
+            counted: self.counted(&site.counts, site.idle.count()),
             straggler: self.straggler(site),
             straggler_by_barrier: self.by_barrier(site),
             trend: self.trend(&site.trend),
@@ -193,6 +194,7 @@ impl Draw<'_> {
                 work_ns: stat(&phase.work),
                 parallelism: parallelism(&phase.busy),
                 counters: self.sums(&phase.counts),
+                counted: self.counted(&phase.counts, phase.intervals),
             })
             .collect();
         phases.sort_by_key(|phase| (phase.from, phase.to));
@@ -252,6 +254,7 @@ impl Draw<'_> {
                 release_ns: stat(&thread.release),
             },
             counters: self.counts(&thread.counts, thread.split.running.get()),
+            counted: self.counted(&thread.counts, thread.episodes),
         }
     }
 }
