@@ -372,7 +372,7 @@ fn sums_begin_anew() {
         screen.contents().contains("work ms") && work(screen) > Some(1000)
     });
     terminal.press("r");
-    terminal.sees("counting from zero on");
+    terminal.sees("all totals are reset");
     terminal.wait_until("less work", |screen| work(screen) < Some(1000));
     terminal.sees("moving");
 }

@@ -94,7 +94,7 @@ impl Session {
         self.ended.killed = true;
         self.ended.send(libc::SIGKILL);
         self.notes.push(format!(
-            "who had not ended {} after that was ended with SIGKILL",
+            "processes still running {} later were killed (SIGKILL)",
             since(GRACE_NS)
         ));
     }

@@ -223,7 +223,7 @@ impl Session {
                 if let Some(sampling) = &mut self.sampling {
                     sampling.reset();
                 }
-                self.notice("counting from zero on".into());
+                self.notice("all totals are reset".into());
             }
             Request::Offer => self.offer(),
             Request::Count(names) => self.count(&names),

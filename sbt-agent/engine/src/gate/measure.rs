@@ -254,13 +254,13 @@ impl Times {
                 useful: work_ns.saturating_sub(ready_ns) as f64,
             })
         } else {
-            Err("no time has passed there".into())
+            Err("no time has passed at this site".into())
         }
     }
 }
 
 fn work_unknown() -> Unknown {
-    "of some threads it is not known when they began to work".into()
+    "the start of work is unknown for some threads".into()
 }
 
 /// Mean / most work of a thread. Only where all threads take part in all episodes has

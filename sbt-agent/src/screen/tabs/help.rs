@@ -50,12 +50,12 @@ const KEYS: [(&str, &str); 23] = [
         "e",
         "choose what is counted, from a list of what this machine has",
     ),
-    ("p", "the display stands still; sbt goes on watching"),
+    ("p", "hold the display; sbt goes on watching"),
     (
         "Space",
         "probes off and on again: the program runs as without sbt",
     ),
-    ("r", "all sums from zero on"),
+    ("r", "reset all totals"),
     ("w", "save a report"),
     (
         "i",
@@ -64,7 +64,7 @@ const KEYS: [(&str, &str); 23] = [
     ("q d", "leave; the program goes on"),
     ("Ctrl-C", "interrupt the program, as without sbt"),
     ("Ctrl-Z", "stop, fg goes on"),
-    ("? h F1", "this"),
+    ("? h F1", "show this help"),
     (
         "any other key",
         "leave, when the program has ended: then only keys that look around do something else",
@@ -107,7 +107,7 @@ const REPLAY_KEYS: [(&str, &str); 20] = [
     ("w", "save the report up to here"),
     ("q Ctrl-C", "leave"),
     ("Ctrl-Z", "stop, fg goes on"),
-    ("? h F1", "this"),
+    ("? h F1", "show this help"),
 ];
 
 const WORDS: [(&str, &str); 18] = [

@@ -459,7 +459,7 @@ impl Space {
             return Ok(stop);
         }
         let stop = self.make_room(stop, registers, at)?;
-        let none = "there is no room for the instruction in the place of which one stands";
+        let none = "no free page near the breakpoint to run the displaced instruction";
         let Some(index) = self.room_for(at) else {
             let memory = Words64(&self.memory);
             if !process::has_shadow_stack(self.process)
