@@ -263,8 +263,8 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     else {
         return Relation::Unknown;
     };
-    // The waiting function may make the wake by a jump in place of its own call: then the wake
-    // seems to come from where the waiting function was called.
+    // The waiting function may wake by a tail call (a jump in its own place): then the wake seems
+    // to come from where the waiting function was called.
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
             return around_wait.decided(&[wait], &around_wait.jumps_out(|_| true), until);
@@ -275,7 +275,7 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
                 code.imported_at(to)
                     .is_some_and(|name| WAKING.contains(&name.as_str()))
             });
-            // Or the same system call as the wait makes.
+            // Another candidate is a jump that makes the same system call as the wait.
             if let Some(number) = around_wait.small_argument(wait) {
                 let jumps = around_wait.jumps_out(|_| true).into_iter();
                 wakes.extend(jumps.filter(|jump| {
@@ -512,8 +512,8 @@ impl Graph {
         found.unwrap_or(plain)
     }
 
-    /// Which part of a barrier a wait and a wake are that come one after the other; `None` if they
-    /// are not part of one.
+    /// For a wait and a wake that come one after the other: which part of a barrier they are;
+    /// `None` if they are not part of one.
     fn phase(&self, wait: usize, wake: usize, until: bool) -> Option<Relation> {
         let waits = self.calls_of(self.nodes[wait].flow);
         let wakes = self.calls_of(self.nodes[wake].flow);

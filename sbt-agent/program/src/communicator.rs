@@ -31,7 +31,7 @@ const GROUP: usize = 64;
 pub struct Communicator {
     /// The number that the ranks have agreed on.
     pub number: u32,
-    /// The first rank, as MPI_COMM_WORLD numbers it.
+    /// The first rank, as `MPI_COMM_WORLD` numbers it.
     pub first: u32,
 }
 
@@ -103,7 +103,7 @@ fn find(address: u64, read: Read<'_>) -> Option<((Communicator, u32), Mpi)> {
     })
 }
 
-/// The number of ranks of a group, and the group's first rank in MPI_COMM_WORLD; `None` if this
+/// The number of ranks of a group, and the group's first rank in `MPI_COMM_WORLD`; `None` if this
 /// process does not have the rank `rank` in the group.
 fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
     let mut bytes = [0; 24];
@@ -146,7 +146,7 @@ mod tests {
     const AT: u64 = 0x1000;
 
     /// The memory of a process with one communicator, whose first rank is number 3 in
-    /// MPI_COMM_WORLD. `known`: whether this process has communicated with that rank.
+    /// `MPI_COMM_WORLD`. `known`: whether this process has communicated with that rank.
     fn memory(name: &[u8], known: bool) -> Vec<u8> {
         let mut memory = vec![0; 0x3000];
         let mut put = |at: u64, bytes: &[u8]| {

@@ -98,7 +98,7 @@ pub enum Function {
     Team(Team),
     /// A place where a thread arrives at a barrier in LLVM's OpenMP.
     Kmp(Kmp),
-    /// The function that a thread leaves last at the end of a team.
+    /// The function that a thread leaves last when it leaves such a barrier.
     TeamEnd,
     /// A function that begins a parallel region of OpenMP.
     Region,

@@ -41,8 +41,8 @@ pub(super) struct Said {
     pub(super) line: u32,
 }
 
-/// The place that the call names which returns to `next`, in the function that begins at
-/// `function`; `None` if the call names no place.
+/// The place named by the call that returns to `next`, in the function that begins at `function`;
+/// `None` if the call names no place.
 pub(super) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64) -> Option<Said> {
     let length = next
         .checked_sub(function)

@@ -63,9 +63,9 @@ impl Mapping {
         })
     }
 
-    /// Opens the file by its path below the target's root. If sbt has changed its root, the
-    /// kernel's path starts at sbt's own root, which is tried next. A file that has replaced the
-    /// mapped file since is not opened.
+    /// Opens the file by its path below the target's root. For a target that has changed its root,
+    /// the kernel tells the path below sbt's own root, which is tried next. A file that has
+    /// replaced the mapped file since is not opened.
     ///
     /// The content of the file is in the process's memory, so sbt may read the file with its own
     /// rights. With these rights sbt opens no other file to which a path leads.

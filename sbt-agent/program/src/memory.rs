@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// Memory is read page by page, bytes: pages before a missing page are read all the same.
+/// Size of a page, bytes. Memory is read page by page, so that the pages before a missing page are
+/// read all the same.
 const PAGE: u64 = 4096;
 
 /// How many bytes of a stack are read at once.

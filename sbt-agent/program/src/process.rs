@@ -485,7 +485,7 @@ fn is_pending(status: &str, signal: i32) -> bool {
 }
 
 /// How many filters judge the system calls of a thread, each of which may have its own; before
-/// Linux 5.9, 1 or 2 if there are any. `None` if that cannot be found out.
+/// Linux 5.9, 2 if there are any. `u32::MAX` in strict mode. `None` if that cannot be found out.
 pub fn filters(thread: u32) -> Option<u32> {
     // The thread's own file, not that of `folder`: another thread of the process may have other
     // filters.

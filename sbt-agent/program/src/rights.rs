@@ -100,7 +100,8 @@ pub fn depend_on_others() -> bool {
 /// The capabilities that a process with `permitted` keeps, including `more`.
 fn kept(permitted: Set, more: Set) -> CapabilitySets {
     let mut always = WATCHING | looking(permitted) | SIGNALLING | more;
-    // `CAP_SYS_ADMIN` alone, which older kernels and setups use, stands for `WATCHING`.
+    // If `CAP_SYS_ADMIN` was granted instead of `WATCHING`, as was usual in the past, it stands for
+    // them.
     if !permitted.contains(WATCHING) {
         always |= Set::SYS_ADMIN;
     }

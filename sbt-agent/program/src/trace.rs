@@ -128,10 +128,10 @@ pub const fn words(registers: Registers) -> [u64; size_of::<Registers>() / 8] {
     unsafe { std::mem::transmute(registers) }
 }
 
-/// Makes a system call begin again that has ended with `EINTR` only because its thread was asked to
-/// stop; most calls do so by themselves (signal(7) names the others). Returns whether the registers
-/// are those of such a call. If a signal has come as well, and the program handles it, the call
-/// ends as it would have without sbt. A relative time limit starts anew.
+/// Restarts a system call that has ended with `EINTR` only because its thread was asked to stop;
+/// most calls restart by themselves (signal(7) names the others). Returns whether the registers are
+/// those of such a call. If a signal has come as well, and the program handles it, the call ends as
+/// it would have without sbt. A relative time limit starts anew.
 pub fn begin_again(registers: &mut Registers) -> bool {
     /// `ERESTARTNOHAND` (linux/errno.h): the result with which the kernel restarts other calls by
     /// itself.

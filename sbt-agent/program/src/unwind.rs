@@ -152,8 +152,8 @@ impl Unwind {
             .is_some_and(|function| function.start == vaddr)
     }
 
-    /// How to get to the caller of the function with this return address, once the call has
-    /// returned. `None` if that is unknown, or does not fit into a [`Rule`].
+    /// How to get to the caller of the function that contains this return address, once the call
+    /// has returned. `None` if that is unknown, or does not fit into a [`Rule`].
     pub(super) fn rule(&self, address: u64) -> Option<Rule> {
         // The call is the last instruction before the return address, and may be a function's last.
         let call = address.checked_sub(1)?;

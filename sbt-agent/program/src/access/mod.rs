@@ -73,8 +73,8 @@ impl Named {
         Self { path, line }
     }
 
-    /// Reads the path by `read`: with the caller's rights if settings name the path, with sbt's own
-    /// if the user has typed it.
+    /// Reads the path by `read`, with the caller's rights if settings name the path. For a path
+    /// that the user has typed, `read` itself chooses the rights.
     ///
     /// # Errors
     /// Those of `read`, or this thread cannot take the caller's rights.

@@ -27,7 +27,6 @@ pub struct Rules {
     pub cache: Cache,
     /// The system's folders, each with a slash at its end.
     pub system: Vec<Vec<u8>>,
-    /// The processor.
     pub cpu: Cpu,
     /// Whether the program gains privileges (`AT_SECURE`).
     pub is_secure: bool,

@@ -112,7 +112,7 @@ impl<'a, F: Files> Walk<'a, F> {
         }
     }
 
-    /// The file at a path.
+    /// The file at a path; counts as one step.
     pub fn open(&mut self, path: &[u8]) -> Result<Found, TooMuch> {
         self.step()?;
         if path.is_empty() || path.len() >= MAX_PATH {

@@ -153,7 +153,7 @@ fn is_accepted(bytes: &[u8]) -> bool {
     }
 }
 
-/// The middle field of the ModRM byte, which follows many opcodes.
+/// The middle field of the `ModRM` byte, which follows many opcodes.
 const fn register(modrm: u8) -> u8 {
     modrm >> 3 & 7
 }

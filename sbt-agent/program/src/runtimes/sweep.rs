@@ -59,7 +59,6 @@ impl<'a> Code<'a> {
         at.and_then(|at| self.bytes.get(at..)).unwrap_or_default()
     }
 
-    /// The bytes of an instruction.
     pub fn bytes_of(&self, instruction: &Instruction) -> &'a [u8] {
         let at = usize::try_from(instruction.ip().saturating_sub(self.vaddr)).unwrap_or(usize::MAX);
         self.bytes

@@ -11,7 +11,6 @@ use super::{
 /// What a register is known to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
     Number(u64),
     /// The argument that came in this register.
     Argument(Register),
@@ -86,7 +85,7 @@ impl Values {
 
     /// The value that an instruction writes to its first operand, a register.
     fn result(&self, instruction: &Instruction) -> Option<Value> {
-        // The number of a thread is extended in place, which keeps its value.
+        // Extends the number of a thread in place; the result is not followed.
         if instruction.mnemonic() == Mnemonic::Cdqe {
             return None;
         }

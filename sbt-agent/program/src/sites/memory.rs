@@ -27,8 +27,8 @@ pub(super) struct Mapped {
 /// Above this number of processes, those that have ended unseen are forgotten.
 const MAX_ENDED: usize = sbt_common::MAX_FOLLOWED as usize;
 
-/// After so many executed programs, all rules for walking are renewed: the kernel side and the
-/// reader of its records remember chains of callers of so many executions.
+/// After so many executed programs, addresses are declared to have a new meaning: the kernel side
+/// and the reader of its records tell apart the chains of callers of so many executions only.
 const EXECUTIONS_REMEMBERED: u32 = 256;
 
 /// What lies where in the memory of one process.

@@ -8,7 +8,6 @@ use iced_x86::{
 /// flags; the rest are words of the thread's own, on its stack or thread-local.
 pub type Places = u64;
 
-/// The flags.
 pub const FLAGS: Places = 1 << 16;
 
 /// The bit of the first of the thread's own words.

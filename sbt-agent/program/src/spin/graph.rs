@@ -17,7 +17,6 @@ const PROLOGUE: usize = 12;
 /// the loops of much code takes long.
 const WINDOW: u64 = 8 << 10;
 
-/// An instruction.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub at: u64,
@@ -42,7 +41,6 @@ pub struct Graph {
     ways_round: OnceCell<Vec<Loop>>,
 }
 
-/// A loop.
 #[derive(Clone, Debug)]
 pub struct Loop {
     /// The instruction to which the loop goes back.

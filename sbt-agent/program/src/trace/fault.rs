@@ -1,7 +1,7 @@
 //! Deaths that tests ask for: sbt is killed right after a given call of ptrace(2).
 //!
-//! `SBT_TEST_KILL` names the call, counted from [`arm`] on, and the process: `sbt:7` kills the
-//! process that has started the caller, `self:7` kills the caller.
+//! `SBT_TEST_KILL` names the call, counted from [`crate::trace::fault::arm`] on, and the process:
+//! `sbt:7` kills the process that has started the caller, `self:7` kills the caller.
 
 use std::{
     env,

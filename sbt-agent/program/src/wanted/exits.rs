@@ -25,7 +25,6 @@ const MAX_FOLLOWED: usize = 4;
 /// The most ways out of a function that are probed.
 const MAX_EXITS: usize = 256;
 
-/// A piece of a function's code.
 struct Piece<'a> {
     start: u64,
     code: Code<'a>,
